@@ -1,0 +1,271 @@
+"""The one place that wires things together: settings in, parts out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from weft import tasks
+from weft.attention import Attention, make_score
+from weft.data.pairs import Pair
+from weft.data.readers import read_pairs, read_parallel
+from weft.data.lines import read_lines
+from weft.data.store import PairStore, TokenStore
+from weft.errors import DataError, RecipeError, nearest
+from weft.models import AnyModel
+from weft.models.bridge import Copy, Project, Zero
+from weft.models.decoders import RecurrentDecoder
+from weft.models.encoders import RecurrentEncoder
+from weft.models.language_model import RecurrentLanguageModel
+from weft.models.layers import Embedding, Output
+from weft.models.recurrent import CELLS, RecurrentStack
+from weft.models.seq2seq import Seq2Seq
+from weft.recipe import AttentionSettings, Corpus, DataSettings, ModelSettings, ParallelFiles, Recipe
+from weft.text import specials
+from weft.text.tokenizer import Tokenizer, learn, load
+
+
+class Tokenizers(NamedTuple):
+    """How both sides are cut; the same one twice where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        if self.joint:
+            self.source.save(folder / "tokenizer.json")
+        else:
+            self.source.save(folder / "tokenizer.source.json")
+            self.target.save(folder / "tokenizer.target.json")
+
+
+class Encoded(NamedTuple):
+    """A corpus ready for training, and what was left out of it."""
+
+    pairs: PairStore
+    blank: int
+    """Pairs with an empty side."""
+    long: int
+    """Pairs with a side over the limit."""
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is CUDA where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise RecipeError(f"training.device: {name!r} is no device; use auto, cpu, cuda or cuda:0") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RecipeError(f"training.device: {name!r} was asked for, but this machine has no CUDA; use cpu or auto")
+    return device
+
+
+def read_corpus(recipe: Recipe, split: str) -> Iterator[Pair]:
+    """The pairs of a split: train, valid or test."""
+    data = recipe.data
+    corpus: Corpus | None = getattr(data, split)
+    if corpus is None and isinstance(data.train, str) and data.train in tasks.TASKS:
+        corpus = data.train
+    if corpus is None:
+        raise DataError(f"data.{split}: the recipe names no {split} pairs; set data.{split}, or give a file")
+    if isinstance(corpus, str) and corpus in tasks.TASKS:
+        count = {"train": data.train_size, "valid": data.valid_size, "test": data.test_size}[split]
+        return tasks.generate(corpus, split, count, seed=recipe.seed, options=data.options)
+    return read_files(corpus, data, sources=recipe.model.kind == "seq2seq")
+
+
+def has_corpus(recipe: Recipe, split: str) -> bool:
+    """Whether a recipe says where a split comes from."""
+    return getattr(recipe.data, split) is not None or recipe.data.train in tasks.TASKS
+
+
+def read_files(corpus: Corpus, data: DataSettings, *, sources: bool = True) -> Iterator[Pair]:
+    """Pairs from files; without sources (a language model) a file may also be plain lines."""
+    folder = Path(data.folder)
+    if isinstance(corpus, ParallelFiles):
+        return read_parallel(folder / corpus.source, folder / corpus.target)
+    path = folder / corpus
+    if not path.exists():
+        hint = nearest(corpus, tasks.TASKS)
+        raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
+    if sources:
+        return read_pairs(path)
+    return (Pair("", line.rsplit("\t", 1)[-1]) for line in read_lines(path))
+
+
+def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
+    """Tokenizers learned from the training pairs."""
+    settings = recipe.tokenizer
+
+    def make(texts: Iterable[str]) -> Tokenizer:
+        return learn(settings.kind, texts, **settings.model_dump(exclude={"kind", "joint"}))
+
+    if recipe.model.kind == "language_model":
+        both = make(pair.target for pair in pairs)
+        return Tokenizers(both, both)
+    if settings.joint:
+        both = make(chain((pair.source for pair in pairs), (pair.target for pair in pairs)))
+        return Tokenizers(both, both)
+    return Tokenizers(make(pair.source for pair in pairs), make(pair.target for pair in pairs))
+
+
+def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:
+    """The tokenizers of a run folder: one file, or source and target."""
+    first = load(paths[0])
+    return Tokenizers(first, first if len(paths) == 1 else load(paths[1]))
+
+
+def encode_pairs(
+    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: bool = True, max_length: int | None = None
+) -> Encoded:
+    """Pairs as ids, each side closed by the end mark; blank and overlong pairs are left out and counted.
+
+    Without a limit nothing is left out. Without sources (a language model) every source is empty.
+    """
+    targets = tokenizers.target.encode_batch([pair.target for pair in pairs])
+    origins = tokenizers.source.encode_batch([pair.source for pair in pairs]) if sources else [[] for _ in pairs]
+    kept: list[tuple[list[int], list[int]]] = []
+    blank = long = 0
+    for source, target in zip(origins, targets, strict=True):
+        if max_length is not None and (not target or (sources and not source)):
+            blank += 1
+        elif max_length is not None and max(len(source), len(target)) > max_length:
+            long += 1
+        else:
+            kept.append((source, target))
+    ends = [specials.END]
+    source_store = TokenStore.of(source + ends if sources else [] for source, _ in kept)
+    return Encoded(PairStore(source_store, TokenStore.of(target + ends for _, target in kept)), blank, long)
+
+
+def build_model(settings: ModelSettings, *, source_size: int, target_size: int, seed: int = 1) -> AnyModel:
+    """A model with fresh weights, which depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if settings.kind == "language_model":
+            return _language_model(settings, target_size)
+        return _seq2seq(settings, source_size, target_size)
+
+
+def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq2Seq:
+    encoder, decoder, attending = settings.encoder, settings.decoder, settings.attention
+    if settings.tie == "all" and source_size != target_size:
+        raise RecipeError(
+            f"model.tie: 'all' needs one vocabulary, but source and target have {source_size} and {target_size}"
+        )
+    target_embedding = Embedding(target_size, settings.embedding, settings.dropout)
+    shared = settings.tie == "all"
+    source_embedding = target_embedding if shared else Embedding(source_size, settings.embedding, settings.dropout)
+    encoder_stack = RecurrentStack(
+        encoder.kind,
+        inputs=settings.embedding,
+        hidden=encoder.hidden,
+        layers=encoder.layers,
+        connections=encoder.connections,
+        bidirectional=encoder.bidirectional,
+        dropout=settings.dropout,
+    )
+    attention = None
+    context = 0
+    if attending.score != "none":
+        context = decoder.hidden if attending.project else encoder.hidden
+        attention = _attention(attending, queries=decoder.hidden, items=encoder.hidden, context=context)
+    size = settings.embedding if settings.tie != "none" else decoder.hidden
+    summary = encoder.hidden if decoder.feed_summary else 0
+    before = attention is not None and attending.placement == "before"
+    extra = (context if before else 0) + (size if decoder.input_feeding else 0) + summary
+    decoder_stack = RecurrentStack(
+        decoder.kind,
+        inputs=settings.embedding + extra,
+        hidden=decoder.hidden,
+        layers=decoder.layers,
+        connections=decoder.connections,
+        dropout=settings.dropout,
+    )
+    return Seq2Seq(
+        source_embedding=source_embedding,
+        target_embedding=target_embedding,
+        encoder=RecurrentEncoder(encoder_stack, reverse_source=encoder.reverse_source),
+        bridge=_bridge(settings),
+        decoder=RecurrentDecoder(
+            decoder_stack,
+            embedding=settings.embedding,
+            size=size,
+            attention=attention,
+            context=context,
+            placement=attending.placement,
+            input_feeding=decoder.input_feeding,
+            summary=summary,
+            dropout=settings.dropout,
+        ),
+        output=Output(target_size, size, target_embedding if settings.tie != "none" else None),
+    )
+
+
+def _language_model(settings: ModelSettings, size: int) -> RecurrentLanguageModel:
+    decoder, attending = settings.decoder, settings.attention
+    embedding = Embedding(size, settings.embedding, settings.dropout)
+    stack = RecurrentStack(
+        decoder.kind,
+        inputs=settings.embedding,
+        hidden=decoder.hidden,
+        layers=decoder.layers,
+        connections=decoder.connections,
+        dropout=settings.dropout,
+    )
+    attention = None
+    if attending.score != "none":
+        attention = _attention(attending, queries=decoder.hidden, items=decoder.hidden, context=decoder.hidden)
+    width = settings.embedding if settings.tie != "none" else decoder.hidden
+    return RecurrentLanguageModel(
+        embedding=embedding,
+        stack=stack,
+        size=width,
+        output=Output(size, width, embedding if settings.tie != "none" else None),
+        attention=attention,
+        dropout=settings.dropout,
+    )
+
+
+def _attention(settings: AttentionSettings, *, queries: int, items: int, context: int) -> Attention:
+    """Attention of ``queries``-wide queries over ``items``-wide states."""
+    keys = values = None
+    key_size = items
+    if settings.project:
+        key_size = queries
+        keys, values = nn.Linear(items, queries, bias=False), nn.Linear(items, context, bias=False)
+    score = make_score(
+        settings.score,
+        queries=queries,
+        keys=key_size,
+        size=settings.size or queries,
+        temperature=settings.temperature,
+    )
+    return Attention(score, keys=keys, values=values)
+
+
+def _bridge(settings: ModelSettings) -> Copy | Project | Zero:
+    encoder, decoder = settings.encoder, settings.decoder
+    parts = CELLS[decoder.kind].parts
+    same_shape = (encoder.hidden, encoder.layers, encoder.kind) == (decoder.hidden, decoder.layers, decoder.kind)
+    if settings.bridge == "zero":
+        return Zero(decoder.hidden, layers=decoder.layers, parts=parts)
+    if settings.bridge == "copy" and not same_shape:
+        raise RecipeError(
+            "model.bridge: 'copy' needs encoder and decoder of the same kind, layers and hidden size; "
+            "use 'project', or 'auto'"
+        )
+    if settings.bridge == "copy" or (settings.bridge == "auto" and same_shape):
+        return Copy()
+    return Project(encoder.hidden, decoder.hidden, layers=decoder.layers, parts=parts)

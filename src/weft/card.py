@@ -1,0 +1,51 @@
+"""The model card of a run folder: what a person who finds it wants to know."""
+
+from __future__ import annotations
+
+from weft.build import Tokenizers
+from weft.recipe import Recipe
+from weft.training.events import Finished, Validation
+
+
+def model_card(
+    recipe: Recipe, tokenizers: Tokenizers, *, finished: Finished | None, validation: Validation | None
+) -> str:
+    """README.md of a run folder."""
+    model, data = recipe.model, recipe.data
+    attention = model.attention.score
+    looks = "no attention" if attention == "none" else f"{attention} attention"
+    parts = [f"{model.decoder.kind} language model, {model.decoder.layers} × {model.decoder.hidden}, {looks}"]
+    if model.kind == "seq2seq":
+        parts = [
+            f"{model.encoder.kind} encoder {model.encoder.layers} × {model.encoder.hidden}"
+            + (", both directions" if model.encoder.bidirectional else ""),
+            f"{model.decoder.kind} decoder {model.decoder.layers} × {model.decoder.hidden}",
+            looks,
+        ]
+    sizes = (
+        f"{tokenizers.target.size}, shared"
+        if tokenizers.joint
+        else f"{tokenizers.source.size} source, {tokenizers.target.size} target"
+    )
+    lines = [
+        f"# {recipe.name}",
+        "",
+        recipe.summary or "A model trained with weft.",
+        "",
+        f"- model: {'; '.join(parts)}",
+        f"- units: {recipe.tokenizer.kind} ({sizes})",
+        f"- data: {data.train if isinstance(data.train, str) else f'{data.train.source} → {data.train.target}'}",
+        f"- seed: {recipe.seed}",
+    ]
+    if finished is None:
+        lines.append("- state: training has begun; resume it with `weft train … --resume`")
+    else:
+        lines.append(
+            f"- trained: {finished.step} steps in {finished.seconds:.0f} s (ended by {finished.reason}); "
+            f"weights of step {finished.best_step}"
+        )
+    if validation is not None:
+        extra = "".join(f", {name} {value:.2f}" for name, value in validation.metrics.items())
+        lines.append(f"- last validation: perplexity {validation.perplexity:.3f}{extra}")
+    lines += ["", "All settings: `recipe.toml`. Use it: `weft translate FOLDER`, or `weft.load(FOLDER)` in Python.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Ids to batches: readers, the token store, token-budget packing."""

@@ -1,0 +1,70 @@
+"""Packing pairs into batches of a token budget. The order is a pure function of seed and epoch.
+
+Pairs are shuffled, then sorted by length within pools of some fifty batches, so that the rows of a batch end at
+about the same time and a recurrence wastes no steps; the batches themselves are shuffled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.data.store import Batch, PairStore
+
+POOL = 50
+"""Batches a pool."""
+
+
+class Position(NamedTuple):
+    """Where a run stands in its data: the next batch to be read."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+def plan(pairs: PairStore, budget: int, *, seed: int, epoch: int) -> list[np.ndarray]:
+    """The rows of every batch of an epoch: each pair once, at most ``budget`` tokens a side in a batch.
+
+    A pair that is longer than the budget makes a batch of its own.
+    """
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(pairs))
+    costs = pairs.costs()
+    batches: list[np.ndarray] = []
+    for pool in _cut(order, costs, budget * POOL):
+        lengths = (pairs.target.lengths[pool], pairs.source.lengths[pool])
+        batches += _cut(pool[np.lexsort((lengths[1], lengths[0]))], costs, budget)
+    return [batches[i] for i in random.permutation(len(batches))]
+
+
+def in_order(pairs: PairStore, budget: int) -> list[np.ndarray]:
+    """The rows of every batch when all is only looked at once: by length, for evaluation."""
+    return _cut(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs.costs(), budget)
+
+
+def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Consecutive rows, as many together as the budget holds, at least one."""
+    ends = np.cumsum(costs[rows])
+    parts: list[np.ndarray] = []
+    start = 0
+    while start < len(rows):
+        spent = ends[start - 1] if start else 0
+        stop = max(int(np.searchsorted(ends, spent + budget, side="right")), start + 1)
+        parts.append(rows[start:stop])
+        start = stop
+    return parts
+
+
+def endless(
+    pairs: PairStore, budget: int, *, seed: int, start: Position = Position()
+) -> Iterator[tuple[Position, Batch]]:
+    """Batches without end from ``start`` on, each with the position after it."""
+    epoch, first = start
+    while True:
+        batches = plan(pairs, budget, seed=seed, epoch=epoch)
+        for index in range(first, len(batches)):
+            after = Position(epoch, index + 1) if index + 1 < len(batches) else Position(epoch + 1, 0)
+            yield after, pairs.batch(batches[index])
+        epoch, first = epoch + 1, 0

@@ -1,0 +1,53 @@
+"""Every error weft raises on purpose.
+
+    WeftError
+    ├── RecipeError       a setting is unknown, of the wrong type, or contradicts another
+    ├── DataError         a corpus cannot be read: file, line, what was found, what was expected
+    ├── VocabularyError   a tokenizer cannot be learned, loaded or used
+    ├── CheckpointError   a run folder is missing, damaged, or written by another version
+    ├── TrainingError     training cannot go on (for example: the loss is not finite)
+    └── SearchError       a search was asked for something it cannot do
+
+A message is one line: where; what was given; what is allowed; the nearest match. The command line prints it
+on stderr and exits with code 2.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class WeftError(Exception):
+    """Root of the tree: catch this to catch every deliberate error."""
+
+
+class RecipeError(WeftError):
+    """A setting is unknown, of the wrong type, or contradicts another."""
+
+
+class DataError(WeftError):
+    """A corpus cannot be read."""
+
+
+class VocabularyError(WeftError):
+    """A tokenizer cannot be learned, loaded or used."""
+
+
+class CheckpointError(WeftError):
+    """A run folder is missing, damaged, or written by another version."""
+
+
+class TrainingError(WeftError):
+    """Training cannot go on."""
+
+
+class SearchError(WeftError):
+    """A search was asked for something it cannot do."""
+
+
+def nearest(given: str, allowed: Iterable[str]) -> str:
+    """The end of an "unknown name" message: a suggestion if one is near, else the names allowed."""
+    names = list(allowed)
+    close = difflib.get_close_matches(given, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"

@@ -1,0 +1,1 @@
+"""Metrics with their signatures, and alignment error rate."""

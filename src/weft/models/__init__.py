@@ -1,0 +1,8 @@
+"""Tensors to tensors: encoders, decoders, and the models made of them."""
+
+from weft.models.language_model import RecurrentLanguageModel
+from weft.models.seq2seq import Seq2Seq
+
+AnyModel = Seq2Seq | RecurrentLanguageModel
+
+__all__ = ["AnyModel", "RecurrentLanguageModel", "Seq2Seq"]

@@ -1,0 +1,91 @@
+"""The language model p(y) = Π p(y_t | y_<t): a model whose memory is empty."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from weft.attention import Attention
+from weft.models.layers import Embedding, Output
+from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.seq2seq import Forward
+from weft.ragged import Ragged
+
+
+class LanguageState(NamedTuple):
+    """What was said so far."""
+
+    layers: StackState
+    past_RTD: Tensor | None
+    """h_0 … h_{t−1}, for a model that attends over its own past."""
+
+
+class LanguageMemory(NamedTuple):
+    """Nothing but the first state: there is no source."""
+
+    initial: StackState
+
+
+class RecurrentLanguageModel(nn.Module):
+    """A recurrent language model; with an attention it looks back over its own past states.
+
+    plain:   p(y_{t+1}) from s_t
+    looking: c_t = Σ α_j h_j over h_0 = 0, h_1 … h_{t−1};  p(y_{t+1}) from tanh(W [c_t; s_t])
+    """
+
+    def __init__(
+        self,
+        *,
+        embedding: Embedding,
+        stack: RecurrentStack,
+        size: int,
+        output: Output,
+        attention: Attention | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.stack = stack
+        self.attention = attention
+        read = stack.hidden * (1 if attention is None else 2)
+        self.readout = None if read == size else nn.Linear(read, size)
+        self.output = output
+        self.dropout = dropout
+
+    def encode(self, source: Ragged) -> LanguageMemory:
+        return LanguageMemory(self.stack.zeros(source.rows, self.embedding.weight_VE))
+
+    def start(self, memory: LanguageMemory) -> LanguageState:
+        top_RD = memory.initial[-1][0]
+        return LanguageState(memory.initial, None if self.attention is None else torch.zeros_like(top_RD)[:, None])
+
+    def step(
+        self, tokens_R: Tensor, state: LanguageState, memory: LanguageMemory
+    ) -> tuple[Tensor, LanguageState, Tensor | None]:
+        embedded_RE = self.embedding(tokens_R)
+        maps = self.stack.step_maps()
+        output_RD, layers = self.stack.step(embedded_RE, maps[0].of_input(embedded_RE), state.layers, maps)
+        context_RD = weights_RT = past_RTD = None
+        if self.attention is not None and state.past_RTD is not None:
+            keys = self.attention.prepare_all(state.past_RTD)
+            answers_R1D, weights_R1T = self.attention(output_RD[:, None], keys)
+            context_RD, weights_RT = answers_R1D[:, 0], weights_R1T[:, 0]
+            past_RTD = torch.cat([state.past_RTD, output_RD[:, None]], 1)
+        return self.output(self._read(output_RD, context_RD)), LanguageState(layers, past_RTD), weights_RT
+
+    def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
+        outputs, _ = self.stack(self.embedding.ragged(inputs), self.encode(source).initial)
+        context_ND = weights_BTS = None
+        if self.attention is not None:
+            context, weights_BTS = self.attention.over_past(outputs)
+            context_ND = context.values
+        return Forward(self.output(self._read(outputs.values, context_ND)), weights_BTS if weights else None)
+
+    def _read(self, output_ND: Tensor, context_ND: Tensor | None) -> Tensor:
+        if self.readout is not None:
+            seen_ND = output_ND if context_ND is None else torch.cat([context_ND, output_ND], -1)
+            output_ND = torch.tanh(self.readout(seen_ND))
+        return functional.dropout(output_ND, self.dropout, self.training)

@@ -1,0 +1,179 @@
+"""Recurrence h_t = f(h_{t−1}, x_t): the cells, and stacks of them.
+
+A stack runs in two ways that give the same numbers: `forward` over whole ragged sequences (one call a layer), and
+`step` for one time step, where the state is a value that the caller keeps. A state is a tuple over layers; a
+layer's state is ``(h,)``, or ``(h, c)`` for an LSTM; the first axis of every tensor is the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence
+
+from weft.models.unrolled import Map, unrolled
+from weft.ragged import Ragged
+
+LayerState = tuple[Tensor, ...]
+StackState = tuple[LayerState, ...]
+CONNECTIONS = ("plain", "residual", "dense")
+
+
+def rnn_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> LayerState:
+    """h_t = tanh(W_xh x_t + W_hh h_{t−1} + b)   Elman 1990."""
+    return (torch.tanh(of_input_BG + of_state_BG),)
+
+
+def gru_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> LayerState:
+    """r, z = σ(W x_t + U h_{t−1});  n = tanh(W x_t + r ⊙ (U h_{t−1}));  h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
+
+    Cho et al. 2014, with the reset gate applied after the product and z in the role of their 1 − z, as in cuDNN.
+    """
+    reset_x, update_x, new_x = of_input_BG.chunk(3, -1)
+    reset_h, update_h, new_h = of_state_BG.chunk(3, -1)
+    reset = torch.sigmoid(reset_x + reset_h)
+    update = torch.sigmoid(update_x + update_h)
+    new = torch.tanh(torch.addcmul(new_x, reset, new_h))
+    return (torch.lerp(new, state[0], update),)
+
+
+def lstm_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> LayerState:
+    """i, f, o = σ(…), g = tanh(…) of W x_t + U h_{t−1} + b;  c_t = f ⊙ c_{t−1} + i ⊙ g;  h_t = o ⊙ tanh(c_t)
+
+    Hochreiter & Schmidhuber 1997 with the forget gate of Gers et al. 2000.
+    """
+    enter, forget, new, out = (of_input_BG + of_state_BG).chunk(4, -1)
+    memory = torch.addcmul(torch.sigmoid(forget) * state[1], torch.sigmoid(enter), torch.tanh(new))
+    return torch.sigmoid(out) * torch.tanh(memory), memory
+
+
+class Cell(NamedTuple):
+    """What the library knows of one kind of recurrence."""
+
+    step: Callable[[Tensor, Tensor, LayerState], LayerState]
+    sequence: type[nn.RNNBase]
+    """PyTorch's module for whole sequences; it owns the weights."""
+    parts: int
+    """Tensors in the state."""
+
+
+CELLS: dict[str, Cell] = {
+    "rnn": Cell(rnn_cell, nn.RNN, 1),
+    "gru": Cell(gru_cell, nn.GRU, 1),
+    "lstm": Cell(lstm_cell, nn.LSTM, 2),
+}
+
+
+class StepMaps(NamedTuple):
+    """The linear maps of one layer's step: of its input and of its state."""
+
+    of_input: Map
+    of_state: Map
+
+
+class RecurrentStack(nn.Module):
+    """Layers of one kind of cell, with plain, residual or dense connections between them.
+
+    residual: layer l gives  x_l + h_l  where the sizes allow it (He et al. 2016; Britz et al. 2017)
+    dense:    layer l reads  [x_1; h_1; …; h_{l−1}]  (Huang et al. 2017)
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        inputs: int,
+        hidden: int,
+        layers: int,
+        connections: str = "plain",
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.cell = CELLS[kind]
+        self.hidden = hidden
+        self.connections = connections
+        self.dropout = dropout
+        directions = 2 if bidirectional else 1
+        sizes = [inputs + level * hidden if connections == "dense" else hidden for level in range(layers)]
+        sizes[0] = inputs
+        self.layers = nn.ModuleList(
+            self.cell.sequence(size, hidden // directions, bidirectional=bidirectional) for size in sizes
+        )
+        for layer in self.layers:
+            initialise(layer, kind)
+
+    def zeros(self, rows: int, like: Tensor) -> StackState:
+        """The state before anything was read."""
+        part = like.new_zeros(rows, self.hidden)
+        return tuple((part,) * self.cell.parts for _ in self.layers)
+
+    def _next_input(self, level: int, inputs: Tensor | None, output: Tensor) -> Tensor:
+        """What the layer above reads (or, on top, what the stack gives), from this layer's input and state."""
+        if self.connections == "residual" and inputs is not None and inputs.shape[-1] == output.shape[-1]:
+            output = output + inputs
+        if level + 1 == len(self.layers):
+            return output
+        output = functional.dropout(output, self.dropout, self.training)
+        return torch.cat([inputs, output], -1) if self.connections == "dense" and inputs is not None else output
+
+    def forward(self, sequences: Ragged, initial: StackState | None = None) -> tuple[Ragged, StackState]:
+        """Whole sequences: every layer's states of the top layer, and every layer's last state."""
+        order = sequences.layout.time_major
+        counts = torch.tensor(order.counts)
+        values_ND = sequences.values[order.places]
+        finals: list[LayerState] = []
+        for level, layer in enumerate(self.layers):
+            start = None if initial is None else tuple(part[order.rows][None] for part in initial[level])
+            packed = PackedSequence(values_ND, counts)
+            output, final = layer(packed, start[0] if start and len(start) == 1 else start)
+            parts = final if isinstance(final, tuple) else (final,)
+            finals.append(tuple(torch.cat(part.unbind(0), -1)[order.rows_back] for part in parts))
+            values_ND = self._next_input(level, values_ND, output.data)
+        return sequences.like(values_ND[order.back]), tuple(finals)
+
+    def step_maps(self) -> list[StepMaps]:
+        """The maps for `step`, made once before a loop so that each weight's gradient is taken once after it."""
+        return [
+            StepMaps(
+                unrolled(layer.weight_ih_l0, layer.bias_ih_l0), unrolled(layer.weight_hh_l0, layer.bias_hh_l0)
+            )
+            for layer in self.layers
+        ]
+
+    def step(
+        self, inputs_BD: Tensor | None, of_first_BG: Tensor, state: StackState, maps: list[StepMaps]
+    ) -> tuple[Tensor, StackState]:
+        """One time step: the stack's output and the new state.
+
+        ``of_first_BG`` is the first layer's map of the input, which callers make in bulk; the input itself is
+        wanted only by residual and dense connections.
+        """
+        part = self.cell.step(of_first_BG, maps[0].of_state(state[0][0]), state[0])
+        states = [part]
+        current = self._next_input(0, inputs_BD, part[0])
+        for level in range(1, len(maps)):
+            of_input, of_state = maps[level]
+            part = self.cell.step(of_input(current), of_state(state[level][0]), state[level])
+            states.append(part)
+            current = self._next_input(level, current, part[0])
+        return current, tuple(states)
+
+
+def initialise(layer: nn.RNNBase, kind: str) -> None:
+    """Glorot for what reads the input, orthogonal for the recurrence, zero biases, an LSTM's forget gate open."""
+    for name, parameter in layer.named_parameters():
+        if "weight_hh" in name:
+            for gate in parameter.data.split(layer.hidden_size):
+                nn.init.orthogonal_(gate)
+        elif "weight_ih" in name:
+            for gate in parameter.data.split(layer.hidden_size):
+                nn.init.xavier_uniform_(gate)
+        else:
+            nn.init.zeros_(parameter)
+            if kind == "lstm" and "bias_ih" in name:
+                parameter.data[layer.hidden_size : 2 * layer.hidden_size] = 1.0

@@ -1,0 +1,79 @@
+"""The conditional language model p(y|x) = Π p(y_t | y_<t, x): an encoder and a decoder, trained as one system."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+from weft.models.bridge import Copy, Project, Zero
+from weft.models.decoders import DecoderState, Memory, RecurrentDecoder
+from weft.models.encoders import RecurrentEncoder
+from weft.models.layers import Embedding, Output
+from weft.ragged import Ragged
+
+
+class Forward(NamedTuple):
+    """What a model says of whole targets under teacher forcing."""
+
+    logits_NV: Tensor
+    weights_BTS: Tensor | None
+    """Attention weights where asked for; None for a model without attention."""
+
+
+class Model(Protocol):
+    """The seam of the library: training uses `forward`, search uses the other three. See ARCHITECTURE.md."""
+
+    def encode(self, source: Ragged) -> Any:
+        """The memory of a source; for a language model the source's rows are empty."""
+
+    def start(self, memory: Any) -> Any:
+        """The state before the first token."""
+
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
+        """Logits (R, V) for the token after ``tokens_R``, the new state, and the attention weights (R, S)."""
+
+    def __call__(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
+        """Logits for every target position; ``inputs`` is the target shifted behind the begin mark."""
+
+
+class Seq2Seq(nn.Module):
+    """Embeddings, encoder, bridge, decoder, output."""
+
+    def __init__(
+        self,
+        *,
+        source_embedding: Embedding,
+        target_embedding: Embedding,
+        encoder: RecurrentEncoder,
+        bridge: Copy | Project | Zero,
+        decoder: RecurrentDecoder,
+        output: Output,
+    ) -> None:
+        super().__init__()
+        self.source_embedding = source_embedding
+        self.target_embedding = target_embedding
+        self.encoder = encoder
+        self.bridge = bridge
+        self.decoder = decoder
+        self.output = output
+
+    def encode(self, source: Ragged) -> Memory:
+        encoded = self.encoder(self.source_embedding.ragged(source))
+        attention = self.decoder.attention
+        keys = None if attention is None else attention.prepare(encoded.states)
+        summary_BD = encoded.final[-1][0] if self.decoder.feeds_summary else None
+        return Memory(keys, summary_BD, self.bridge(encoded.final))
+
+    def start(self, memory: Memory) -> DecoderState:
+        return self.decoder.start(memory)
+
+    def step(
+        self, tokens_R: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+        output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
+        return self.output(output_RD), state, weights_RS
+
+    def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
+        decoded = self.decoder(self.target_embedding.ragged(inputs), self.encode(source), weights=weights)
+        return Forward(self.output(decoded.states.values), decoded.weights_BTS)

@@ -1,0 +1,176 @@
+"""Ragged: sequences of unequal length laid end to end; the one batch layout of the library.
+
+There is no padding in a Ragged and no mask beside it. Linear layers, norms, embeddings and losses work on its
+``values`` and never learn where a sequence ends. Only attention and the recurrent layers do: they ask the
+`Layout`, which works out each order once per batch and shares it between layers.
+
+Letters for the axes of a tensor, used as suffixes all over attention/, models/ and search/:
+
+    N tokens end to end   B rows (sequences)   R rows in a search (B × beam)   K beam
+    S source positions    T target positions   D width   H heads   V vocabulary   E embedding   G gates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class TimeMajor(NamedTuple):
+    """The order in which a recurrence reads a batch: all first tokens, then all second ones, … longest row first."""
+
+    rows: Tensor
+    """(B,) rows from longest to shortest."""
+    counts: list[int]
+    """How many rows have a first, second, … token; the leading ``counts[t]`` of ``rows`` do at time t."""
+    places: Tensor
+    """(N,) for each position of this order, its place in the Ragged."""
+    back: Tensor
+    """(N,) the inverse: for each place in the Ragged, its position in this order."""
+    rows_back: Tensor
+    """(B,) the inverse of ``rows``."""
+
+
+class Layout:
+    """The lengths of a batch's rows and the index orders that follow from them, computed once and kept."""
+
+    def __init__(self, lengths: Tensor, device: torch.device | str = "cpu") -> None:
+        self.lengths = lengths.to("cpu", torch.int64)
+        self.device = torch.device(device)
+        self.rows = len(self.lengths)
+        self.total = int(self.lengths.sum())
+        self.longest = int(self.lengths.max()) if self.rows else 0
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """(B + 1,) where each row begins, on the CPU."""
+        return torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
+
+    def _along_rows(self, per_row: Tensor) -> Tensor:
+        return torch.repeat_interleave(per_row, self.lengths, output_size=self.total)
+
+    @cached_property
+    def _time_cpu(self) -> Tensor:
+        return torch.arange(self.total) - self._along_rows(self.offsets[:-1])
+
+    @cached_property
+    def row(self) -> Tensor:
+        """(N,) the row of every token."""
+        return self._along_rows(torch.arange(self.rows)).to(self.device)
+
+    @cached_property
+    def time(self) -> Tensor:
+        """(N,) the position of every token within its row."""
+        return self._time_cpu.to(self.device)
+
+    @cached_property
+    def grid(self) -> Tensor:
+        """(N,) the place of every token in a (B × longest) grid."""
+        return (self._along_rows(torch.arange(self.rows) * self.longest) + self._time_cpu).to(self.device)
+
+    @cached_property
+    def blocked_BS(self) -> Tensor:
+        """(B, longest) true where a grid has no token. For the attention primitive only."""
+        return (torch.arange(self.longest) >= self.lengths[:, None]).to(self.device)
+
+    @cached_property
+    def time_major(self) -> TimeMajor:
+        """The order of a recurrence over this batch."""
+        rows = torch.argsort(self.lengths, descending=True, stable=True)
+        counts = (self.lengths[:, None] > torch.arange(self.longest)).sum(0)
+        times = torch.repeat_interleave(torch.arange(self.longest), counts)
+        starts = counts.cumsum(0) - counts
+        ranks = torch.arange(self.total) - torch.repeat_interleave(starts, counts)
+        places = self.offsets[rows[ranks]] + times
+        return TimeMajor(
+            rows.to(self.device),
+            counts.tolist(),
+            places.to(self.device),
+            torch.argsort(places).to(self.device),
+            torch.argsort(rows).to(self.device),
+        )
+
+
+class Ragged:
+    """Sequences of unequal length laid end to end: ``values`` (N, …) and their `Layout`."""
+
+    def __init__(self, values: Tensor, layout: Layout) -> None:
+        if len(values) != layout.total:
+            raise ValueError(f"Ragged: {len(values)} values for lengths that add up to {layout.total}")
+        self.values = values
+        self.layout = layout
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> Ragged:
+        """A batch from a list of sequences."""
+        tensors = [torch.as_tensor(sequence, dtype=torch.int64) for sequence in sequences]
+        lengths = torch.tensor([len(tensor) for tensor in tensors], dtype=torch.int64)
+        values = torch.cat(tensors) if tensors else torch.zeros(0, dtype=torch.int64)
+        return cls(values.to(device), Layout(lengths, device))
+
+    @property
+    def lengths(self) -> Tensor:
+        return self.layout.lengths
+
+    @property
+    def rows(self) -> int:
+        return self.layout.rows
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
+
+    def like(self, values: Tensor) -> Ragged:
+        """Other values for the same tokens."""
+        return Ragged(values, self.layout)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Ragged:
+        return self.like(function(self.values))
+
+    def to(self, device: torch.device | str) -> Ragged:
+        if self.device == torch.device(device):
+            return self
+        return Ragged(self.values.to(device, non_blocking=True), Layout(self.lengths, device))
+
+    def grid(self) -> Tensor:
+        """(B, longest, …) with zeros after each row's end. For attention and tests, never for a layer that sums."""
+        shape = self.values.shape[1:]
+        flat = self.values.new_zeros(self.rows * self.layout.longest, *shape)
+        flat = flat.index_copy(0, self.layout.grid, self.values)
+        return flat.view(self.rows, self.layout.longest, *shape)
+
+    def from_grid(self, grid_BT: Tensor) -> Ragged:
+        """The inverse of `grid`, for values that follow this layout."""
+        return self.like(grid_BT.flatten(0, 1)[self.layout.grid])
+
+    def split(self) -> list[Tensor]:
+        """One tensor a row."""
+        return list(self.values.split(self.lengths.tolist()))
+
+    def select(self, rows: Tensor) -> Ragged:
+        """Some of the rows, in the order given."""
+        chosen = rows.to("cpu")
+        lengths = self.lengths[chosen]
+        layout = Layout(lengths, self.device)
+        starts = self.layout.offsets[:-1][chosen]
+        return Ragged(self.values[(layout._along_rows(starts) + layout._time_cpu).to(self.device)], layout)
+
+    def reversed(self) -> Ragged:
+        """Every row back to front (Sutskever et al. 2014)."""
+        last = self.layout._along_rows(self.layout.offsets[1:] - 1)
+        return self.like(self.values[(last - self.layout._time_cpu).to(self.device)])
+
+    def shifted(self, first: int) -> Ragged:
+        """Every row moved one place to the right behind ``first``: what a decoder reads when it must say this."""
+        values = self.values.roll(1)
+        starts = self.layout.offsets[:-1][self.lengths > 0].to(self.device)
+        values[starts] = first
+        return self.like(values)
+
+    def last(self) -> Tensor:
+        """(B, …) the last value of every row."""
+        return self.values[(self.layout.offsets[1:] - 1).to(self.device)]

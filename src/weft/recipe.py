@@ -1,0 +1,344 @@
+"""What to run: every setting, with its type, its default and one line of help.
+
+These classes are the only place a setting is written down. They check recipes and ``--set``, give the JSON Schema
+(`Recipe.model_json_schema()`) and what ``weft recipes show`` prints. A recipe names things from tables; it can
+never name Python code.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from weft.errors import RecipeError, nearest
+
+SHIPPED = Path(__file__).parent / "recipes"
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=1)]
+CountOrNone = Annotated[int, Field(ge=0)]
+
+
+class Settings(BaseModel):
+    """A group of settings: strict types, unknown names are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ParallelFiles(Settings):
+    """Two files with a line for a line."""
+
+    source: str = Field(description="file with a source on every line")
+    target: str = Field(description="file with the target of the same line")
+
+
+Corpus = str | ParallelFiles
+
+
+class DataSettings(Settings):
+    """[data]: where the pairs come from."""
+
+    train: Corpus = Field("grammar", description="a built-in corpus, a TSV file, or {source = FILE, target = FILE}")
+    valid: Corpus | None = Field(None, description="the same; a built-in corpus brings its own")
+    test: Corpus | None = Field(None, description="the same; used by `weft evaluate`")
+    folder: str = Field(".", description="where relative file names start")
+    train_size: Count = Field(100_000, description="pairs drawn from a built-in corpus for training")
+    valid_size: Count = Field(1_000, description="pairs drawn for validation")
+    test_size: Count = Field(1_000, description="pairs drawn for testing")
+    options: dict[str, int | float | str | bool] = Field({}, description="options of a built-in corpus")
+    max_length: Count = Field(250, description="drop training pairs with more tokens than this on a side")
+
+
+class TokenizerSettings(Settings):
+    """[tokenizer]: what a token is."""
+
+    kind: Literal["bpe", "word", "character", "byte"] = Field("bpe", description="the unit")
+    size: Count = Field(8_000, description="number of ids, marks included (bpe, word)")
+    joint: bool = Field(True, description="one vocabulary for both sides")
+    minimum_count: Count = Field(1, description="leave out what is seen less often (word, character)")
+    end_of_word: bool = Field(True, description="bpe: mark the end of a word with </w>; else its beginning")
+    byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
+    split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
+
+
+class EncoderSettings(Settings):
+    """[model.encoder]"""
+
+    kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell")
+    layers: Count = Field(1, description="number of layers")
+    hidden: Count = Field(512, description="width of a state, both directions together")
+    bidirectional: bool = Field(True, description="read the source both ways")
+    connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
+    reverse_source: bool = Field(False, description="read the source back to front")
+
+
+class DecoderSettings(Settings):
+    """[model.decoder]"""
+
+    kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell")
+    layers: Count = Field(1, description="number of layers")
+    hidden: Count = Field(512, description="width of a state")
+    connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
+    input_feeding: bool = Field(False, description="feed the last attentional vector back in")
+    feed_summary: bool = Field(False, description="feed the encoder's final state at every step")
+
+
+class AttentionSettings(Settings):
+    """[model.attention]"""
+
+    score: Literal[
+        "none",
+        "dot",
+        "scaled_dot",
+        "general",
+        "scaled_general",
+        "concat",
+        "additive",
+        "cosine",
+        "parameter_free",
+    ] = Field("general", description="how a query is compared with a key; none: no attention")
+    placement: Literal["after", "before"] = Field(
+        "after", description="after the step (Luong) or before it, into the recurrence (Bahdanau)"
+    )
+    size: CountOrNone = Field(0, description="width of additive and concat; 0: the decoder's width")
+    project: bool = Field(False, description="learn projections for keys and values")
+    temperature: float = Field(0.1, gt=0, description="cosine: scores are divided by it")
+
+
+class ModelSettings(Settings):
+    """[model]: the network."""
+
+    kind: Literal["seq2seq", "language_model"] = Field("seq2seq", description="with or without a source")
+    embedding: Count = Field(256, description="width of an embedding")
+    tie: Literal["none", "target", "all"] = Field(
+        "none", description="share the output's matrix with the target embedding, or with both"
+    )
+    dropout: Share = Field(0.1, description="on embeddings, between layers, before the output")
+    bridge: Literal["auto", "copy", "project", "zero"] = Field(
+        "auto", description="encoder's final state to decoder's first; auto: copy where the shapes agree"
+    )
+    encoder: EncoderSettings = EncoderSettings()
+    decoder: DecoderSettings = DecoderSettings()
+    attention: AttentionSettings = AttentionSettings()
+
+    @model_validator(mode="after")
+    def _agree(self) -> ModelSettings:
+        if self.encoder.bidirectional and self.encoder.hidden % 2:
+            raise ValueError(f"model.encoder.hidden: {self.encoder.hidden} is odd; two directions need an even width")
+        if self.encoder.bidirectional and self.encoder.reverse_source:
+            raise ValueError("model.encoder.reverse_source: a bidirectional encoder already reads both ways")
+        attends = self.attention.score != "none"
+        if self.decoder.input_feeding and not (attends and self.attention.placement == "after"):
+            raise ValueError(
+                "model.decoder.input_feeding: needs an attention placed 'after' the step; "
+                "set model.attention.score and model.attention.placement"
+            )
+        if self.attention.score == "parameter_free" and self.attention.project:
+            raise ValueError("model.attention.project: a parameter-free attention learns no projections; use 'dot'")
+        return self
+
+
+class TrainingSettings(Settings):
+    """[training]: the loop."""
+
+    steps: Count = Field(10_000, description="updates in all")
+    batch_tokens: Count = Field(2_048, description="at most so many tokens a batch on each side")
+    accumulate: Count = Field(1, description="batches an update")
+    optimiser: Literal["adamw", "adam", "sgd"] = Field("adamw", description="")
+    learning_rate: float = Field(0.001, gt=0, description="the peak")
+    weight_decay: float = Field(0.0, ge=0, description="")
+    momentum: Share = Field(0.0, description="sgd only")
+    beta1: Share = Field(0.9, description="adam, adamw")
+    beta2: Share = Field(0.98, description="adam, adamw")
+    schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = Field(
+        "inverse_sqrt", description="what follows the warm-up"
+    )
+    warmup: CountOrNone = Field(0, description="steps of linear warm-up")
+    decay: float = Field(0.5, gt=0, lt=1, description="plateau: multiply the rate by this")
+    decay_patience: CountOrNone = Field(2, description="plateau: after so many validations without gain")
+    clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: no clipping")
+    label_smoothing: Share = Field(0.1, description="share of probability spread over all tokens")
+    forcing: Literal["teacher", "scheduled", "free"] = Field("teacher", description="what the decoder reads")
+    sampling: Probability = Field(0.25, description="scheduled: final share of own predictions")
+    validate_every: CountOrNone = Field(500, description="steps between validations; 0: never")
+    metric: str = Field("loss", description="what is best: loss, or a metric of decoded text such as bleu")
+    valid_sentences: Count = Field(200, description="sentences decoded for the metric")
+    patience: CountOrNone = Field(0, description="stop after so many validations without gain; 0: never")
+    average: Count = Field(1, description="keep the mean of this many best checkpoints")
+    save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: only at the end")
+    log_every: Count = Field(50, description="steps between log lines")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+
+
+class SearchSettings(Settings):
+    """[search]: how a trained model is asked."""
+
+    kind: Literal["greedy", "beam", "sample"] = Field("beam", description="")
+    size: Count = Field(5, description="beam: hypotheses kept")
+    length_penalty: float = Field(1.0, ge=0, description="beam: rank by log p / length^this")
+    finish: CountOrNone = Field(0, description="beam: stop at so many finished; 0: as many as the beam holds")
+    max_ratio: float = Field(2.0, ge=0, description="longest output: this times the source's tokens …")
+    max_extra: CountOrNone = Field(10, description="… plus this")
+    temperature: float = Field(1.0, gt=0, description="sample: above 1 flatter, below 1 sharper")
+    top_k: CountOrNone = Field(0, description="sample: only from the k likeliest; 0: from all")
+    top_p: Probability = Field(1.0, description="sample: only from the fewest that hold this probability")
+    batch_tokens: Count = Field(4_096, description="source tokens a batch")
+
+
+class EvaluationSettings(Settings):
+    """[evaluation]"""
+
+    metrics: list[str] = Field(["bleu", "chrf", "exact_match"], description="what `weft evaluate` reports")
+
+
+class Recipe(Settings):
+    """A whole run."""
+
+    name: str = Field("unnamed", description="also the run folder's name under runs/")
+    summary: str = Field("", description="one line for people")
+    seed: int = Field(1, ge=0, description="of weights, data order, dropout and sampling")
+    data: DataSettings = DataSettings()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    search: SearchSettings = SearchSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Recipe:
+        if self.model.tie == "all" and not self.tokenizer.joint:
+            raise ValueError("model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true")
+        if self.training.metric != "loss" and not self.training.validate_every:
+            raise ValueError("training.metric: a metric needs validations; set training.validate_every")
+        return self
+
+
+def shipped() -> list[str]:
+    """Names of the recipes that come with weft."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def load_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe:
+    """A shipped recipe by name, or a TOML file, with ``a.b=c`` changes applied."""
+    path = Path(name)
+    if path.suffix != ".toml" and not path.is_file():
+        path = SHIPPED / f"{name}.toml"
+        if not path.is_file():
+            raise RecipeError(f"{name}: no such recipe; {nearest(str(name), shipped())}, or give a .toml file")
+    try:
+        tree = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+    tree.setdefault("name", path.stem)
+    return make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
+
+
+def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = "") -> Recipe:
+    """A checked recipe from nested dictionaries."""
+    for change in changes:
+        _apply(tree, change)
+    try:
+        return Recipe.model_validate(tree)
+    except ValidationError as error:
+        raise RecipeError(where + _one_line(error)) from None
+
+
+def _apply(tree: dict[str, Any], change: str) -> None:
+    """``model.encoder.layers=4`` into the tree; the value is read as TOML, else as plain text."""
+    path, equals, text = change.partition("=")
+    if not equals or not path.strip():
+        raise RecipeError(f"--set {change}: expected NAME=VALUE, for example training.steps=500")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *groups, last = path.strip().split(".")
+    for place, group in enumerate(groups):
+        tree = tree.setdefault(group, {})
+        if not isinstance(tree, dict):
+            raise RecipeError(f"--set {change}: {'.'.join(groups[: place + 1])} is not a group of settings")
+    tree[last] = value
+
+
+def _one_line(error: ValidationError) -> str:
+    """The first thing wrong, in one line: where; what was given; what is allowed."""
+    problems = error.errors()
+    problem = problems[0]
+    place = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("Parallel", "str", "model-")))
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 and problem["loc"][:2] != ("data", "train") else ""
+    if problem["type"] == "extra_forbidden":
+        return f"{place}: unknown setting; {_suggest(problem['loc'])}{more}"
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"]) + more
+    return f"{place}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
+
+
+def _suggest(place: Sequence[Any]) -> str:
+    group: Any = Recipe
+    for part in place[:-1]:
+        field = group.model_fields.get(part) if isinstance(group, type) and issubclass(group, BaseModel) else None
+        group = field.annotation if field else ParallelFiles
+    return nearest(str(place[-1]), group.model_fields)
+
+
+class Setting(NamedTuple):
+    """One row of the table of settings."""
+
+    name: str
+    value: Any
+    default: Any
+    help: str
+
+
+def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
+    """Every setting of a recipe, with its value, its default and its help."""
+    for name, field in type(recipe).model_fields.items():
+        value = getattr(recipe, name)
+        if isinstance(value, Settings) and not isinstance(value, ParallelFiles):
+            yield from settings_of(value, f"{prefix}{name}.")
+        else:
+            yield Setting(prefix + name, value, field.default, field.description or "")
+
+
+def write_toml(recipe: Recipe) -> str:
+    """The whole recipe, defaults included, as TOML that `load_recipe` reads back to the same values."""
+    lines: list[str] = []
+    groups: dict[str, list[str]] = {"": lines}
+    for setting in settings_of(recipe):
+        if setting.value is None:
+            continue
+        group, _, name = setting.name.rpartition(".")
+        groups.setdefault(group, []).append(f"{name} = {_toml_value(setting.value)}")
+    parts = ["\n".join(lines)]
+    parts += [f"[{group}]\n" + "\n".join(rows) for group, rows in groups.items() if group]
+    return "\n\n".join(parts) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return _toml_string(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    items = value.model_dump() if isinstance(value, Settings) else value
+    return "{" + ", ".join(f"{_toml_string(key)} = {_toml_value(item)}" for key, item in items.items()) + "}"
+
+
+def _toml_string(text: str) -> str:
+    """A basic TOML string; what must be escaped is."""
+    escaped = "".join(
+        {"\\": "\\\\", '"': '\\"'}.get(character, character)
+        if ord(character) >= 0x20 and ord(character) != 0x7F
+        else f"\\u{ord(character):04x}"
+        for character in text
+    )
+    return f'"{escaped}"'

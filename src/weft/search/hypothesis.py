@@ -1,0 +1,41 @@
+"""What a search is given, and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from weft.tree import Tree
+
+
+class Steps(Protocol):
+    """The one thing a search needs: a model, an ensemble, a table in a test."""
+
+    def start(self, memory: Any) -> Tree: ...
+
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]: ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One answer of a search."""
+
+    tokens: list[int]
+    """The ids said, without the begin and end marks."""
+    score: float
+    """What hypotheses are ranked by: log p(y|x) / |y|^α; |y| counts the end mark, as log p(y|x) does."""
+    log_probability: float
+    """log p(y|x), the sum of the token scores."""
+    token_scores: list[float]
+    """log p(y_t | y_<t, x) for every token and, where it ended by itself, for the end mark."""
+    ended: str
+    """Why it ended: "end" (the model said so) or "length" (the limit was reached)."""
+    weights_TS: Tensor | None = None
+    """Attention weights, a row for every token score; None where not asked for or there is no attention."""
+
+
+def normalised(log_probability: float, length: int, length_penalty: float) -> float:
+    """log p(y|x) / |y|^α; α = 0 ranks by probability alone, α = 1 by the mean log-probability of a token."""
+    return log_probability / max(length, 1) ** length_penalty

@@ -1,0 +1,231 @@
+"""Drawing noun phrases, places and times at random; `choices` puts them into clauses.
+
+`growth` scales how often a noun phrase gets an adjective, an owner or a relative clause: near 1 in a sentence of ten
+words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+from weft.tasks.grammar.lexicon import (
+    AFTER,
+    ANIMALS,
+    BEFORE,
+    BUILDINGS,
+    COLOURS,
+    CONTAINERS,
+    KIN,
+    NOUNS,
+    OUTDOORS,
+    PEOPLE,
+    PREPOSITIONS,
+    PRONOUNS,
+    ROOMS,
+    SOMEBODY,
+    SUPPORTS,
+    TIMES,
+    Noun,
+    Phrase,
+    Pronoun,
+)
+from weft.tasks.grammar.trees import Both, Clause, NounPhrase, Place, Subject
+from weft.tasks.grammar.verbs import DOING, OBJECTS, PREY, VERBS
+
+Item = TypeVar("Item")
+
+# Determiners by kind of noun, as often as they stand here: singular, plural.
+POSSESSIVES = ("my", "his", "her", "our", "their")
+SINGULAR = {
+    "person": ("the", "the", "the", "a", "a", "this"),
+    "child": ("the", "the", "the", "a", "a", "this"),
+    "kin": POSSESSIVES,
+    "mass": ("the", "some", "some", "some", *POSSESSIVES),
+    "support": ("the", "the", "the", "a", *POSSESSIVES),
+    "place": ("the", "the", "the", "the", "the", "a", "this"),
+}
+PLURAL = {
+    "person": ("the", "the", "the", "some", "two", "three", "these", "many"),
+    "child": ("the", "the", "the", "some", "two", "three", "these", "many"),
+    "kin": POSSESSIVES,
+}
+ANY_SINGULAR = ("the", "the", "the", "a", "a", "a", "this", *POSSESSIVES)
+ANY_PLURAL = ("the", "the", "the", "some", "some", "two", "three", "many", "these", *POSSESSIVES)
+DENIED = {"some": "any", "many": "any", "two": "any", "three": "any"}
+OPEN_TO_RELATIVE = frozenset({"the", "a", "some", "two", "three", "many", "these"})
+
+SUBJECTS = tuple(PRONOUNS[name] for name in ("i", "he", "she", "we", "they"))
+_ACTORS = (*SUBJECTS, PRONOUNS["we"])
+OTHERS = tuple(PRONOUNS[name] for name in ("he", "she", "they"))
+EVERYBODY = PEOPLE + KIN
+OWN = {"i": "my", "he": "his", "she": "her", "we": "our", "they": "their"}
+CLOTHES = tuple(NOUNS[name] for name in ("hat", "umbrella", "coat", "bag", "key"))
+
+INSIDE = ROOMS + OUTDOORS + tuple(NOUNS[name] for name in ("school", "church", "hotel", "hospital", "castle"))
+FACING = (*BUILDINGS, NOUNS["house"])
+WHEN = {
+    "past": tuple(TIMES[name] for name in ("yesterday", "this morning", "today")),
+    "wanted to": tuple(TIMES[name] for name in ("yesterday", "this morning")),
+    "present": tuple(TIMES[name] for name in ("every day", "every day", "today")),
+}
+LATER = tuple(TIMES[name] for name in ("tomorrow", "this evening", "today"))
+# Which verbs a relative clause may say of a noun (*the hat that he bought*); a verb with few objects counts more, so
+# that every participle is met in all its forms.
+_UNSAID = ("have", "give", "show", "bring")
+SAID_OF = {
+    noun.english: tuple(
+        VERBS[name]
+        for name, nouns in OBJECTS.items()
+        if noun in nouns and name not in _UNSAID
+        for _ in range(max(1, 40 // len(nouns)))
+    )
+    for noun in NOUNS.values()
+}
+_DOING = tuple(DOING.values())
+_DEEDS = tuple(name for name in OBJECTS if VERBS[name].past and name not in _UNSAID)
+_PREY = tuple(PREY)
+ANIMAL_DOING = (DOING["sleep"], DOING["run"])
+
+
+def pick(random: Random, items: Sequence[Item]) -> Item:
+    """One of the items; quicker than `random.choice`."""
+    return items[int(random.random() * len(items))]
+
+
+def noun_phrase(
+    random: Random, noun: Noun, growth: float, *, negated: bool = False, plain: bool = False, bare: bool = False
+) -> NounPhrase:
+    """A phrase around a noun: `negated` as the object of a negated verb, `plain` without relative clause or owner,
+    `bare` without adjectives."""
+    draw, kind = random.random, noun.kind
+    plural = noun.plural != "" and draw() < 0.4
+    determiner = pick(random, PLURAL.get(kind, ANY_PLURAL) if plural else SINGULAR.get(kind, ANY_SINGULAR))
+    if negated:
+        determiner = DENIED.get(determiner, determiner)
+    before = after = owner = relative = None
+    if not bare and draw() < 0.3 * growth:
+        if AFTER[kind] and draw() < 0.55:
+            after = pick(random, AFTER[kind])
+        if BEFORE[kind] and (after is None or (after.english in COLOURS and draw() < 0.3)):
+            before = pick(random, BEFORE[kind])
+    if not plain and kind not in ("place", "support") and draw() < (0.35 if plural else 0.22) * growth:
+        if determiner in OPEN_TO_RELATIVE and (kind != "mass" or determiner == "the") and draw() < 0.75:
+            relative = relative_clause(random, noun)
+        elif kind not in ("person", "child", "mass"):
+            owners = PEOPLE if kind == "kin" else EVERYBODY
+            determiner, owner = "the", noun_phrase(random, pick(random, owners), 0.5, plain=True)
+            if owner.determiner not in POSSESSIVES:
+                owner = owner._replace(determiner="the")
+    return NounPhrase(noun, determiner, plural, before, after, owner, relative)
+
+
+def relative_clause(random: Random, noun: Noun) -> Clause:
+    """*who danced*, *that drank the milk*, *that he bought*: the noun is its subject or its object."""
+    draw = random.random
+    negation = "not" if draw() < 0.12 else ""
+    is_animal = noun.kind == "animal"
+    if (is_animal or noun.kind in SOMEBODY) and draw() < 0.4:
+        if draw() < 0.4:
+            verb = pick(random, ANIMAL_DOING if is_animal else _DOING)
+            return Clause(None, verb, "past" if draw() < 0.5 else "present", negation)
+        name = pick(random, _PREY if is_animal else _DEEDS)
+        what = pick(random, (PREY if is_animal else OBJECTS)[name])
+        thing = noun_phrase(random, what, 0.5, plain=True, negated=negation != "")
+        return Clause(None, VERBS[name], "past", negation, object=thing)
+    verb = pick(random, SAID_OF[noun.english])
+    subject: Subject = pick(random, SUBJECTS)
+    if draw() < 0.3:
+        subject = noun_phrase(random, pick(random, PEOPLE), 0.3, plain=True)
+    tense = "past" if verb.past else "present"
+    return Clause(subject, verb, tense, negation)
+
+
+def person(random: Random, growth: float, *, plain: bool = False) -> NounPhrase:
+    """A phrase for somebody."""
+    return noun_phrase(random, pick(random, PEOPLE if random.random() < 0.75 else KIN), growth, plain=plain)
+
+
+def people(random: Random, growth: float) -> Subject:
+    """A subject that can act as people do: a pronoun, a noun phrase, or two of them."""
+    kind = random.random()
+    if kind < 0.48:
+        return pick(random, _ACTORS)
+    if kind < 0.48 + 0.05 * growth:
+        first, second = person(random, 0.3, plain=True), person(random, 0.3, plain=True)
+        return Both(first, second) if first.noun != second.noun else first
+    return person(random, growth)
+
+
+def animal(random: Random, growth: float, *, bare: bool = False) -> NounPhrase:
+    """A phrase for an animal."""
+    return noun_phrase(random, pick(random, ANIMALS), growth, bare=bare)
+
+
+def own(subject: Subject) -> str:
+    """The possessive that looks back at a subject."""
+    if isinstance(subject, Pronoun) and subject.subject in OWN:
+        return OWN[subject.subject]
+    if isinstance(subject, NounPhrase) and not subject.plural:
+        return "his" if subject.noun.gender == "m" else "her"
+    return "his" if isinstance(subject, Pronoun) else "their"
+
+
+def pronoun_for(subject: Subject) -> Pronoun | None:
+    """The pronoun that can take the place of a subject in the next clause, if it is somebody."""
+    if isinstance(subject, Pronoun):
+        return subject if subject.french != "qui" else None
+    if isinstance(subject, Both) or subject.noun.kind not in SOMEBODY:
+        return None
+    if subject.plural and subject.noun.gender == "f":
+        return None  # *they* is always *ils* here
+    return PRONOUNS["they" if subject.plural else "he" if subject.noun.gender == "m" else "she"]
+
+
+def location(random: Random, growth: float) -> Place:
+    """Where something happens."""
+    kind = random.random()
+    if kind < 0.5:
+        preposition, nouns = "in", INSIDE
+    elif kind < 0.65:
+        preposition, nouns = "at", BUILDINGS
+    else:
+        preposition, nouns = pick(random, ("near", "behind", "in front of")), FACING
+    phrase = noun_phrase(random, pick(random, nouns), growth * 0.7, plain=True)
+    if preposition == "at":
+        phrase = phrase._replace(determiner="the")
+    return Place(PREPOSITIONS[preposition], phrase)
+
+
+def goal(random: Random, growth: float, preposition: str = "to") -> Place:
+    """Where somebody goes."""
+    phrase = noun_phrase(random, pick(random, BUILDINGS), growth * 0.7, plain=True)
+    return Place(PREPOSITIONS[preposition], phrase._replace(determiner="the"))
+
+
+def shelf(random: Random) -> Place:
+    """Where a thing lies: on or under furniture, in a box."""
+    preposition = pick(random, ("on", "under", "in"))
+    noun = pick(random, CONTAINERS if preposition == "in" else SUPPORTS)
+    phrase = noun_phrase(random, noun, 0.5, plain=True)
+    if phrase.plural:
+        phrase = NounPhrase(noun, "the")
+    if noun.english == "tree" and preposition == "on":
+        preposition = "under"
+    return Place(PREPOSITIONS[preposition], phrase)
+
+
+def company(random: Random) -> Place:
+    """*with my friend*."""
+    return Place(PREPOSITIONS["with"], person(random, 0.4, plain=True))
+
+
+def lack(random: Random, subject: Subject) -> Place:
+    """*without his hat*."""
+    return Place(PREPOSITIONS["without"], NounPhrase(pick(random, CLOTHES), own(subject)))
+
+
+def time(random: Random, tense: str) -> Phrase:
+    """When something of this tense happens."""
+    return pick(random, WHEN.get(tense, LATER))

@@ -1,0 +1,30 @@
+"""Writing a file so that a reader finds the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` when the block ends well: aside, to the disk, renamed."""
+    path = Path(path)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with aside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def save_text(path: Path, content: str) -> None:
+    """Write UTF-8 text atomically."""
+    with replacing(path) as file:
+        file.write(content.encode("utf-8"))

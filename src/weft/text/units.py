@@ -1,0 +1,270 @@
+"""Characters, bytes and words: units that need no learning beyond counting.
+
+Each is saved as JSON: ``{"weft_tokenizer": 1, "kind": "word", "symbols": [...], ...}``, most frequent symbol first.
+
+Words are reversible. Where a word stood glued to its neighbour, one of the two carries the joiner ``￭`` (U+FFED) on
+that side: a punctuation mark takes it towards the word before it; otherwise the first of the two, which is then an
+opening mark or an elided word, takes it towards the word after it::
+
+    il m'a entarté.   →   il  m'￭  a  entarté  ￭.
+    vu (hier)?        →   vu  (￭  hier  ￭)  ￭?
+
+So the vocabulary knows ``￭.`` and ``(￭``, the letters' words are the same with and without a neighbour, and `decode`
+restores the line exactly if its words were separated by single spaces and it neither began nor ended with one. All
+white space (as `str.split` sees it) counts as one space. A ``￭`` in the text itself is read as ``■`` (U+25A0), the
+character that Unicode gives as its equivalent. An unknown word decodes as ``⁇`` between spaces.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from weft.errors import VocabularyError
+from weft.text import words
+from weft.text.saving import save_text
+from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
+from weft.text.utf8 import decode_bytes, spans_of_bytes
+from weft.text.vocabulary import Vocabulary, check_ids, check_text
+
+FORMAT = 1  # the newest file format this code reads, and the one it writes
+JOINER = "￭"
+JOINER_TYPED = "■"
+
+_FIRST = len(SPECIALS)
+
+
+class Character:
+    """One id a Unicode character."""
+
+    kind = "character"
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._texts = (UNKNOWN_TEXT, "", "", *vocabulary.symbols)
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], *, size: int | None = None, minimum_count: int = 1) -> Self:
+        characters = (character for text in _checked(texts) for character in text)
+        return cls(Vocabulary.count(characters, size=size, minimum_count=minimum_count))
+
+    @property
+    def size(self) -> int:
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        check_text(text)
+        return self.vocabulary.ids(text)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        check_ids(ids, self.size)
+        return "".join([self._texts[id] for id in ids])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        check_ids(ids, self.size)
+        return [SPECIALS[id] if id < _FIRST else visible(self._texts[id]) for id in ids]
+
+    def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        check_ids(ids, self.size)
+        return _end_to_end(len(self._texts[id]) for id in ids)
+
+    def save(self, path: Path) -> None:
+        _save(path, self.kind, symbols=self.vocabulary.symbols)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
+        symbols = _symbols(found, name)
+        for symbol in symbols:
+            if len(symbol) != 1:
+                raise VocabularyError(f"{name}: damaged: {symbol!r} is not one character")
+        return cls(_vocabulary(symbols, name))
+
+
+class Byte:
+    """One id a byte of the UTF-8 form: ids 3 to 258, nothing to learn and nothing unknown."""
+
+    kind = "byte"
+    size = _FIRST + 256
+
+    @classmethod
+    def learn(cls, texts: Iterable[str] = (), *, size: int | None = None) -> Self:
+        if size is not None and size < cls.size:
+            raise VocabularyError(f"vocabulary: size {size} is too small; the least size for bytes is {cls.size}")
+        return cls()
+
+    def encode(self, text: str) -> list[int]:
+        check_text(text)
+        return [_FIRST + value for value in text.encode("utf-8")]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text; what is not valid UTF-8 becomes U+FFFD, as `bytes.decode(errors="replace")` has it."""
+        return decode_bytes(self._bytes(ids))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        check_ids(ids, self.size)
+        return [SPECIALS[id] if id < _FIRST else show_byte(id - _FIRST) for id in ids]
+
+    def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """The place of the character that each byte is a part of."""
+        return spans_of_bytes(self._bytes(ids))
+
+    def _bytes(self, ids: Sequence[int]) -> list[bytes]:
+        check_ids(ids, self.size)
+        return [_BYTES[id] for id in ids]
+
+    def save(self, path: Path) -> None:
+        _save(path, self.kind)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
+        return cls()
+
+
+_BYTES = (UNKNOWN_TEXT.encode(), b"", b"", *(bytes([value]) for value in range(256)))
+
+
+def show_byte(value: int) -> str:
+    """A byte as a picture shows it: its ASCII character, or ``<0xC3>``."""
+    return visible(chr(value)) if 32 <= value < 127 else f"<0x{value:02X}>"
+
+
+class Word:
+    """One id a word; punctuation and elided words carry joiners (module docstring)."""
+
+    kind = "word"
+
+    def __init__(self, vocabulary: Vocabulary, *, split_punctuation: bool = True) -> None:
+        self.vocabulary = vocabulary
+        self.split_punctuation = split_punctuation
+
+    @classmethod
+    def learn(
+        cls,
+        texts: Iterable[str],
+        *,
+        size: int | None = None,
+        minimum_count: int = 1,
+        split_punctuation: bool = True,
+    ) -> Self:
+        found = (word for text in _checked(texts) for word in cut(text, split_punctuation=split_punctuation))
+        vocabulary = Vocabulary.count(found, size=size, minimum_count=minimum_count)
+        return cls(vocabulary, split_punctuation=split_punctuation)
+
+    @property
+    def size(self) -> int:
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        check_text(text)
+        return self.vocabulary.ids(cut(text, split_punctuation=self.split_punctuation))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._lay_out(ids)[0]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        check_ids(ids, self.size)
+        return [SPECIALS[id] if id < _FIRST else self.vocabulary.symbol(id).replace(JOINER, "") for id in ids]
+
+    def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        return self._lay_out(ids)[1]
+
+    def _lay_out(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
+        """The text and the place of every word in it."""
+        check_ids(ids, self.size)
+        parts: list[str] = []
+        spans: list[tuple[int, int]] = []
+        length, glued = 0, True
+        for id in ids:
+            if id == UNKNOWN:
+                symbol = UNKNOWN_TEXT
+            elif id < _FIRST:
+                spans.append((length, length))
+                continue
+            else:
+                symbol = self.vocabulary.symbol(id)
+            if not glued and not symbol.startswith(JOINER):
+                parts.append(" ")
+                length += 1
+            word = symbol.replace(JOINER, "")
+            parts.append(word)
+            spans.append((length, length + len(word)))
+            length += len(word)
+            glued = symbol.endswith(JOINER)
+        return "".join(parts), spans
+
+    def save(self, path: Path) -> None:
+        _save(path, self.kind, split_punctuation=self.split_punctuation, symbols=self.vocabulary.symbols)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
+        split_punctuation = found.get("split_punctuation")
+        if not isinstance(split_punctuation, bool):
+            raise VocabularyError(
+                f"{name}: damaged: split_punctuation is {split_punctuation!r}, expected true or false"
+            )
+        return cls(_vocabulary(_symbols(found, name), name), split_punctuation=split_punctuation)
+
+
+def cut(text: str, *, split_punctuation: bool = True) -> list[str]:
+    """The words of a text with their joiners."""
+    text = text.replace(JOINER, JOINER_TYPED)
+    if not split_punctuation:
+        return text.split()
+    found = words.split(text)
+    marked: list[str] = []
+    opened = False  # the word before this one carries the joiner between them
+    for place, word in enumerate(found):
+        before = found[place - 1].end == word.start if place else False
+        following = found[place + 1] if place + 1 < len(found) else None
+        after = following is not None and word.end == following.start and not _is_mark(following.text)
+        marked.append((JOINER if before and not opened else "") + word.text + (JOINER if after else ""))
+        opened = after
+    return marked
+
+
+def _is_mark(word: str) -> bool:
+    return len(word) == 1 and unicodedata.category(word)[0] in "PS"
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        check_text(text)
+        yield text
+
+
+def _end_to_end(lengths: Iterable[int]) -> list[tuple[int, int]]:
+    spans, start = [], 0
+    for length in lengths:
+        spans.append((start, start + length))
+        start += length
+    return spans
+
+
+def _save(path: Path, kind: str, **content: object) -> None:
+    save_text(path, json.dumps({"weft_tokenizer": FORMAT, "kind": kind, **content}, ensure_ascii=False, indent=0))
+
+
+def _symbols(found: dict[str, Any], name: str) -> list[str]:
+    symbols = found.get("symbols")
+    if not isinstance(symbols, list) or not all(isinstance(symbol, str) and symbol for symbol in symbols):
+        raise VocabularyError(f"{name}: damaged: it has no list of symbols")
+    return symbols
+
+
+def _vocabulary(symbols: list[str], name: str) -> Vocabulary:
+    try:
+        return Vocabulary(symbols)
+    except VocabularyError as error:
+        raise VocabularyError(f"{name}: damaged: {error}") from None

@@ -1,0 +1,201 @@
+"""From a recipe to a run folder: what ``weft train`` and `weft.train` do.
+
+    for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
+        print(event)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from weft.build import (
+    Tokenizers,
+    build_model,
+    choose_device,
+    encode_pairs,
+    has_corpus,
+    learn_tokenizers,
+    load_tokenizers,
+    read_corpus,
+)
+from weft.card import model_card
+from weft.data.pairs import Pair
+from weft.data.store import PairStore
+from weft.errors import DataError, RecipeError, nearest
+from weft.evaluation.likelihood import likelihood
+from weft.evaluation.metrics import METRICS, measure, perplexity
+from weft.models import AnyModel
+from weft.recipe import Recipe, load_recipe, write_toml
+from weft.text import specials
+from weft.text.saving import save_text
+from weft.training.checkpoint import RunFolder
+from weft.training.events import Event, Finished, Prepared, Step, Validation
+from weft.training.loop import Scores, Trainer, Validate, model_tensors
+from weft.translator import Translator
+
+
+def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False) -> Iterator[Event]:
+    """Train a model; every event is logged to the run folder and yielded."""
+    folder = RunFolder(out or Path("runs") / recipe.name)
+    _check(recipe)
+    device = choose_device(recipe.training.device)
+    if resume:
+        recipe = _resumed(folder, recipe)
+        tokenizers: Tokenizers | None = load_tokenizers(folder.tokenizers())
+    else:
+        tokenizers = None
+        if folder.path.exists():
+            RunFolder.create(folder.path, lambda _: None)  # says what to do about it
+    pairs = _read(recipe, "train")
+    tokenizers = tokenizers or learn_tokenizers(recipe, pairs)
+    encoded = encode_pairs(
+        pairs, tokenizers, sources=recipe.model.kind == "seq2seq", max_length=recipe.data.max_length
+    )
+    if not len(encoded.pairs):
+        raise DataError(
+            f"data.train: no pair is left to train on ({encoded.blank} blank, {encoded.long} over "
+            f"data.max_length = {recipe.data.max_length})"
+        )
+    model = build_model(
+        recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size, seed=recipe.seed
+    )
+    if not resume:
+        _create(folder, recipe, tokenizers, model)
+    trainer = Trainer(
+        model,
+        encoded.pairs,
+        recipe.training,
+        folder=folder,
+        seed=recipe.seed,
+        begin=specials.BEGIN,
+        validate=_validation(recipe, tokenizers, device),
+        device=device,
+    )
+    if resume:
+        trainer.restore()
+        folder.cut_log(trainer.progress.step)
+    else:
+        trainer.save()
+    yield _logged(
+        folder,
+        Prepared(
+            step=trainer.progress.step,
+            pairs=len(encoded.pairs),
+            blank=encoded.blank,
+            long=encoded.long,
+            source_vocabulary=tokenizers.source.size,
+            target_vocabulary=tokenizers.target.size,
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            device=str(device),
+            steps=recipe.training.steps,
+            path=str(folder.path),
+        ),
+    )
+    last: Validation | None = None
+    for event in trainer.events():
+        last = event if isinstance(event, Validation) else last
+        if isinstance(event, Finished):
+            _conclude(folder, recipe, event, last)
+        if not isinstance(event, Step) or event.step % recipe.training.log_every == 0:
+            _logged(folder, event)
+        yield event
+
+
+def _logged(folder: RunFolder, event: Event) -> Event:
+    folder.append_log(event.record())
+    return event
+
+
+def _check(recipe: Recipe) -> None:
+    """What can be known to be wrong before anything is read."""
+    metric = recipe.training.metric
+    for name in [*recipe.evaluation.metrics, *([] if metric == "loss" else [metric])]:
+        if name not in METRICS:
+            where = "evaluation.metrics" if name in recipe.evaluation.metrics else "training.metric"
+            raise RecipeError(f"{where}: unknown metric {name!r}; {nearest(name, METRICS)}")
+    if metric != "loss" and recipe.model.kind == "language_model":
+        raise RecipeError(f"training.metric: {metric!r} needs translations; a language model is judged by 'loss'")
+
+
+def _read(recipe: Recipe, split: str) -> list[Pair]:
+    return list(read_corpus(recipe, split))
+
+
+def _create(folder: RunFolder, recipe: Recipe, tokenizers: Tokenizers, model: AnyModel) -> None:
+    """A run folder that can be loaded from its first moment on."""
+
+    def fill(new: RunFolder) -> None:
+        absolute = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
+        save_text(new.recipe, write_toml(recipe.model_copy(update={"data": absolute})))
+        tokenizers.save(new.path)
+        new.write_model(model_tensors(model), step=0)
+        save_text(new.card, model_card(recipe, tokenizers, finished=None, validation=None))
+
+    RunFolder.create(folder.path, fill)
+
+
+def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
+    """The recipe of the run that goes on; only how long it trains and where may differ from the one given."""
+    saved = load_recipe(folder.check().recipe)
+    free = {"steps", "save_every", "log_every", "device", "patience"}
+    given = recipe.training.model_dump(include=free)
+    going = saved.model_copy(update={"training": saved.training.model_copy(update=given)})
+    same = recipe.model_copy(
+        update={
+            "name": saved.name,
+            "data": recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())}),
+        }
+    )
+    for group in ("seed", "data", "tokenizer", "model", "training"):
+        if getattr(same, group) != getattr(going, group):
+            raise RecipeError(
+                f"--resume: {group} differs from {folder.recipe}; a resumed run goes on with its own settings "
+                f"(only training.{', training.'.join(sorted(free))} may change)"
+            )
+    return going
+
+
+def _validation(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Validate | None:
+    """What is measured now and then: the loss and, if the recipe asks, a metric of decoded text."""
+    if not (recipe.training.validate_every and has_corpus(recipe, "valid")):
+        return None
+    pairs = _read(recipe, "valid")
+    encoded: PairStore = encode_pairs(
+        pairs, tokenizers, sources=recipe.model.kind == "seq2seq", max_length=recipe.data.max_length
+    ).pairs
+    if not len(encoded):
+        raise DataError("data.valid: no pair is left to validate on")
+    chosen = pairs[: recipe.training.valid_sentences]
+    metric = recipe.training.metric
+
+    def validate(model: AnyModel) -> Scores:
+        found = likelihood(model, encoded, begin=specials.BEGIN, device=device)
+        value = perplexity(found.log_probability, found.tokens).value
+        if metric == "loss":
+            return Scores(found.loss, value, {}, -found.loss)
+        translator = Translator(model, tokenizers, recipe, device=device)
+        outputs = translator.translate([pair.source for pair in chosen], attention=False)
+        [result] = measure([metric], [output.text for output in outputs], [pair.target for pair in chosen])
+        worth = result.value if result.better == "higher" else -result.value
+        return Scores(found.loss, value, {metric: result.value}, worth)
+
+    return validate
+
+
+def _conclude(folder: RunFolder, recipe: Recipe, event: Finished, last: Validation | None) -> None:
+    """Write the result for programs (metrics.json) and for people (README.md)."""
+    result: dict[str, object] = {"steps": event.step, "seconds": event.seconds, "best_step": event.best_step}
+    if last is not None:
+        result["last_validation"] = {"loss": last.loss, "perplexity": last.perplexity, **last.metrics}
+    save_text(folder.metrics, json.dumps(result, indent=1) + "\n")
+    tokenizers = load_tokenizers(folder.tokenizers())
+    save_text(folder.card, model_card(recipe, tokenizers, finished=event, validation=last))
+
+
+def finish(recipe: Recipe, out: Path | str | None = None) -> Sequence[Event]:
+    """Train without watching; the events, steps left out."""
+    return [event for event in train(recipe, out) if not isinstance(event, Step)]

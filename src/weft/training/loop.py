@@ -1,0 +1,276 @@
+"""The training loop: an iterator of events. It prints nothing and knows nothing of text.
+
+One update: the loss of ``accumulate`` batches, averaged over their target tokens; gradients clipped to a norm; one
+step of the optimiser at the schedule's rate. An update whose loss or gradient is not finite is skipped and counted;
+too many in a row end the run, with the last good state saved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from weft.data.batches import Position, endless
+from weft.data.store import Batch, PairStore
+from weft.errors import CheckpointError, TrainingError
+from weft.models import AnyModel
+from weft.recipe import TrainingSettings
+from weft.training.checkpoint import (
+    Checkpoint,
+    RunFolder,
+    Tensors,
+    optimiser_tensors,
+    random_states,
+    read_tensors,
+    restore_optimiser,
+    restore_random,
+    write_tensors,
+)
+from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
+from weft.training.forcing import forced_logits, own_share
+from weft.training.loss import cross_entropy
+from weft.training.schedules import make_schedule
+
+SKIPS_ALLOWED = 5
+"""Updates in a row that may be skipped before the run stops."""
+
+
+class Scores(NamedTuple):
+    """What a validation measured."""
+
+    loss: float
+    perplexity: float
+    metrics: dict[str, float]
+    worth: float
+    """The number that decides which is best: higher is better."""
+
+
+Validate = Callable[[AnyModel], Scores]
+
+
+class Best(NamedTuple):
+    """One of the best checkpoints."""
+
+    step: int
+    worth: float
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    best: list[Best] = field(default_factory=list)
+    since_best: int = 0
+    """Validations without gain, for early stopping."""
+    since_decay: int = 0
+    """Validations without gain since the rate was last lowered."""
+    decays: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
+    """Why the run ended, once it has."""
+
+    @classmethod
+    def of(cls, state: dict[str, object]) -> Progress:
+        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
+        progress = cls(**known)  # type: ignore[arg-type]
+        progress.best = [Best(**best) for best in state["best"]]  # type: ignore[attr-defined]
+        return progress
+
+    def record(self) -> dict[str, object]:
+        return {**asdict(self), "best": [best._asdict() for best in self.best]}
+
+
+def make_optimiser(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """The optimiser of a recipe, fused where PyTorch has it so."""
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if settings.optimiser == "sgd":
+        return torch.optim.SGD(
+            model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True
+        )
+    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+    betas = (settings.beta1, settings.beta2)
+    return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True)
+
+
+class Trainer:
+    """One run: the model, the data, the optimiser and where they stand. Iterate `events`."""
+
+    def __init__(
+        self,
+        model: AnyModel,
+        pairs: PairStore,
+        settings: TrainingSettings,
+        *,
+        folder: RunFolder,
+        seed: int,
+        begin: int,
+        validate: Validate | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.model = model.to(device)
+        self.pairs = pairs
+        self.settings = settings
+        self.folder = folder
+        self.seed = seed
+        self.begin = begin
+        self.validate = validate
+        self.device = torch.device(device)
+        self.optimiser = make_optimiser(self.model, settings)
+        self.schedule = make_schedule(settings.schedule, warmup=settings.warmup, steps=settings.steps)
+        self.progress = Progress()
+        torch.manual_seed(seed)
+
+    def restore(self) -> None:
+        """Go back to the newest checkpoint of the folder."""
+        checkpoint = self.folder.read_checkpoint()
+        load_weights(self.model, checkpoint.weights, where=str(self.folder.training))
+        generators = {name: value for name, value in checkpoint.optimiser.items() if name.startswith("random.")}
+        moments = {name: value for name, value in checkpoint.optimiser.items() if name not in generators}
+        restore_optimiser(self.optimiser, moments)
+        restore_random(generators)
+        self.progress = Progress.of(checkpoint.state)
+
+    def save(self) -> Saved:
+        """A checkpoint of all that is here."""
+        tensors = {**optimiser_tensors(self.optimiser), **random_states()}
+        checkpoint = Checkpoint(model_tensors(self.model), tensors, self.progress.record())
+        return Saved(self.progress.step, str(self.folder.write_checkpoint(self.progress.step, checkpoint)))
+
+    def events(self) -> Iterator[Event]:
+        """Train to the end."""
+        settings, progress = self.settings, self.progress
+        stream = endless(
+            self.pairs, settings.batch_tokens, seed=self.seed, start=Position(progress.epoch, progress.batch)
+        )
+        in_a_row = 0
+        begun = time.monotonic() - progress.seconds
+        while not progress.stopped:
+            if progress.step >= settings.steps:
+                progress.stopped = "steps"
+                break
+            started = time.monotonic()
+            position, batches = Position(), []
+            for _ in range(settings.accumulate):
+                position, batch = next(stream)
+                batches.append(batch.to(self.device))
+            event = self._update(batches, started)
+            progress.step += 1
+            progress.epoch, progress.batch = position
+            progress.seconds = time.monotonic() - begun
+            in_a_row = in_a_row + 1 if isinstance(event, Skipped) else 0
+            yield Skipped(event.step, in_a_row) if isinstance(event, Skipped) else event
+            if in_a_row >= SKIPS_ALLOWED:
+                self.save()
+                raise TrainingError(
+                    f"step {progress.step}: the loss was not finite {in_a_row} times in a row; the last good weights "
+                    f"are saved in {self.folder.path}; lower training.learning_rate or training.clip and resume"
+                )
+            if self.validate and settings.validate_every and progress.step % settings.validate_every == 0:
+                yield self._validated()
+            if settings.save_every and progress.step % settings.save_every == 0:
+                yield self.save()
+        yield from self._finish()
+
+    def _update(self, batches: list[Batch], started: float) -> Step | Skipped:
+        """One update of the weights, or none where it would spoil them."""
+        settings, step = self.settings, self.progress.step + 1
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        target_tokens = sum(batch.target.layout.total for batch in batches)
+        own = own_share(settings.forcing, sampling=settings.sampling, step=step, steps=settings.steps)
+        likelihood = torch.zeros((), device=self.device)
+        for batch in batches:
+            logits_NV = forced_logits(self.model, batch.source, batch.target, begin=self.begin, own=own)
+            loss = cross_entropy(logits_NV, batch.target.values, smoothing=settings.label_smoothing)
+            (loss.smoothed / target_tokens).backward()
+            likelihood += loss.negative_log_likelihood
+        limit = settings.clip or float("inf")
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        measured, norm_value = torch.stack([likelihood / target_tokens, norm]).tolist()
+        if not all(-float("inf") < value < float("inf") for value in (measured, norm_value)):
+            self.progress.skipped += 1
+            return Skipped(step, 0)
+        rate = settings.learning_rate * self.schedule(step) * settings.decay**self.progress.decays
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        return Step(
+            step=step,
+            loss=measured,
+            rate=rate,
+            norm=norm_value,
+            source_tokens=sum(batch.source.layout.total for batch in batches),
+            target_tokens=target_tokens,
+            seconds=time.monotonic() - started,
+            epoch=self.progress.epoch,
+        )
+
+    def _validated(self) -> Validation:
+        """Measure the model, and keep it if it is among the best."""
+        assert self.validate is not None
+        settings, progress = self.settings, self.progress
+        self.model.eval()
+        scores = self.validate(self.model)
+        is_best = not progress.best or scores.worth > max(best.worth for best in progress.best)
+        progress.since_best = 0 if is_best else progress.since_best + 1
+        progress.since_decay = 0 if is_best else progress.since_decay + 1
+        if settings.schedule == "plateau" and progress.since_decay > settings.decay_patience:
+            progress.decays += 1
+            progress.since_decay = 0
+        ranked = sorted([*progress.best, Best(progress.step, scores.worth)], key=lambda best: (-best.worth, best.step))
+        kept = ranked[: settings.average]
+        if any(best.step == progress.step for best in kept):
+            write_tensors(self.folder.best / f"step-{progress.step}.safetensors", model_tensors(self.model))
+            progress.best = kept
+            self._use_best()
+        if settings.patience and progress.since_best >= settings.patience:
+            progress.stopped = "patience"
+        return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best)
+
+    def _use_best(self) -> None:
+        """model.safetensors := the mean of the best checkpoints."""
+        files = [self.folder.best / f"step-{best.step}.safetensors" for best in self.progress.best]
+        self.folder.write_model(mean_of([read_tensors(file).tensors for file in files]), step=self.progress.best[0].step)
+
+    def _finish(self) -> Iterator[Event]:
+        progress = self.progress
+        if not progress.best:
+            self.folder.write_model(model_tensors(self.model), step=progress.step)
+        yield self.save()
+        best = progress.best[0].step if progress.best else progress.step
+        yield Finished(progress.step, progress.stopped, progress.seconds, best)
+
+
+def model_tensors(model: torch.nn.Module) -> Tensors:
+    """A model's weights by name; a shared tensor stands once, under its first name."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
+    """Put weights into a model; they must be just the ones it has."""
+    parameters = dict(model.named_parameters())
+    for name in [*parameters, *tensors]:
+        if name not in tensors or name not in parameters:
+            kind = "lacks" if name not in tensors else "has an unknown"
+            raise CheckpointError(f"{where}: does not fit its recipe: it {kind} tensor {name!r}")
+        if parameters[name].shape != tensors[name].shape:
+            raise CheckpointError(
+                f"{where}: does not fit its recipe: tensor {name!r} is {tuple(tensors[name].shape)}, "
+                f"expected {tuple(parameters[name].shape)}"
+            )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
+
+
+def mean_of(many: list[Tensors]) -> Tensors:
+    """The mean of several checkpoints, tensor by tensor."""
+    return {name: torch.stack([tensors[name] for tensors in many]).mean(0) for name in many[0]}

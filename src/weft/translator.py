@@ -1,0 +1,330 @@
+"""The façade: a trained model with its tokenizers, ready to be asked.
+
+    run = weft.load("runs/grammar")
+    t = run.translate("he hit me with a pie")
+    t.text, t.score, t.tokens, t.attention, t.links
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import torch
+
+from weft.build import Tokenizers, build_model, choose_device, encode_pairs, load_tokenizers
+from weft.data.batches import in_order
+from weft.data.pairs import Pair
+from weft.data.store import PairStore, TokenStore
+from weft.errors import RecipeError, SearchError
+from weft.evaluation.alignment import groups, links_from_weights, merge_weights
+from weft.evaluation.likelihood import token_log_probabilities
+from weft.models import AnyModel
+from weft.recipe import Recipe, SearchSettings, load_recipe, make_recipe
+from weft.search import Choice, Hypothesis, beam, follow, greedy, sampler
+from weft.text import specials, words
+from weft.text.tokenizer import Tokenizer
+from weft.training.checkpoint import RunFolder
+from weft.training.loop import load_weights
+
+NULL_WEIGHT = 0.15
+"""A target word whose largest weight is below this has no counterpart."""
+WINDOW = 4096
+"""Lines that are sorted by length together when a file is translated."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One answer, with all that is known about it."""
+
+    source: str
+    text: str
+    score: float
+    """log p(y|x) / |y|^α, by which the search ranked it."""
+    log_probability: float
+    tokens: list[str]
+    token_scores: list[float]
+    """log p of every token and, where the model ended by itself, of the end mark."""
+    source_tokens: list[str]
+    """The source's tokens and its end mark: the columns of `attention`."""
+    attention: np.ndarray | None
+    """(tokens, source tokens) where each output token looked; None for a model without attention."""
+    links: list[tuple[int, int]]
+    """(source word, target word), zero-based, words as `weft.text.words` cuts them; read off the attention."""
+    ended: str
+    """"end", or "length" where the limit cut it off."""
+    alternatives: tuple[Translation, ...] = ()
+    """The other hypotheses of an n-best list, best first."""
+
+
+class PairScore(NamedTuple):
+    """How probable a model finds one target for one source."""
+
+    log_probability: float
+    token_scores: list[float]
+
+
+class WordMap(NamedTuple):
+    """Attention over words rather than tokens."""
+
+    weights_TS: np.ndarray
+    source: list[str]
+    """The words and, last, the end mark."""
+    target: list[str]
+
+
+class Translator:
+    """A model with its tokenizers. `weft.load` makes one from a run folder."""
+
+    def __init__(
+        self,
+        model: AnyModel,
+        tokenizers: Tokenizers,
+        recipe: Recipe,
+        *,
+        device: torch.device | str = "cpu",
+        folder: Path | None = None,
+    ) -> None:
+        self.model = model.to(device).eval()
+        self.tokenizers = tokenizers
+        self.recipe = recipe
+        self.device = torch.device(device)
+        self.folder = folder
+
+    @overload
+    def translate(self, source: str, *, n_best: int = 1, attention: bool = True, **search: Any) -> Translation: ...
+
+    @overload
+    def translate(
+        self, source: Sequence[str], *, n_best: int = 1, attention: bool = True, **search: Any
+    ) -> list[Translation]: ...
+
+    def translate(
+        self, source: str | Sequence[str], *, n_best: int = 1, attention: bool = True, **search: Any
+    ) -> Translation | list[Translation]:
+        """The best output for one source or several; ``search`` changes settings, e.g. ``size=8``."""
+        if self.recipe.model.kind == "language_model":
+            raise SearchError("this run is a language model: it has no source to translate; use `sample`")
+        settings = self.search_settings(search)
+        if isinstance(source, str):
+            return self._translate([source], settings, n_best, attention)[0]
+        return self._translate(source, settings, n_best, attention)
+
+    def translate_lines(
+        self, lines: Iterable[str], *, n_best: int = 1, attention: bool = False, **search: Any
+    ) -> Iterator[Translation]:
+        """One translation for every line, in order, with a bounded number of lines in memory."""
+        stream = iter(lines)
+        while window := list(islice(stream, WINDOW)):
+            yield from self.translate(window, n_best=n_best, attention=attention, **search)
+
+    def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
+        """The run's search settings with some changed."""
+        if not changes:
+            return self.recipe.search
+        tree = {"search": {**self.recipe.search.model_dump(), **changes}}
+        return make_recipe(tree).search
+
+    def _translate(
+        self, sources: Sequence[str], settings: SearchSettings, n_best: int, attention: bool
+    ) -> list[Translation]:
+        encode = self.tokenizers.source.encode_batch
+        ids = [tokens + [specials.END] if tokens else [] for tokens in encode(list(sources))]
+        asked = [row for row, tokens in enumerate(ids) if tokens]
+        store = TokenStore.of(ids[row] for row in asked)
+        answers = [_nothing(source) for source in sources]
+        for rows in in_order(PairStore(store, store), settings.batch_tokens):
+            found = self._search(store, rows, settings, n_best, attention)
+            for row, hypotheses in zip(rows.tolist(), found, strict=True):
+                place = asked[row]
+                many = [self._translation(sources[place], ids[place], one) for one in hypotheses]
+                answers[place] = _with_alternatives(many)
+        return answers
+
+    def _search(
+        self, store: TokenStore, rows: np.ndarray, settings: SearchSettings, n_best: int, attention: bool
+    ) -> list[list[Hypothesis]]:
+        batch = store.gather(rows).to(self.device)
+        with torch.no_grad():
+            memory = self.model.encode(batch)
+        limits = [int(settings.max_ratio * length) + settings.max_extra for length in (batch.lengths - 1).tolist()]
+        limits = [max(limit, 1) for limit in limits]
+        if settings.kind == "beam":
+            return beam(
+                self.model,
+                memory,
+                limits,
+                begin=specials.BEGIN,
+                end=specials.END,
+                size=max(settings.size, n_best),
+                length_penalty=settings.length_penalty,
+                finish=settings.finish or None,
+                n_best=n_best,
+                weights=attention,
+                device=self.device,
+            )
+        if n_best > 1:
+            raise SearchError(f"--n-best {n_best}: {settings.kind} search finds one output; use search.kind = 'beam'")
+        choose = self._choice(settings) if settings.kind == "sample" else greedy
+        found = follow(
+            self.model,
+            memory,
+            limits,
+            choose,
+            begin=specials.BEGIN,
+            end=specials.END,
+            weights=attention,
+            device=self.device,
+        )
+        return [[one] for one in found]
+
+    def _choice(self, settings: SearchSettings, seed: int | None = None) -> Choice:
+        generator = torch.Generator(self.device).manual_seed(self.recipe.seed if seed is None else seed)
+        return sampler(
+            temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p, generator=generator
+        )
+
+    def _translation(self, source: str, source_ids: list[int], found: Hypothesis) -> Translation:
+        target = self.tokenizers.target
+        attention = None
+        links: list[tuple[int, int]] = []
+        if found.weights_TS is not None:
+            attention = found.weights_TS[: len(found.tokens), : len(source_ids)].numpy().astype(np.float64)
+            links = word_links(self.word_map(source_ids, found.tokens, attention))
+        return Translation(
+            source=source,
+            text=target.decode(found.tokens),
+            score=found.score,
+            log_probability=found.log_probability,
+            tokens=target.pieces(found.tokens),
+            token_scores=found.token_scores,
+            source_tokens=self.tokenizers.source.pieces(source_ids),
+            attention=attention,
+            links=links,
+            ended=found.ended,
+        )
+
+    def word_map(self, source_ids: Sequence[int], target_ids: Sequence[int], weights_TS: np.ndarray) -> WordMap:
+        """Attention over tokens merged to words; the source's end mark stays as the last column."""
+        source_words, source_groups = _group(self.tokenizers.source, source_ids)
+        target_words, target_groups = _group(self.tokenizers.target, target_ids)
+        source_groups[-1] = len(source_words)
+        merged_TS = merge_weights(
+            weights_TS,
+            source_groups,
+            target_groups,
+            source_words=len(source_words) + 1,
+            target_words=len(target_words),
+        )
+        return WordMap(merged_TS, [*source_words, specials.SPECIALS[specials.END]], target_words)
+
+    def attend(self, source: str, target: str | None = None, **search: Any) -> tuple[Translation, WordMap]:
+        """Where the model looks when it says its own translation, or the target given."""
+        found = self.translate(source, **search) if target is None else self.force([Pair(source, target)])[0]
+        if found.attention is None:
+            raise SearchError(
+                f"{self.recipe.name}: this model has no attention (model.attention.score = 'none'): nothing to show"
+            )
+        source_ids = [*self.tokenizers.source.encode(source), specials.END]
+        target_ids = self.tokenizers.target.encode(found.text)
+        if len(target_ids) != len(found.tokens):
+            return found, WordMap(found.attention, found.source_tokens, found.tokens)
+        return found, self.word_map(source_ids, target_ids, found.attention)
+
+    def force(self, pairs: Sequence[Pair]) -> list[Translation]:
+        """What the model makes of targets that are given: their scores, attention and links."""
+        encoded = self._encode(pairs)
+        answers: list[Translation | None] = [None] * len(pairs)
+        for rows in in_order(encoded, self.recipe.search.batch_tokens):
+            batch = encoded.batch(rows).to(self.device)
+            with torch.no_grad():
+                out = self.model(batch.source, batch.target.shifted(specials.BEGIN), weights=True)
+            chosen_N1 = out.logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
+            scores = batch.target.like(chosen_N1[:, 0]).split()
+            sides = zip(batch.source.split(), batch.target.split(), strict=True)
+            for place, (source_ids, target_ids) in enumerate(sides):
+                weights = None if out.weights_BTS is None else out.weights_BTS[place, : len(target_ids)].cpu()
+                total = float(scores[place].sum())
+                found = Hypothesis(
+                    tokens=target_ids.tolist()[:-1],
+                    score=total,
+                    log_probability=total,
+                    token_scores=scores[place].tolist(),
+                    ended="end",
+                    weights_TS=weights,
+                )
+                row = int(rows[place])
+                answers[row] = self._translation(pairs[row].source, source_ids.tolist(), found)
+        return [answer for answer in answers if answer is not None]
+
+    def score(self, pairs: Sequence[Pair]) -> list[PairScore]:
+        """log p(target | source) of every pair, end mark included."""
+        scores = token_log_probabilities(self.model, self._encode(pairs), begin=specials.BEGIN, device=self.device)
+        return [PairScore(float(row.sum(dtype=torch.float64)), row.tolist()) for row in scores]
+
+    def _encode(self, pairs: Sequence[Pair]) -> PairStore:
+        return encode_pairs(pairs, self.tokenizers, sources=self.recipe.model.kind == "seq2seq").pairs
+
+    def sample(
+        self, count: int = 1, *, prompt: str = "", length: int = 100, seed: int | None = None, **search: Any
+    ) -> list[str]:
+        """Texts drawn from a language model word by word, each going on from the prompt."""
+        if self.recipe.model.kind != "language_model":
+            raise RecipeError(
+                f"{self.recipe.name}: `sample` needs a language model (model.kind = 'language_model'); "
+                "this one has a source: use `translate --search sample`"
+            )
+        settings = self.search_settings({"kind": "sample", **search})
+        prefix = self.tokenizers.target.encode(prompt)
+        empty = TokenStore.of([] for _ in range(count)).gather(np.arange(count)).to(self.device)
+        choose = greedy if settings.kind == "greedy" else self._choice(settings, seed)
+        found = follow(
+            self.model,
+            self.model.encode(empty),
+            [len(prefix) + length] * count,
+            choose,
+            begin=specials.BEGIN,
+            end=specials.END,
+            prefix=prefix,
+            device=self.device,
+        )
+        return [self.tokenizers.target.decode(one.tokens) for one in found]
+
+
+def word_links(found: WordMap) -> list[tuple[int, int]]:
+    """Links between words; the end mark and weak weights stand for "no counterpart"."""
+    if not len(found.target):
+        return []
+    return links_from_weights(found.weights_TS, threshold=NULL_WEIGHT, null_column=len(found.source) - 1)
+
+
+def _group(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], list[int]]:
+    """The words of ids, and the word each id belongs to."""
+    found = words.split(tokenizer.decode(ids))
+    return [word.text for word in found], groups([(word.start, word.end) for word in found], tokenizer.spans(ids))
+
+
+def _nothing(source: str) -> Translation:
+    """The answer to an empty line: an empty line."""
+    return Translation(source, "", 0.0, 0.0, [], [], [specials.SPECIALS[specials.END]], None, [], "end")
+
+
+def _with_alternatives(many: list[Translation]) -> Translation:
+    from dataclasses import replace
+
+    return replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
+
+
+def load(path: Path | str, *, device: str = "auto") -> Translator:
+    """A trained run, from its folder."""
+    folder = RunFolder(path).check()
+    recipe = load_recipe(folder.recipe)
+    tokenizers = load_tokenizers(folder.tokenizers())
+    weights = folder.read_model()
+    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+    load_weights(model, weights.tensors, where=str(folder.model))
+    return Translator(model, tokenizers, recipe, device=choose_device(device), folder=folder.path)

@@ -1,0 +1,1 @@
+"""Pictures: attention maps for the terminal and as SVG or PNG."""

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from functools import cache
+from importlib.metadata import version
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import DataError, RecipeError
+from weft.evaluation.metrics import METRICS, Measure, edit_distance, measure, perplexity
+
+HYPOTHESES = ["the cat sat on the mat today", "he lives in Paris with his dog .", "yes"]
+REFERENCES = ["the cat sits on the mat today", "he lives in Paris with a dog .", "yes"]
+
+
+def literal_edit_distance(left: str, right: str) -> int:
+    """The recursion as written in textbooks."""
+
+    @cache
+    def distance(i: int, j: int) -> int:
+        if i == 0 or j == 0:
+            return i + j
+        change = 0 if left[i - 1] == right[j - 1] else 1
+        return min(distance(i - 1, j) + 1, distance(i, j - 1) + 1, distance(i - 1, j - 1) + change)
+
+    return distance(len(left), len(right))
+
+
+@given(st.text("abc", max_size=12), st.text("abc", max_size=12))
+def test_edit_distance_is_the_recursion(left: str, right: str) -> None:
+    assert edit_distance(left, right) == literal_edit_distance(left, right)
+
+
+@given(st.text("ab", max_size=150), st.text("ab", max_size=150), st.text("ab", max_size=150))
+def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
+    assert edit_distance(a, b) == edit_distance(b, a)
+    assert (edit_distance(a, b) == 0) == (a == b)
+    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
+
+
+def test_edit_distance_of_words() -> None:
+    assert edit_distance("kitten", "sitting") == 3
+    assert edit_distance(["a", "b", "c"], ["a", "c", "d"]) == 2
+
+
+def test_edit_rates_are_quick_enough_for_ten_thousand_lines() -> None:
+    line = "a sentence of ordinary length which says nothing in particular about anything at all"
+    start = time.perf_counter()
+    METRICS["character_error_rate"]([line[:-1]] * 10_000, [line[1:]] * 10_000)
+    assert time.perf_counter() - start < 20  # about 0.5 s on an idle core
+
+
+@pytest.mark.parametrize(
+    ("name", "score"),
+    [
+        ("bleu", lambda h, r: sacrebleu.corpus_bleu(h, r)),
+        ("bleu_tokenized", lambda h, r: sacrebleu.corpus_bleu(h, r, tokenize="none")),
+        ("chrf", lambda h, r: sacrebleu.corpus_chrf(h, r)),
+        ("ter", lambda h, r: sacrebleu.corpus_ter(h, r)),
+    ],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_sacrebleu_metrics_are_sacrebleu(name: str, score, several: bool) -> None:
+    second = ["a cat sat on a mat", "he and his dog live in Paris .", "indeed"]
+    references = [list(pair) for pair in zip(REFERENCES, second, strict=True)] if several else REFERENCES
+    streams = [REFERENCES, second] if several else [REFERENCES]
+    result = METRICS[name](HYPOTHESES, references)
+    assert result.value == pytest.approx(score(HYPOTHESES, streams).score)
+    assert result.signature.startswith(f"nrefs:{len(streams)}|")
+    assert result.signature.endswith(f"|version:{version('sacrebleu')}")
+
+
+def test_known_values() -> None:
+    values = {name: METRICS[name](["abc d", "x"], ["abd d", "x"]) for name in METRICS}
+    assert values["exact_match"].value == 50
+    assert values["item_error_rate"].value == 50
+    assert values["character_error_rate"].value == pytest.approx(100 / 6)
+    assert values["token_error_rate"].value == pytest.approx(100 / 3)
+    assert values["ter"].value == pytest.approx(100 / 3)
+
+
+def test_directions_and_names() -> None:
+    perfect = measure(list(METRICS), REFERENCES, REFERENCES)
+    assert [round(one.value, 6) for one in perfect] == [100 if one.better == "higher" else 0 for one in perfect]
+    assert [one.name for one in perfect] == [
+        "BLEU",
+        "tokenised BLEU",
+        "chrF",
+        "TER",
+        "exact match",
+        "item error rate",
+        "character error rate",
+        "token error rate",
+    ]
+
+
+def test_tokenised_bleu_takes_words_as_they_stand() -> None:
+    hypotheses, references = ["a b c d, e f"], ["a b c d , e f"]
+    assert METRICS["bleu"](hypotheses, references).value == pytest.approx(100)
+    assert METRICS["bleu_tokenized"](hypotheses, references).value < 100
+
+
+def test_own_signatures_name_unit_and_version() -> None:
+    signature = METRICS["character_error_rate"](["a"], ["a"]).signature
+    assert signature == f"nrefs:1|case:mixed|unit:code point|average:corpus|version:weft {version('weft')}"
+    assert METRICS["exact_match"](["a", "b"], [["a"], ["a", "b"]]).signature.startswith("nrefs:var|")
+
+
+def test_any_reference_may_match_exactly() -> None:
+    assert METRICS["exact_match"](["a", "b"], [["x", "a"], ["x"]]).value == 50
+
+
+def test_lines_may_have_different_numbers_of_references() -> None:
+    result = METRICS["bleu"](HYPOTHESES, [[REFERENCES[0], "another"], [REFERENCES[1]], [REFERENCES[2]]])
+    assert "nrefs:var" in result.signature
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (["a", "b"], ["a"], "2 hypotheses but 1 references; expected one line for each"),
+        ([], [], "no lines to score; expected at least 1 hypothesis and its reference"),
+        (["a", "b"], [["a"], []], "line 2 has no reference, expected at least 1"),
+        ("a", "a", "hypotheses and references are sequences of lines, not one string"),
+    ],
+)
+def test_lines_that_do_not_match_are_refused(name: str, hypotheses, references, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        METRICS[name](hypotheses, references)
+    assert str(error.value) == message
+
+
+def test_edit_rates_take_one_reference_that_is_not_empty() -> None:
+    with pytest.raises(DataError, match="character error rate: line 2 has 2 references, expected 1"):
+        METRICS["character_error_rate"](["a", "b"], [["a"], ["b", "c"]])
+    with pytest.raises(DataError, match="token error rate: every reference is empty"):
+        METRICS["token_error_rate"](["a"], [" "])
+    assert METRICS["token_error_rate"](["a", "b"], ["", "b"]).value == 100
+
+
+def test_unknown_metric() -> None:
+    with pytest.raises(RecipeError) as error:
+        measure(["bleu", "exact_mach"], ["a"], ["a"])
+    assert str(error.value) == "metric 'exact_mach' is unknown; did you mean 'exact_match'?"
+
+
+def test_perplexity() -> None:
+    uniform = perplexity(-7 * math.log(5), 7)
+    assert uniform.value == pytest.approx(5)
+    assert uniform.better == "lower"
+    assert "token:piece of the model's vocabulary, end mark counted|tokens:7" in uniform.signature
+    assert "token:byte|" in perplexity(-1.0, 1, token="byte").signature
+    assert perplexity(-1e6, 1) == Measure("perplexity", math.inf, perplexity(-1.0, 1).signature, "lower")
+    with pytest.raises(DataError, match="perplexity: 0 tokens, expected at least 1"):
+        perplexity(-1.0, 0)
+
+
+def test_importing_is_light() -> None:
+    code = (
+        "import sys, weft.evaluation.metrics, weft.evaluation.alignment as a;"
+        "print([m for m in ('torch', 'sacrebleu', 'matplotlib', 'weft.views') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

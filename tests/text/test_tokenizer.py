@@ -1,0 +1,195 @@
+"""What holds for every kind, and the files."""
+
+import json
+import os
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import VocabularyError
+from weft.text.specials import BEGIN, END, UNKNOWN
+from weft.text.tokenizer import TOKENIZERS, learn, load
+
+DIFFICULT = [
+    "",
+    "nul \0 byte",
+    "🙂 👩‍👩‍👧 🇫🇷",
+    "e\u0301té été",
+    "שלום עולם",
+    "a\rb\r\nc\nd\u2028e\x85f\x0cg",
+    "</s> <s> <unk> a</s>b",
+    "low lower newest widest",
+]
+KINDS = {
+    "character": learn("character", DIFFICULT),
+    "byte": learn("byte", DIFFICULT),
+    "word": learn("word", DIFFICULT),
+    "word, white space": learn("word", DIFFICULT, split_punctuation=False),
+    "bpe": learn("bpe", DIFFICULT, size=120),
+    "bpe, begin": learn("bpe", DIFFICULT, size=120, end_of_word=False, split_punctuation=False),
+    "bpe, bytes": learn("bpe", DIFFICULT, size=300, byte_level=True),
+    "bpe, bytes, begin": learn("bpe", DIFFICULT, size=300, byte_level=True, end_of_word=False),
+}
+every_kind = pytest.mark.parametrize("tokenizer", KINDS.values(), ids=KINDS.keys())
+
+
+def test_the_table_names_the_kinds():
+    assert {tokenizer.kind for tokenizer in KINDS.values()} == set(TOKENIZERS)
+    assert all(kind == class_.kind for kind, class_ in TOKENIZERS.items())
+
+
+@every_kind
+@pytest.mark.parametrize("text", DIFFICULT)
+def test_difficult_text_comes_back(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert UNKNOWN not in ids and BEGIN not in ids and END not in ids
+    decoded = tokenizer.decode([BEGIN, *ids, END])
+    assert decoded == (" ".join(text.split()) if tokenizer.kind == "word" else text)
+
+
+@every_kind
+def test_nothing_is_nothing(tokenizer):
+    assert tokenizer.encode("") == [] and tokenizer.encode_batch([]) == [] and tokenizer.encode_batch([""]) == [[]]
+    assert tokenizer.decode([]) == "" and tokenizer.pieces([]) == [] and tokenizer.spans([]) == []
+    assert tokenizer.decode([BEGIN, END]) == "" and tokenizer.spans([BEGIN, END]) == [(0, 0), (0, 0)]
+    assert tokenizer.pieces([UNKNOWN, BEGIN, END]) == ["<unk>", "<s>", "</s>"]
+
+
+@every_kind
+def test_unknown_symbols(tokenizer):
+    ids = tokenizer.encode("ж low")
+    if tokenizer.kind == "byte" or "bytes" in next(name for name, one in KINDS.items() if one is tokenizer):
+        assert UNKNOWN not in ids and tokenizer.decode(ids) == "ж low"
+    else:
+        assert UNKNOWN in ids and tokenizer.decode(ids) == "⁇ low"
+
+
+@every_kind
+@given(text=st.text())
+def test_batch_and_ranges_and_spans(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert tokenizer.encode_batch([text, "", text]) == [ids, [], ids]
+    assert all(0 <= id < tokenizer.size for id in ids) and END not in ids and BEGIN not in ids
+    decoded, pieces, spans = tokenizer.decode(ids), tokenizer.pieces(ids), tokenizer.spans(ids)
+    assert len(pieces) == len(spans) == len(ids)
+    assert all(0 <= start <= end <= len(decoded) for start, end in spans)
+    assert spans == sorted(spans)
+
+
+@every_kind
+@given(data=st.data())
+def test_any_ids_decode(tokenizer, data):
+    """A model may say anything."""
+    ids = data.draw(st.lists(st.integers(0, tokenizer.size - 1)))
+    decoded, pieces, spans = tokenizer.decode(ids), tokenizer.pieces(ids), tokenizer.spans(ids)
+    assert all(pieces)
+    covered = set()
+    for id, (start, end) in zip(ids, spans, strict=True):
+        assert 0 <= start <= end <= len(decoded)
+        assert id not in (BEGIN, END) or start == end
+        assert id != UNKNOWN or decoded[start:end] == "⁇"
+        covered |= set(range(start, end))
+    assert all(decoded[place] == " " for place in set(range(len(decoded))) - covered)
+
+
+@every_kind
+@pytest.mark.parametrize("line", ["lower" * 200_000, "low. " * 200_000, "e\u0301" * 500_000, "'" * 300_000])
+def test_a_line_of_a_megabyte(tokenizer, line):
+    start = time.process_time()
+    ids = tokenizer.encode(line)
+    tokenizer.decode(ids)
+    assert ids and time.process_time() - start < 20, "quadratic would be minutes"
+
+
+@every_kind
+def test_what_is_no_text_and_no_id(tokenizer):
+    message = r"^character 2 is a lone surrogate \(U\+DFFF\), not text$"
+    with pytest.raises(VocabularyError, match=message):
+        tokenizer.encode("a\udfff")
+    with pytest.raises(VocabularyError, match=message):
+        tokenizer.encode_batch(["a", "a\udfff"])
+    for call in (tokenizer.decode, tokenizer.pieces, tokenizer.spans):
+        for id in (-1, tokenizer.size):
+            with pytest.raises(VocabularyError, match=rf"^id {id} is not in the vocabulary, which has the ids 0 to"):
+                call([3, id])
+    if tokenizer.kind != "byte":
+        with pytest.raises(VocabularyError, match=message):
+            learn(tokenizer.kind, ["a\udfff"], size=100)
+
+
+@every_kind
+def test_save_and_load(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text("an old file")
+    tokenizer.save(path)
+    assert os.listdir(tmp_path) == ["tokenizer.json"]  # noqa: PTH208
+    loaded = load(path)
+    assert type(loaded) is type(tokenizer) and loaded.size == tokenizer.size
+    for text in [*DIFFICULT, "ж  low"]:
+        ids = tokenizer.encode(text)
+        assert loaded.encode(text) == ids
+        assert loaded.decode(ids) == tokenizer.decode(ids) and loaded.pieces(ids) == tokenizer.pieces(ids)
+    first = path.read_bytes()
+    loaded.save(path)
+    assert path.read_bytes() == first
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "tokenizer.json"
+    KINDS["character"].save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        KINDS["word"].save(path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["tokenizer.json"]  # noqa: PTH208
+
+
+def test_a_joint_vocabulary_is_learned_from_both_sides():
+    joint = learn("word", [*["the cat"], *["le chat"]])
+    assert UNKNOWN not in joint.encode("the chat le cat")
+
+
+def test_an_unknown_kind():
+    with pytest.raises(VocabularyError, match=r"^unknown kind of tokenizer 'bite'; did you mean 'byte'\?$"):
+        learn("bite", [])
+
+
+UNITS = {"weft_tokenizer": 1, "kind": "word", "split_punctuation": True, "symbols": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read the tokenizer: no such file"),
+        ("", "damaged, or not a tokenizer: it is not a JSON file"),
+        ('{"weft_tokenizer": 1, "ki', "damaged, or not a tokenizer: it is not a JSON file"),
+        (b"\xff\xfe", "damaged, or not a tokenizer: it is not a JSON file"),
+        ("[" * 100_000, "damaged, or not a tokenizer: it is not a JSON file"),
+        ("[1]", "not a tokenizer written by weft"),
+        ("{}", "not a tokenizer written by weft"),
+        ({**UNITS, "weft_tokenizer": 2}, "written by a newer weft (format 2; this one reads up to 1)"),
+        ({**UNITS, "weft_tokenizer": "x"}, "damaged: its format is 'x', expected a whole number"),
+        ({**UNITS, "kind": "wrod"}, "unknown kind of tokenizer 'wrod'; did you mean 'word'?"),
+        ({**UNITS, "symbols": None}, "damaged: it has no list of symbols"),
+        ({**UNITS, "symbols": ["a", 1]}, "damaged: it has no list of symbols"),
+        ({**UNITS, "symbols": ["a", "a"]}, "damaged: vocabulary: the symbol 'a' stands in it twice"),
+        ({**UNITS, "split_punctuation": 1}, "damaged: split_punctuation is 1, expected true or false"),
+        ({**UNITS, "kind": "character", "symbols": ["ab"]}, "damaged: 'ab' is not one character"),
+    ],
+)
+def test_files_that_cannot_be_loaded(tmp_path, content, message):
+    path = tmp_path / "t.json"
+    if content is not None:
+        text = json.dumps(content) if isinstance(content, dict) else content
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(VocabularyError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_a_folder_is_no_tokenizer(tmp_path):
+    with pytest.raises(VocabularyError) as caught:
+        load(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: cannot read the tokenizer: is a folder, expected a file"

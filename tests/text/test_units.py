@@ -1,0 +1,118 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import VocabularyError
+from weft.text.specials import BEGIN, END, UNKNOWN
+from weft.text.units import Byte, Character, Word, cut
+
+TEXT = st.text()  # every string but lone surrogates
+
+
+@given(st.lists(TEXT, min_size=1).filter(any))
+def test_character_round_trip(texts):
+    tokenizer = Character.learn(texts)
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert [text[start:end] for start, end in tokenizer.spans(ids)] == list(text)
+
+
+def test_character_known_answers():
+    tokenizer = Character.learn(["abba c"])
+    assert tokenizer.size == 7
+    assert tokenizer.encode("abxc ") == [4 - 1, 4, UNKNOWN, 6, 5]
+    ids = [BEGIN, *tokenizer.encode("a x"), END]
+    assert tokenizer.decode(ids) == "a ⁇"
+    assert tokenizer.pieces(ids) == ["<s>", "a", "␣", "<unk>", "</s>"]
+    assert tokenizer.spans(ids) == [(0, 0), (0, 1), (1, 2), (2, 3), (3, 3)]
+
+
+@given(TEXT)
+def test_byte_round_trip(text):
+    tokenizer = Byte.learn([])
+    ids = tokenizer.encode(text)
+    assert ids == [3 + value for value in text.encode()]
+    assert tokenizer.decode(ids) == text
+    places = [place for place, character in enumerate(text) for _ in character.encode()]
+    assert tokenizer.spans(ids) == [(place, place + 1) for place in places]
+
+
+@given(st.lists(st.integers(0, 258)))
+def test_any_bytes_decode_and_have_places(ids):
+    tokenizer = Byte()
+    text = tokenizer.decode(ids)
+    spans = tokenizer.spans(ids)
+    assert len(spans) == len(tokenizer.pieces(ids)) == len(ids)
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+
+
+def test_byte_known_answers():
+    tokenizer = Byte()
+    ids = [*tokenizer.encode("a é"), END]
+    assert ids == [100, 35, 198, 172, END]
+    assert tokenizer.pieces(ids) == ["a", "␣", "<0xC3>", "<0xA9>", "</s>"]
+    assert tokenizer.decode(ids[:3]) == "a \ufffd"
+    assert tokenizer.decode([UNKNOWN]) == "⁇"
+    with pytest.raises(VocabularyError, match=r"^vocabulary: size 258 is too small; the least size for bytes is 259$"):
+        Byte.learn([], size=258)
+    assert Byte.learn([], size=8000).size == 259
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("il m'a entarté.", "il m'￭ a entarté ￭."),
+        ("vu (hier)?", "vu (￭ hier ￭) ￭?"),
+        ("a(b", "a ￭(￭ b"),
+        ("a ( b", "a ( b"),
+        ("wait...", "wait ￭. ￭. ￭."),
+        ("«l'ami»", "«￭ l'￭ ami ￭»"),
+        ("$5", "$￭ 5"),
+        ("a/b", "a ￭/￭ b"),
+        ("vingt-deux", "vingt-deux"),
+        ("l'", "l ￭'"),
+        ("x￭y", "x ￭■￭ y"),  # a joiner in the text
+        ("￭", "■"),
+    ],
+)
+def test_joiners(text, marked):
+    assert cut(text) == marked.split(" ")
+    tokenizer = Word.learn([text])
+    assert tokenizer.decode(tokenizer.encode(text)) == text.replace("￭", "■")
+
+
+def test_words_between_white_space():
+    tokenizer = Word.learn(["il m'a ￭ </s>"], split_punctuation=False)
+    ids = tokenizer.encode("il\tm'a ￭ </s>")
+    assert tokenizer.pieces(ids) == ["il", "m'a", "■", "</s>"]
+    assert END not in ids and UNKNOWN not in ids
+    assert tokenizer.decode(ids) == "il m'a ■ </s>"
+
+
+WORDY = st.lists(st.text(alphabet="abé'’.,-(3_$e\u0301￭אב🙂", min_size=1, max_size=8), min_size=1)
+
+
+@pytest.mark.parametrize("split_punctuation", [True, False])
+@given(parts=WORDY)
+def test_word_round_trip(split_punctuation, parts):
+    text = " ".join(parts)
+    tokenizer = Word.learn([text], split_punctuation=split_punctuation)
+    ids = tokenizer.encode(text)
+    decoded = tokenizer.decode(ids)
+    assert decoded == text.replace("￭", "■")
+    assert [decoded[start:end] for start, end in tokenizer.spans(ids)] == tokenizer.pieces(ids)
+
+
+@given(TEXT)
+def test_any_text_comes_back_but_for_its_white_space(text):
+    tokenizer = Word.learn([text, "x"])
+    assert tokenizer.decode(tokenizer.encode(text)) == " ".join(text.replace("￭", "■").split())
+
+
+def test_unknown_words_stand_between_spaces():
+    tokenizer = Word.learn(["il a dormi."])
+    ids = [BEGIN, *tokenizer.encode("il m'a entarté."), END]
+    assert tokenizer.decode(ids) == "il ⁇ a ⁇."
+    assert tokenizer.pieces(ids) == ["<s>", "il", "<unk>", "a", "<unk>", ".", "</s>"]
+    assert tokenizer.spans(ids) == [(0, 0), (0, 2), (3, 4), (5, 6), (7, 8), (8, 9), (9, 9)]
