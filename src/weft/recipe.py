@@ -249,8 +249,8 @@ def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = 
         raise RecipeError(where + _one_line(error)) from None
 
 
-def _apply(tree: dict[str, Any], change: str) -> None:
-    """``model.encoder.layers=4`` into the tree; the value is read as TOML, else as plain text."""
+def parse_change(change: str) -> tuple[list[str], Any]:
+    """``model.encoder.layers=4`` as path and value; the value is read as TOML, else as plain text."""
     path, equals, text = change.partition("=")
     if not equals or not path.strip():
         raise RecipeError(f"--set {change}: expected NAME=VALUE, for example training.steps=500")
@@ -258,7 +258,12 @@ def _apply(tree: dict[str, Any], change: str) -> None:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    *groups, last = path.strip().split(".")
+    return path.strip().split("."), value
+
+
+def _apply(tree: dict[str, Any], change: str) -> None:
+    """Put a change into nested dictionaries."""
+    (*groups, last), value = parse_change(change)
     for place, group in enumerate(groups):
         tree = tree.setdefault(group, {})
         if not isinstance(tree, dict):
@@ -314,13 +319,13 @@ def write_toml(recipe: Recipe) -> str:
         if setting.value is None:
             continue
         group, _, name = setting.name.rpartition(".")
-        groups.setdefault(group, []).append(f"{name} = {_toml_value(setting.value)}")
+        groups.setdefault(group, []).append(f"{name} = {toml_value(setting.value)}")
     parts = ["\n".join(lines)]
     parts += [f"[{group}]\n" + "\n".join(rows) for group, rows in groups.items() if group]
     return "\n\n".join(parts) + "\n"
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -328,9 +333,9 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, str):
         return _toml_string(value)
     if isinstance(value, list):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     items = value.model_dump() if isinstance(value, Settings) else value
-    return "{" + ", ".join(f"{_toml_string(key)} = {_toml_value(item)}" for key, item in items.items()) + "}"
+    return "{" + ", ".join(f"{_toml_string(key)} = {toml_value(item)}" for key, item in items.items()) + "}"
 
 
 def _toml_string(text: str) -> str:

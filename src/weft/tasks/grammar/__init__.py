@@ -1,4 +1,39 @@
-"""The corpus *grammar*."""
+"""The corpus *grammar*: English and French sentence pairs with gold word links, from a hand-written grammar.
+
+    >>> sample(Random(0))                       he hit me with a pie  →  il m'a entarté     0-0 1-2 1-3 2-1 3-3 4-3 5-3
+
+A synchronous grammar draws a tree (`choices`, `deeds`, `phrases`) and says it in both languages at once (`sentences`,
+`french`), from the words of `lexicon` and `verbs`. There are far more than ten million pairs; sentences are lower-case
+and without a full stop.
+
+**The French is a function of the English**, so exact match is a fair metric. *they* is *ils*, *friend* is *ami*, the
+speaker is a man, *hit* and *read* without an s are the past, *it* is said only of the object of the clause before and
+of the weather, and *you* is left out.
+
+**Covered.** Agreement of articles, adjectives and participles (with *être*, and with a direct object that precedes:
+*les pommes qu'il a mangées*); adjectives before and after the noun (*un bel oiseau noir*); elision and contraction,
+mute and aspirated h; clitic objects (*il ne m'a pas vu*, *elle veut lui parler*); *ne … pas*, *ne … jamais*, and the
+*de* they ask for; present, passé composé, imparfait of *être*, *avoir* and *vouloir*, near future, *want to*, *can*,
+*must*; partitives; possessives (*son école*); relative clauses with *qui* and *que*; questions; coordination,
+*because*, *when*, *while*; and words that translate together: *hit … with a pie* is *entarter*, *wait for* is
+*attendre*.
+
+**Links**, zero-based (English word, French word), follow what a human annotator would draw:
+
+- an article links to the article, and *of the* both to *du*; the French generic article (*he loves bread*: *le pain*)
+  has no link; *some* links to both words of *de la*, *many* to *beaucoup* and *de*;
+- a past verb links to auxiliary and participle (*ate*: *a*, *mangé*); in *did not eat*, *did* links to the auxiliary
+  and *eat* to the participle; *do* and *does* in a negation link to nothing; in a question they, and *did*, link
+  to *est-ce que*;
+- *not* and *never* link to *ne* and to *pas* or *jamais*; *cannot* to those and the verb;
+- *to* before an infinitive links to the infinitive; the words of *is going to* before it to *va*;
+- every word of *hit … with a pie* links to *entarté*, *hit* to the auxiliary too; *for* of *wait for* to the verb;
+- *to me* links to the clitic *me*; *there* of *there is* to *il* and *y*; every word of *in front of* to *devant*.
+
+**Known limits.** No *you*, no *elles*, no plural *it*; no futur simple, no plus-que-parfait, no passive; one French
+sentence an English one, where a translator would know several; a long sentence is a chain of clauses that need not
+tell one story.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +54,18 @@ _SUBORDINATING = ("because", "when", "while")
 
 
 def sample(random: Random, *, min_words: int = 3, max_words: int = 16) -> Pair:
-    """A sentence pair with its links; the bounds count English words, 3 to 60."""
+    """A sentence pair with its links; the bounds count English words, 3 to 60.
+
+    Statements are added until the sentence is as long as was drawn for it; one that would make it too long, or leave
+    too little room for another, is taken back and drawn again.
+    """
     if not SHORTEST <= min_words <= max_words <= LONGEST:
         raise DataError(
             f"grammar: sentences of {min_words} to {max_words} words asked for; "
             f"allowed are {SHORTEST} <= min_words <= max_words <= {LONGEST}"
         )
     draw = random.random
-    wanted = min_words + int((max_words - min_words + 1) * draw() ** 2.5)
+    wanted = min_words + int((max_words - min_words + 1) * draw() ** 3)
     growth = min(1.5, 0.4 + wanted / 12)
     past = draw() < 0.5
     english: list[str] = []

@@ -23,6 +23,7 @@ ASPIRATED = frozenset({"héros", "hibou", "hiboux", "hache", "haches"})
 VOWELS = frozenset("aeiouyhâàéèêëîïôœûù")
 ELIDED = {word: word[:-1] + "'" for word in ("le", "la", "je", "me", "ne", "de", "que")}
 CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
+_UNSTABLE = frozenset((*ELIDED, *(first for first, _ in CONTRACTED)))
 
 # Masculine, feminine, plural, masculine before a vowel, feminine before a vowel; the article elides later.
 DETERMINERS = {
@@ -49,7 +50,9 @@ class Agreement(NamedTuple):
     plural: bool
 
 
-_OF_NOUN = {(gender, plural): Agreement(3 if plural else 1, gender, plural) for gender in "mf" for plural in (False, True)}
+_OF_NOUN = {
+    (gender, plural): Agreement(3 if plural else 1, gender, plural) for gender in "mf" for plural in (False, True)
+}
 
 
 def of_pronoun(pronoun: Pronoun) -> Agreement:
@@ -130,11 +133,12 @@ def surface(tokens: list[Token]) -> list[Token]:
     result: list[Token] = []
     following = ""
     for word, said in reversed(tokens):
-        if word in ELIDED and following and opens_with_vowel(following):
-            word = ELIDED[word]
-        elif (word, following) in CONTRACTED:
-            word = CONTRACTED[word, following]
-            said = (*said, *(position for position in result.pop()[1] if position not in said))
+        if word in _UNSTABLE and following:
+            if word in ELIDED and opens_with_vowel(following):
+                word = ELIDED[word]
+            elif (word, following) in CONTRACTED:
+                word = CONTRACTED[word, following]
+                said = (*said, *(position for position in result.pop()[1] if position not in said))
         result.append((word, said))
         following = word
     result.reverse()

@@ -76,6 +76,7 @@ def phrase(english: str, french: str, links: str) -> Phrase:
     return Phrase(tuple(english.split()), tuple(targets), linked)
 
 
+# fmt: off
 # English singular, plural; French singular, plural; gender.
 GROWN = _nouns("person", """
     man       men         homme      hommes       m
@@ -199,7 +200,7 @@ PEOPLE = GROWN + CHILDREN
 THINGS = GOODS + FRAGILE + CONTAINERS
 NOUNS = {noun.english: noun for group in (
     PEOPLE, KIN, ANIMALS, FOOD, DISHES, DRINKS, TEXTS, THINGS, OPENINGS, SUPPORTS, BUILDINGS, ROOMS, OUTDOORS,
-) for noun in group}  # fmt: skip
+) for noun in group}
 
 # English; masculine, feminine, masculine plural, feminine plural, masculine before a vowel.
 _ADJECTIVES = """
@@ -282,13 +283,13 @@ PRONOUNS = {he: Pronoun(he, him, il, le, lui, int(person), gender, number == "pl
     we    us    nous  nous  nous  2  m  plural
     they  them  ils   les   leur  3  m  plural
     who   -     qui   -     -     1  m  singular
-""")}  # fmt: skip
+""")}
 IT = {gender: Pronoun("", "it", "", form, "", 1, gender, False) for gender, form in (("m", "le"), ("f", "la"))}
 
 PREPOSITIONS = {english: Preposition(english, tuple(french.split())) for english, french in (
     ("in", "dans"), ("on", "sur"), ("under", "sous"), ("in front of", "devant"), ("behind", "derrière"),
     ("near", "près de"), ("to", "à"), ("at", "à"), ("with", "avec"), ("without", "sans"),
-)}  # fmt: skip
+)}
 TIMES = {" ".join(time.english): time for time in (
     phrase("yesterday", "hier", "0-0"),
     phrase("this morning", "ce matin", "0-0 1-1"),
@@ -296,27 +297,27 @@ TIMES = {" ".join(time.english): time for time in (
     phrase("today", "aujourd' hui", "0-0 0-1"),
     phrase("tomorrow", "demain", "0-0"),
     phrase("every day", "tous les jours", "0-0 0-1 1-2"),
-)}  # fmt: skip
+)}
 CONNECTORS = {connector.english[0]: connector for connector in (
     phrase("and", "et", "0-0"),
     phrase("but", "mais", "0-0"),
     phrase("because", "parce que", "0-0 0-1"),
     phrase("when", "quand", "0-0"),
     phrase("while", "pendant que", "0-0 0-1"),
-)}  # fmt: skip
+)}
 WEATHER = {" ".join(weather.english): weather for weather in (
     phrase("it is raining", "il pleut", "0-0 1-1 2-1"),
     phrase("it is snowing", "il neige", "0-0 1-1 2-1"),
     phrase("it is cold", "il fait froid", "0-0 1-1 2-2"),
     phrase("it is late", "il est tard", "0-0 1-1 2-2"),
-)}  # fmt: skip
+)}
 # What a person or an animal *is* in English and *has* in French, then what both *are*.
 FEELINGS = {feeling.english[0]: feeling for feeling in (
     phrase("hungry", "faim", "0-0"), phrase("thirsty", "soif", "0-0"), phrase("afraid", "peur", "0-0"),
-)}  # fmt: skip
+)}
 MOODS = {mood.english[0]: mood for mood in (
     phrase("angry", "en colère", "0-0 0-1"), phrase("late", "en retard", "0-0 0-1"),
-)}  # fmt: skip
+)}
 ADVERBS = {adverb.english[0]: adverb for adverb in (
     phrase("often", "souvent", "0-0"), phrase("always", "toujours", "0-0"),
-)}  # fmt: skip
+)}

@@ -31,6 +31,7 @@ from weft.tasks.grammar.lexicon import (
     Phrase,
     Pronoun,
 )
+from weft.tasks.grammar.sentences import agreement
 from weft.tasks.grammar.trees import Both, Clause, NounPhrase, Place, Subject
 from weft.tasks.grammar.verbs import DOING, OBJECTS, PREY, VERBS
 
@@ -42,7 +43,7 @@ SINGULAR = {
     "person": ("the", "the", "the", "a", "a", "this"),
     "child": ("the", "the", "the", "a", "a", "this"),
     "kin": POSSESSIVES,
-    "mass": ("the", "some", "some", "some", *POSSESSIVES),
+    "mass": ("the",) * 4 + ("some",) * 4 + POSSESSIVES,
     "support": ("the", "the", "the", "a", *POSSESSIVES),
     "place": ("the", "the", "the", "the", "the", "a", "this"),
 }
@@ -57,7 +58,7 @@ DENIED = {"some": "any", "many": "any", "two": "any", "three": "any"}
 OPEN_TO_RELATIVE = frozenset({"the", "a", "some", "two", "three", "many", "these"})
 
 SUBJECTS = tuple(PRONOUNS[name] for name in ("i", "he", "she", "we", "they"))
-_ACTORS = (*SUBJECTS, PRONOUNS["we"])
+_ACTORS = (*SUBJECTS, PRONOUNS["i"], PRONOUNS["we"])
 OTHERS = tuple(PRONOUNS[name] for name in ("he", "she", "they"))
 EVERYBODY = PEOPLE + KIN
 OWN = {"i": "my", "he": "his", "she": "her", "we": "our", "they": "their"}
@@ -79,7 +80,7 @@ SAID_OF = {
         VERBS[name]
         for name, nouns in OBJECTS.items()
         if noun in nouns and name not in _UNSAID
-        for _ in range(max(1, 40 // len(nouns)))
+        for _ in range(max(1, 70 // len(nouns)))
     )
     for noun in NOUNS.values()
 }
@@ -110,7 +111,7 @@ def noun_phrase(
             after = pick(random, AFTER[kind])
         if BEFORE[kind] and (after is None or (after.english in COLOURS and draw() < 0.3)):
             before = pick(random, BEFORE[kind])
-    if not plain and kind not in ("place", "support") and draw() < (0.35 if plural else 0.22) * growth:
+    if not plain and kind not in ("place", "support") and draw() < (0.42 if plural else 0.22) * growth:
         if determiner in OPEN_TO_RELATIVE and (kind != "mass" or determiner == "the") and draw() < 0.75:
             relative = relative_clause(random, noun)
         elif kind not in ("person", "child", "mass"):
@@ -176,11 +177,12 @@ def pronoun_for(subject: Subject) -> Pronoun | None:
     """The pronoun that can take the place of a subject in the next clause, if it is somebody."""
     if isinstance(subject, Pronoun):
         return subject if subject.french != "qui" else None
-    if isinstance(subject, Both) or subject.noun.kind not in SOMEBODY:
+    if not isinstance(subject, Both) and subject.noun.kind not in SOMEBODY:
         return None
-    if subject.plural and subject.noun.gender == "f":
-        return None  # *they* is always *ils* here
-    return PRONOUNS["they" if subject.plural else "he" if subject.noun.gender == "m" else "she"]
+    _, gender, plural = agreement(subject)
+    if plural:
+        return None if gender == "f" else PRONOUNS["they"]  # *they* is always *ils* here
+    return PRONOUNS["he" if gender == "m" else "she"]
 
 
 def location(random: Random, growth: float) -> Place:

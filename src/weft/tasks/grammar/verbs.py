@@ -64,6 +64,7 @@ def _verbs(auxiliary: tuple[str, ...], table: str) -> dict[str, Verb]:
     return verbs
 
 
+# fmt: off
 TRANSITIVE = _verbs(HAVE, """
     see     sees     saw      -   voir       vois      voit      voyons      voient      vu
     find    finds    found    -   trouver    trouve    trouve    trouvons    trouvent    trouvé
@@ -125,6 +126,7 @@ MOVING = _verbs(BE, """
     fall    falls    fell     -   tomber     tombe     tombe     tombons     tombent     tombé
     stay    stays    stayed   -   rester     reste     reste     restons     restent     resté
 """)
+# fmt: on
 VERBS = TRANSITIVE | GIVING | SPEAKING | DOING | MOVING
 
 HELPERS = {
@@ -165,7 +167,7 @@ OBJECTS: dict[str, tuple[Noun, ...]] = {
     "buy": ANIMALS + _GROCERIES + THINGS + TEXTS,
     "sell": ANIMALS + _GROCERIES + THINGS,
     "lose": GOODS + CONTAINERS + TEXTS,
-    "take": FOOD + GOODS + CONTAINERS + TEXTS,
+    "take": _GROCERIES + GOODS + CONTAINERS + TEXTS,
     "open": (*OPENINGS, *CONTAINERS, *(NOUNS[name] for name in ("bottle", "letter", "book", "umbrella"))),
     "close": (*OPENINGS, *CONTAINERS, NOUNS["book"], NOUNS["umbrella"]),
     "read": TEXTS,

@@ -1,0 +1,43 @@
+"""``weft recipes``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weft.cli.arguments import Changes
+
+app = typer.Typer(help="List the shipped recipes, or show one.", invoke_without_command=True)
+
+
+@app.callback(epilog="Try:  weft recipes show grammar")
+def listing(context: typer.Context) -> None:
+    """List the shipped recipes, or show one."""
+    if context.invoked_subcommand is not None:
+        return
+    from weft.recipe import load_recipe, shipped
+
+    for name in shipped():
+        typer.echo(f"{name:<16}{load_recipe(name).summary}")
+
+
+@app.command("show", epilog="Try:  weft recipes show grammar")
+def show(
+    name: Annotated[str, typer.Argument(help="A shipped recipe's name, or a TOML file.", show_default=False)],
+    changes: Changes = None,
+) -> None:
+    """Print every setting of a recipe, with its value, its default and what it means."""
+    from weft.recipe import SHIPPED, load_recipe, settings_of, toml_value
+
+    recipe = load_recipe(name, changes or ())
+    header = SHIPPED / f"{name}.toml"
+    if header.is_file():
+        for line in header.read_text("utf-8").splitlines():
+            if not line.startswith("#"):
+                break
+            typer.echo(line)
+    for setting in settings_of(recipe):
+        value = "" if setting.value is None else toml_value(setting.value)
+        changed = "" if setting.value == setting.default else f" (default {toml_value(setting.default)})"
+        typer.echo(f"{f'{setting.name} = {value}':<46} # {setting.help}{changed}")

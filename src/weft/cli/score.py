@@ -1,0 +1,30 @@
+"""``weft score``."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from weft.cli.arguments import Device, Json, PairsFile, Run, SourceFile, TargetFile, read_given
+
+
+def command(
+    run: Run,
+    pairs: PairsFile = None,
+    source: SourceFile = None,
+    target: TargetFile = None,
+    as_json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Say how probable a model finds each target for its source: log p(y|x), one number a line."""
+    from weft.translator import load
+
+    given = read_given("-" if pairs is None and not (source or target) else pairs, source, target) or []
+    model = load(run, device=device)
+    for pair, found in zip(given, model.score(given), strict=True):
+        if as_json:
+            fields = {"source": pair.source, "target": pair.target, **found._asdict()}
+            typer.echo(json.dumps(fields, ensure_ascii=False))
+        else:
+            typer.echo(f"{found.log_probability:.6f}")

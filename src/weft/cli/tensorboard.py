@@ -1,0 +1,35 @@
+"""TensorBoard, if it is installed: another reader of the events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.training.events import Event
+
+
+def with_tensorboard(events: Iterable[Event], folder: Path) -> Iterator[Event]:
+    """The same events, also written to ``folder/tensorboard`` where the package is there."""
+    from weft.training.events import Step, Validation
+
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        yield from events
+        return
+    writer = None
+    for event in events:
+        if writer is None:  # not before the run folder is there
+            writer = SummaryWriter(str(folder / "tensorboard"))
+        if isinstance(event, Step):
+            writer.add_scalar("train/loss", event.loss, event.step)
+            writer.add_scalar("train/rate", event.rate, event.step)
+        elif isinstance(event, Validation):
+            writer.add_scalar("valid/loss", event.loss, event.step)
+            for name, value in event.metrics.items():
+                writer.add_scalar(f"valid/{name}", value, event.step)
+        yield event
+    if writer is not None:
+        writer.close()

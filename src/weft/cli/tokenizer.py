@@ -1,0 +1,78 @@
+"""``weft tokenizer``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Learn, apply and inspect tokenizers.", no_args_is_help=True)
+File = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="A tokenizer.json.", show_default=False)]
+
+
+@app.command("learn", epilog="Try:  weft tokenizer learn train.en train.de --size 8000 --out tokenizer.json")
+def learn_command(
+    texts: Annotated[list[str], typer.Argument(metavar="FILE...", help="Text files; several are learned jointly.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write it.")] = Path("tokenizer.json"),
+    kind: Annotated[str, typer.Option("--kind", help="bpe, word, character or byte.")] = "bpe",
+    size: Annotated[int | None, typer.Option("--size", min=1, help="Most ids; bpe: 8000 if not given.")] = None,
+    minimum_count: Annotated[int, typer.Option("--minimum-count", min=1, help="Leave out what is rarer.")] = 1,
+    word_begin: Annotated[bool, typer.Option("--word-begin", help="bpe: mark where words begin, not end.")] = False,
+    byte_level: Annotated[bool, typer.Option("--byte-level", help="bpe: over bytes; nothing is unknown.")] = False,
+) -> None:
+    """Learn a tokenizer from text."""
+    from weft.data.lines import read_lines
+    from weft.text.tokenizer import learn
+
+    lines = (line for text in texts for line in read_lines(text))
+    wanted = 8_000 if size is None and kind == "bpe" else size
+    made = learn(
+        kind, lines, size=wanted, minimum_count=minimum_count, end_of_word=not word_begin, byte_level=byte_level
+    )
+    made.save(out)
+    typer.echo(f"{out}: {made.kind}, {made.size} ids")
+
+
+@app.command("apply", epilog="Try:  echo 'a sentence' | weft tokenizer apply tokenizer.json")
+def apply_command(
+    tokenizer: File,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Text; - is standard input.")] = "-",
+    ids: Annotated[bool, typer.Option("--ids", help="Print ids, not pieces.")] = False,
+    decode: Annotated[bool, typer.Option("--decode", help="The other way: lines of ids to text.")] = False,
+) -> None:
+    """Cut lines into tokens, separated by spaces."""
+    from weft.data.lines import read_lines
+    from weft.errors import DataError
+    from weft.text.tokenizer import load
+
+    loaded = load(tokenizer)
+    for number, line in enumerate(read_lines(file), 1):
+        if decode:
+            try:
+                given = [int(part) for part in line.split()]
+            except ValueError:
+                raise DataError(f"{file}:{number}: --decode expects ids, whole numbers between spaces") from None
+            typer.echo(loaded.decode(given))
+            continue
+        found = loaded.encode(line)
+        typer.echo(" ".join(map(str, found) if ids else loaded.pieces(found)))
+
+
+@app.command("show", epilog="Try:  weft tokenizer show runs/try/tokenizer.source.json")
+def show_command(
+    tokenizer: File,
+    count: Annotated[int, typer.Option("--count", "-n", help="How many merges or ids to list.")] = 20,
+) -> None:
+    """Say what a tokenizer is, and list its first merges or ids."""
+    from weft.text.bpe import BPE
+    from weft.text.tokenizer import load
+
+    loaded = load(tokenizer)
+    typer.echo(f"{loaded.kind}, {loaded.size} ids")
+    if isinstance(loaded, BPE):
+        for number, (left, right) in enumerate(loaded.merges()[:count], 1):
+            typer.echo(f"merge {number:>5}  {left} + {right}")
+        return
+    for number in range(min(count, loaded.size)):
+        typer.echo(f"{number:>6}  {loaded.pieces([number])[0]}")

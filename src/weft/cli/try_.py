@@ -1,0 +1,79 @@
+"""``weft try``: the whole journey on the built-in grammar, in about a minute and a half."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.arguments import Changes, Json
+
+SENTENCES = ("he hit me with a pie", "the old king does not see the white horse")
+
+
+def command(
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder; runs/try if not given.")] = None,
+    changes: Changes = None,
+    as_json: Json = False,
+) -> None:
+    """Train the default recipe on the built-in grammar, evaluate it, translate, and draw where it looked."""
+    begun = time.monotonic()
+    from rich.console import Console
+
+    from weft.build import read_corpus
+    from weft.cli.progress import Watcher
+    from weft.recipe import load_recipe
+    from weft.report import evaluate
+    from weft.trainer import train
+    from weft.translator import load
+    from weft.views.attention_map import draw, terminal
+
+    console = Console(stderr=True, highlight=False)
+    folder = out or _unused(Path("runs/try"))
+    recipe = load_recipe("grammar", changes or ())
+    console.print(f"Training [bold]{recipe.name}[/]: {recipe.summary}")
+    for _ in Watcher(console)(train(recipe, folder)):
+        pass
+    run = load(folder, device=recipe.training.device)
+    report = evaluate(run, list(read_corpus(run.recipe, "test")), ["exact_match", "bleu"])
+    exact, bleu = (one.value for one in report.measures)
+    picture = folder / "attention.svg"
+    for sentence in reversed(SENTENCES):
+        found, words = run.attend(sentence)
+        console.print(f"\n  {sentence}\n  [bold]{found.text}[/]")
+    console.print()
+    console.print(terminal(*words))
+    draw(*words, picture, title=found.text)
+    seconds = time.monotonic() - begun
+    aer = None if report.alignment is None else report.alignment.error_rate
+    console.print(f"\nOn {report.pairs} unseen sentences: {exact:.1f} % translated exactly, BLEU {bleu:.1f}.")
+    if aer is not None:
+        console.print(f"Attention against the gold word links, never shown to it: alignment error rate {aer:.1f} %.")
+    console.print(f"The map as a picture: {picture}   ({seconds:.0f} s in all)\n")
+    console.print("What next:", style="bold")
+    console.print(f"  weft attend {folder} 'she does not love the small red house'", markup=False)
+    console.print(f"  echo 'he hit me with a pie' | weft translate {folder} --n-best 3", markup=False)
+    console.print("  weft recipes                  other tasks, and the classic models", markup=False)
+    console.print("  weft train bahdanau2015       another way to attend", markup=False)
+    if as_json:
+        numbers = {
+            "seconds": round(seconds, 1),
+            "exact_match": exact / 100,
+            "bleu": bleu,
+            "aer": None if aer is None else aer / 100,
+            "run": str(folder),
+        }
+        typer.echo(json.dumps(numbers))
+
+
+def _unused(path: Path) -> Path:
+    """This path, or the first of path-2, path-3 … that is free: nobody's run is overwritten."""
+    number = 2
+    free = path
+    while free.exists():
+        free = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return free
