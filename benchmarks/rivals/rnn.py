@@ -8,7 +8,7 @@ a step begins, the time and how many tokens that step holds. A step therefore la
 batching and the optimiser are counted. Nothing is validated or saved while the clock runs.
 
 Tokens are real ones: pads and the start symbol are not counted, the end symbol of the target is. "cores" is CPU time
-over wall time: with two threads and a quiet machine it is close to 2; when it is below 1.8, somebody else was working
+over wall time ("window_cores": window by window): with two threads and a quiet machine it is close to 2; when it is below 1.8, somebody else was working
 and the figures mean little. On a busy machine only `--threads 1` and tokens per second of CPU time can be compared,
 because two threads that wait for each other burn CPU time too.
 """
@@ -49,7 +49,7 @@ class Meter:
         self.parameters = 0
         self.windows: list[tuple[float, Counter]] = []  # how long it took, what it held
         self.opened: float | None = None
-        self.busy = 0.0  # seconds of CPU time when the clock started, later those used since
+        self.busy = 0.0  # CPU time when the window was opened
         self.counts: Counter = Counter()
 
     def step(self, model, target: int, source: int, slots: int, sentences: int) -> None:
@@ -57,16 +57,18 @@ class Meter:
         now = time.perf_counter()
         self.parameters = sum(p.numel() for p in model.parameters())
         if self.steps == self.warmup:
-            self.opened, self.counts = now, Counter()
-            self.busy = time.process_time()
+            self.open(now)
         if self.opened is not None and now - self.opened >= self.window:
+            self.counts["busy"] = time.process_time() - self.busy
             self.windows.append((now - self.opened, self.counts))
-            self.opened, self.counts = now, Counter()
+            self.open(now)
         if sum(length for length, _ in self.windows) >= self.seconds:
-            self.busy = time.process_time() - self.busy
             raise TimeUpError
         self.steps += 1
         self.counts.update(target=target, source=source, slots=slots, sentences=sentences, steps=1)
+
+    def open(self, now: float) -> None:
+        self.opened, self.busy, self.counts = now, time.process_time(), Counter()
 
     def report(self) -> dict:
         length = sum(seconds for seconds, _ in self.windows)
@@ -76,8 +78,9 @@ class Meter:
             "target_tokens_per_second": round(total["target"] / length, 1),
             "windows": [round(counts["target"] / seconds, 1) for seconds, counts in self.windows],
             "source_tokens_per_second": round(total["source"] / length, 1),
-            "cores": round(self.busy / length, 2),
-            "target_tokens_per_cpu_second": round(total["target"] / self.busy, 1),
+            "cores": round(total["busy"] / length, 2),
+            "window_cores": [round(counts["busy"] / seconds, 2) for seconds, counts in self.windows],
+            "target_tokens_per_cpu_second": round(total["target"] / total["busy"], 1),
             "pads": round(1 - (total["target"] + total["source"]) / total["slots"], 4),
             "steps": total["steps"],
             "target_tokens_per_step": round(total["target"] / total["steps"], 1),

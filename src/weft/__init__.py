@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "load": "weft.translator",
     "Translator": "weft.translator",
@@ -31,10 +33,6 @@ __all__ = ["Pair", "Recipe", "Translation", "Translator", "WeftError", "load", "
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("weft")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'weft' has no attribute {name!r}")

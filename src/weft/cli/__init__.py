@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from weft import __version__
 from weft.cli import attend, evaluate, recipes, sample, score, tokenizer, train, translate, try_
 
 app = typer.Typer(
@@ -33,9 +34,7 @@ app.add_typer(tokenizer.app, name="tokenizer")
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"weft {version('weft')}")
+        typer.echo(f"weft {__version__}")
         raise typer.Exit
 
 

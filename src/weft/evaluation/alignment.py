@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
 
+from weft import __version__
 from weft.errors import DataError
 
 Links = frozenset[tuple[int, int]]
@@ -179,7 +179,7 @@ def alignment_error_rate(
         recall=100.0 * found_sure / max(number_sure, 1),
         error_rate=100.0 * (1 - (found_sure + found_possible) / (number_predicted + number_sure)),
         signature=f"pairs:{len(sure)}|predicted:{number_predicted}|sure:{number_sure}|average:corpus|"
-        f"version:weft {version('weft')}",
+        f"version:weft {__version__}",
     )
 
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft import __version__
 from weft.errors import DataError, RecipeError, nearest
 
 if TYPE_CHECKING:
@@ -216,4 +216,4 @@ def _number_of_references(lists: list[Sequence[str]]) -> str:
 
 def _signature(**parts: object) -> str:
     """sacrebleu's format, for the metrics computed here."""
-    return "|".join(f"{key}:{value}" for key, value in (*parts.items(), ("version", f"weft {version('weft')}")))
+    return "|".join(f"{key}:{value}" for key, value in (*parts.items(), ("version", f"weft {__version__}")))

@@ -1,6 +1,6 @@
 """The corpus *grammar*: English and French sentence pairs with gold word links, from a hand-written grammar.
 
-    >>> sample(Random(0))                       he hit me with a pie  →  il m'a entarté     0-0 1-2 1-3 2-1 3-3 4-3 5-3
+    he hit me with a pie  →  il m'a entarté        links 0-0 1-2 1-3 2-1 3-3 4-3 5-3
 
 A synchronous grammar draws a tree (`choices`, `deeds`, `phrases`) and says it in both languages at once (`sentences`,
 `french`), from the words of `lexicon` and `verbs`. There are far more than ten million pairs; sentences are lower-case
@@ -14,7 +14,7 @@ of the weather, and *you* is left out.
 *les pommes qu'il a mangées*); adjectives before and after the noun (*un bel oiseau noir*); elision and contraction,
 mute and aspirated h; clitic objects (*il ne m'a pas vu*, *elle veut lui parler*); *ne … pas*, *ne … jamais*, and the
 *de* they ask for; present, passé composé, imparfait of *être*, *avoir* and *vouloir*, near future, *want to*, *can*,
-*must*; partitives; possessives (*son école*); relative clauses with *qui* and *que*; questions; coordination,
+*must*; partitives; possessives (*son horloge*); relative clauses with *qui* and *que*; questions; coordination,
 *because*, *when*, *while*; and words that translate together: *hit … with a pie* is *entarter*, *wait for* is
 *attendre*.
 
@@ -24,7 +24,7 @@ mute and aspirated h; clitic objects (*il ne m'a pas vu*, *elle veut lui parler*
   has no link; *some* links to both words of *de la*, *many* to *beaucoup* and *de*;
 - a past verb links to auxiliary and participle (*ate*: *a*, *mangé*); in *did not eat*, *did* links to the auxiliary
   and *eat* to the participle; *do* and *does* in a negation link to nothing; in a question they, and *did*, link
-  to *est-ce que*;
+  to *est-ce que*, and *did* to the auxiliary too;
 - *not* and *never* link to *ne* and to *pas* or *jamais*; *cannot* to those and the verb;
 - *to* before an infinitive links to the infinitive; the words of *is going to* before it to *va*;
 - every word of *hit … with a pie* links to *entarté*, *hit* to the auxiliary too; *for* of *wait for* to the verb;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from weft.tasks.grammar.deeds import INDEFINITE, deed, hunt, manner, movement, tense_of
+from weft.tasks.grammar.deeds import INDEFINITE, STATIC, deed, hunt, manner, movement, tense_of
 from weft.tasks.grammar.lexicon import (
     ADJECTIVES,
     ANIMALS,
@@ -31,6 +31,7 @@ from weft.tasks.grammar.lexicon import (
     Pronoun,
 )
 from weft.tasks.grammar.phrases import (
+    ONE,
     OTHERS,
     SUBJECTS,
     animal,
@@ -46,7 +47,7 @@ from weft.tasks.grammar.trees import Both, Clause, Existence, NounPhrase, Place,
 from weft.tasks.grammar.verbs import DOING, OBJECTS, VERBS
 
 _DOING = tuple(DOING.values())
-_THINGS = THINGS + TEXTS + OPENINGS + 2 * (FOOD + DISHES + DRINKS)
+_THINGS = THINGS + TEXTS + OPENINGS + 4 * (FOOD + DRINKS) + 2 * DISHES
 _HANDY = THINGS + TEXTS + FOOD
 _HANDY_KINDS = frozenset(("goods", "text", "food"))
 _FEELINGS = (*FEELINGS.values(), *MOODS.values())
@@ -63,7 +64,7 @@ _REASONS = {
     )
 }  # fmt: skip
 _AGAINST = tuple(_WHY[why] for why in ("sad", "angry", "afraid", "tired", "sick", "late"))
-_ONE = tuple(PRONOUNS[name] for name in ("i", "he", "she", "we"))
+_US = (PRONOUNS["i"], PRONOUNS["we"])
 _WEATHER = tuple(WEATHER.values())
 _FOLLOW_UPS = ("eat", "drink", "sell", "lose", "hide", "break", "read", "take", "open", "close")
 _FIRST = frozenset(("buy", "find", "take", "see", "write", "open", "hide", "look"))
@@ -88,17 +89,20 @@ def condition(random: Random, past: bool, growth: float) -> State:
             subject = subject._replace(before=None, after=None)
         return State(subject, past, predicate, negation)
     if kind < 0.62:
-        predicate = location(random, growth)
+        predicate = location(random, growth, wild=True)
         if draw() < 0.6:
             predicate = pick(random, BEING["animal"]) if draw() < 0.6 else pick(random, _FEELINGS[:3])
-        return State(animal(random, growth, bare=True), past, predicate, negation)
+        return State(definite(animal(random, growth, bare=True)), past, predicate, negation)
     noun = pick(random, _THINGS)
     if noun.kind in _HANDY_KINDS and draw() < 0.35:
-        return State(noun_phrase(random, noun, growth), past, shelf(random), negation)
-    subject = noun_phrase(random, noun, growth * 1.5, bare=True)
-    if subject.determiner in ("some", "many", "a"):
-        subject = subject._replace(determiner="the")
-    return State(subject, past, pick(random, BEING[noun.kind]), negation)
+        return State(definite(noun_phrase(random, noun, growth)), past, shelf(random, noun), negation)
+    phrase = noun_phrase(random, noun, growth * 2, bare=True, gone=past)
+    return State(definite(phrase), past, pick(random, BEING[noun.kind]), negation)
+
+
+def definite(phrase: NounPhrase) -> NounPhrase:
+    """The phrase with *the* for an indefinite determiner."""
+    return phrase._replace(determiner="the") if phrase.determiner in INDEFINITE else phrase
 
 
 def presence(random: Random, past: bool, growth: float) -> Existence:
@@ -107,7 +111,7 @@ def presence(random: Random, past: bool, growth: float) -> Existence:
     phrase = animal(random, growth) if alive else noun_phrase(random, pick(random, _HANDY), growth)
     determiner = pick(random, ("some", "two", "three", "many") if phrase.plural else ("a",))
     phrase = phrase._replace(determiner=determiner, owner=None)
-    return Existence(phrase, past, location(random, growth) if alive else shelf(random))
+    return Existence(phrase, past, location(random, growth, wild=True) if alive else shelf(random, phrase.noun))
 
 
 def statement(random: Random, past: bool, growth: float, subject: Subject | None = None) -> Statement:
@@ -134,10 +138,7 @@ def question(random: Random, growth: float) -> Statement:
     past, kind = random.random() < 0.6, random.random()
     if kind < 0.3:
         noun = pick(random, ANIMALS + THINGS + TEXTS)
-        subject = noun_phrase(random, noun, growth)
-        if subject.determiner in INDEFINITE:
-            subject = subject._replace(determiner="the")
-        return State(subject, past, None)
+        return State(definite(noun_phrase(random, noun, growth)), past, None)
     who: Subject = PRONOUNS["who"]
     if kind > 0.6:
         who = pick(random, OTHERS) if random.random() < 0.5 else person(random, growth, plain=True)
@@ -161,24 +162,30 @@ def continuation(
     elif subordinate and kind < 0.25 and same is not None and previous.verb.base in _REASONS:
         feeling = pick(random, _AGAINST if previous.negation else _REASONS[previous.verb.base])
         return [CONNECTORS["because"], State(same, past, feeling)]
-    if isinstance(previous, Clause) and previous.negation:
+    if isinstance(previous, Clause) and (previous.negation or previous.verb.base in STATIC):
         subordinate = False
     if subject is not None and same is None:
-        same = pick(random, _ONE)  # not *they*: the subject may be feminine
+        animal_before = isinstance(subject, NounPhrase) and subject.noun.kind == "animal"
+        same = pick(random, _US if animal_before else ONE)  # a pronoun that cannot stand for the subject
     elif random.random() < 0.3:
         same = None
     if subordinate and kind < 0.35 and past:
-        later = movement(random, people(random, 0.5), True, growth)._replace(tense="past", negation="", time=None)
+        later = movement(random, bystander(random), True, growth)._replace(tense="past", negation="", time=None)
         return [CONNECTORS["when"], later]
     if subordinate and kind < 0.35 and isinstance(previous, Clause) and previous.tense == "present":
-        doing = Clause(people(random, 0.5), pick(random, _DOING), "present")
+        doing = Clause(bystander(random), pick(random, _DOING), "present")
         return [CONNECTORS[pick(random, ("when", "while"))], doing]
-    link = CONNECTORS["and" if kind < 0.75 else "but"]
+    link = CONNECTORS["and" if kind < 0.8 else "but"]
     if isinstance(previous, Clause) and random.random() < 0.5:
         again = resumption(random, previous, same, past)
         if again is not None:
             return [link, again]
     return [link, statement(random, past, growth, same)]
+
+
+def bystander(random: Random) -> Subject:
+    """Somebody else, for *when* and *while*."""
+    return pick(random, ONE) if random.random() < 0.5 else person(random, 0.5, plain=True)
 
 
 def resumption(random: Random, previous: Clause, same: Pronoun | None, past: bool) -> Clause | None:

@@ -43,7 +43,8 @@ _ACTIONS = tuple(
 )
 _PAST_ACTIONS = tuple(name for name in _ACTIONS if VERBS[name].past)
 _PREY = tuple(PREY)
-_STATIC = frozenset(("love", "know", "have"))
+STATIC = frozenset(("love", "know", "have"))
+_UNWILLED = frozenset(("arrive", "fall", "lose"))  # nobody wants to fall
 _PLACED = frozenset(
     ("see", "find", "kiss", "meet", "wait", "look", "eat", "drink", "buy", "sell", "lose", "read", "hide")
 )
@@ -55,8 +56,10 @@ INDEFINITE = frozenset(("a", "some", "many", "two", "three"))
 def tense_of(random: Random, verb: Verb, subject: Subject, past: bool) -> str:
     """A tense the verb has, given the subject, in a sentence about the past or the present."""
     draw = random.random()
-    if verb.base in _STATIC:
+    if verb.base in STATIC:
         return "past" if past else "present"
+    if verb.base in _UNWILLED:
+        return "past" if past else "present" if draw < 0.7 else "going to"
     if past:
         return "past" if draw < 0.85 else "wanted to"
     if draw < 0.33:
@@ -71,7 +74,7 @@ def manner(random: Random, verb: Verb, tense: str) -> tuple[str, Phrase | None]:
     draw = random.random()
     if draw < 0.2:
         return "not", None
-    if verb.base in _STATIC or tense not in ("past", "present"):
+    if verb.base in STATIC or tense not in ("past", "present"):
         return "", None
     if draw < 0.26:
         return "never", None
@@ -82,7 +85,8 @@ def somebody(random: Random, subject: Subject, growth: float, *, negated: bool =
     """A person as an object; not a pronoun for the subject itself, and definite under negation."""
     if random.random() < 0.5:
         phrase = person(random, growth)
-        return phrase._replace(determiner="the") if negated and phrase.determiner in INDEFINITE else phrase
+        if not isinstance(subject, NounPhrase) or phrase.noun is not subject.noun:
+            return phrase._replace(determiner="the") if negated and phrase.determiner in INDEFINITE else phrase
     first = isinstance(subject, Pronoun) and subject.person in (0, 2)
     return pick(random, OTHERS if first else SUBJECTS)
 
@@ -100,7 +104,7 @@ def action(random: Random, subject: Subject, past: bool, growth: float) -> Claus
     elif name == "love" and noun.kind != "animal":
         what = NounPhrase(noun, "", plural=noun.plural != "")
     else:
-        what = noun_phrase(random, noun, growth, negated=negation != "", bare=name == "love")
+        what = noun_phrase(random, noun, growth, negated=negation != "", bare=name == "love", gone=tense == "past")
         if what.relative is not None and what.relative.verb is verb:
             what = what._replace(relative=None)
         if name == "have" and what.determiner != "any":
@@ -109,10 +113,11 @@ def action(random: Random, subject: Subject, past: bool, growth: float) -> Claus
                 what = what._replace(determiner="any")
     places: tuple[Place, ...] = ()
     when = None
-    extra = random.random()
+    closed = isinstance(what, NounPhrase) and what.relative is not None  # the rest would belong to that clause
+    extra = 1.0 if closed else random.random()
     if verb.base in _PLACED and extra < 0.15 * growth:
         places = (location(random, growth),)
-    elif verb.base not in _STATIC and negation != "never" and adverb is None and extra < 0.3 * growth:
+    elif verb.base not in STATIC and negation != "never" and adverb is None and extra < 0.3 * growth:
         when = time(random, tense)
     return Clause(subject, verb, tense, negation, adverb, what, None, places, when)
 
@@ -157,7 +162,8 @@ def activity(random: Random, subject: Subject, past: bool, growth: float, verb: 
     places: tuple[Place, ...] = ()
     when = None
     if extra < 0.4 * growth:
-        where = location(random, growth)
+        is_animal = isinstance(subject, NounPhrase) and subject.noun.kind == "animal"
+        where = location(random, growth, wild=is_animal)
         if verb.base == "run" and where.preposition.english == "at":
             where = where._replace(preposition=PREPOSITIONS["near"])
         places = (where,)
@@ -174,8 +180,6 @@ def movement(random: Random, subject: Subject, past: bool, growth: float) -> Cla
     tense = tense_of(random, verb, subject, past)
     if verb.base == "go" and tense == "going to":
         tense = "must"
-    if verb.base in ("arrive", "fall") and tense not in ("past", "present"):
-        tense = "past" if past else "going to"
     negation, adverb = manner(random, verb, tense)
     places: tuple[Place, ...] = ()
     extra = random.random()
@@ -191,7 +195,7 @@ def movement(random: Random, subject: Subject, past: bool, growth: float) -> Cla
     return Clause(subject, verb, tense, negation, adverb, places=places, time=when)
 
 
-def hunt(random: Random, subject: Subject, past: bool, growth: float) -> Clause:
+def hunt(random: Random, subject: NounPhrase, past: bool, growth: float) -> Clause:
     """An animal does something."""
     if random.random() < 0.35:
         return activity(random, subject, past, growth * 0.7, pick(random, ANIMAL_DOING))
@@ -201,7 +205,7 @@ def hunt(random: Random, subject: Subject, past: bool, growth: float) -> Clause:
     negation, adverb = manner(random, verb, tense)
     noun = pick(random, PREY[name])
     what: NounPhrase | Pronoun = noun_phrase(random, noun, growth * 0.6, negated=negation != "")
-    if noun.kind in SOMEBODY:
+    if noun.kind in SOMEBODY or noun is subject.noun:
         what = somebody(random, subject, growth, negated=negation != "")
     return Clause(subject, verb, tense, negation, adverb, what)
 

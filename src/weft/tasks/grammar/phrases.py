@@ -33,7 +33,7 @@ from weft.tasks.grammar.lexicon import (
 )
 from weft.tasks.grammar.sentences import agreement
 from weft.tasks.grammar.trees import Both, Clause, NounPhrase, Place, Subject
-from weft.tasks.grammar.verbs import DOING, OBJECTS, PREY, VERBS
+from weft.tasks.grammar.verbs import DOING, OBJECTS, PREY, VERBS, Verb
 
 Item = TypeVar("Item")
 
@@ -55,16 +55,20 @@ PLURAL = {
 ANY_SINGULAR = ("the", "the", "the", "a", "a", "a", "this", *POSSESSIVES)
 ANY_PLURAL = ("the", "the", "the", "some", "some", "two", "three", "many", "these", *POSSESSIVES)
 DENIED = {"some": "any", "many": "any", "two": "any", "three": "any"}
+DEFINITE = frozenset({"the", "these"})
 OPEN_TO_RELATIVE = frozenset({"the", "a", "some", "two", "three", "many", "these"})
 
 SUBJECTS = tuple(PRONOUNS[name] for name in ("i", "he", "she", "we", "they"))
 _ACTORS = (*SUBJECTS, PRONOUNS["i"], PRONOUNS["we"])
+ONE = tuple(PRONOUNS[name] for name in ("i", "he", "she", "we"))  # not *they*, which might be *elles*
 OTHERS = tuple(PRONOUNS[name] for name in ("he", "she", "they"))
 EVERYBODY = PEOPLE + KIN
 OWN = {"i": "my", "he": "his", "she": "her", "we": "our", "they": "their"}
 CLOTHES = tuple(NOUNS[name] for name in ("hat", "umbrella", "coat", "bag", "key"))
 
+_LARGE = frozenset(("box", "bag", "chair", "umbrella", "axe"))
 INSIDE = ROOMS + OUTDOORS + tuple(NOUNS[name] for name in ("school", "church", "hotel", "hospital", "castle"))
+WILD = (*OUTDOORS, NOUNS["garden"])
 FACING = (*BUILDINGS, NOUNS["house"])
 WHEN = {
     "past": tuple(TIMES[name] for name in ("yesterday", "this morning", "today")),
@@ -75,7 +79,7 @@ LATER = tuple(TIMES[name] for name in ("tomorrow", "this evening", "today"))
 # Which verbs a relative clause may say of a noun (*the hat that he bought*); a verb with few objects counts more, so
 # that every participle is met in all its forms.
 _UNSAID = ("have", "give", "show", "bring")
-SAID_OF = {
+SAID_OF_GONE = {
     noun.english: tuple(
         VERBS[name]
         for name, nouns in OBJECTS.items()
@@ -83,6 +87,9 @@ SAID_OF = {
         for _ in range(max(1, 70 // len(nouns)))
     )
     for noun in NOUNS.values()
+}
+SAID_OF = {
+    name: tuple(verb for verb in verbs if verb.base not in ("eat", "drink")) for name, verbs in SAID_OF_GONE.items()
 }
 _DOING = tuple(DOING.values())
 _DEEDS = tuple(name for name in OBJECTS if VERBS[name].past and name not in _UNSAID)
@@ -96,10 +103,17 @@ def pick(random: Random, items: Sequence[Item]) -> Item:
 
 
 def noun_phrase(
-    random: Random, noun: Noun, growth: float, *, negated: bool = False, plain: bool = False, bare: bool = False
+    random: Random,
+    noun: Noun,
+    growth: float,
+    *,
+    negated: bool = False,
+    plain: bool = False,
+    bare: bool = False,
+    gone: bool = False,
 ) -> NounPhrase:
     """A phrase around a noun: `negated` as the object of a negated verb, `plain` without relative clause or owner,
-    `bare` without adjectives."""
+    `bare` without adjectives, `gone` if it may have been eaten by now."""
     draw, kind = random.random, noun.kind
     plural = noun.plural != "" and draw() < 0.4
     determiner = pick(random, PLURAL.get(kind, ANY_PLURAL) if plural else SINGULAR.get(kind, ANY_SINGULAR))
@@ -112,8 +126,8 @@ def noun_phrase(
         if BEFORE[kind] and (after is None or (after.english in COLOURS and draw() < 0.3)):
             before = pick(random, BEFORE[kind])
     if not plain and kind not in ("place", "support") and draw() < (0.42 if plural else 0.22) * growth:
-        if determiner in OPEN_TO_RELATIVE and (kind != "mass" or determiner == "the") and draw() < 0.75:
-            relative = relative_clause(random, noun)
+        if determiner in (DEFINITE if negated else OPEN_TO_RELATIVE) and draw() < 0.75:
+            relative = relative_clause(random, noun, SAID_OF_GONE if gone else SAID_OF)
         elif kind not in ("person", "child", "mass"):
             owners = PEOPLE if kind == "kin" else EVERYBODY
             determiner, owner = "the", noun_phrase(random, pick(random, owners), 0.5, plain=True)
@@ -122,7 +136,7 @@ def noun_phrase(
     return NounPhrase(noun, determiner, plural, before, after, owner, relative)
 
 
-def relative_clause(random: Random, noun: Noun) -> Clause:
+def relative_clause(random: Random, noun: Noun, said_of: dict[str, tuple[Verb, ...]]) -> Clause:
     """*who danced*, *that drank the milk*, *that he bought*: the noun is its subject or its object."""
     draw = random.random
     negation = "not" if draw() < 0.12 else ""
@@ -135,8 +149,8 @@ def relative_clause(random: Random, noun: Noun) -> Clause:
         what = pick(random, (PREY if is_animal else OBJECTS)[name])
         thing = noun_phrase(random, what, 0.5, plain=True, negated=negation != "")
         return Clause(None, VERBS[name], "past", negation, object=thing)
-    verb = pick(random, SAID_OF[noun.english])
-    subject: Subject = pick(random, SUBJECTS)
+    verb = pick(random, said_of[noun.english])
+    subject: Subject = pick(random, ONE)
     if draw() < 0.3:
         subject = noun_phrase(random, pick(random, PEOPLE), 0.3, plain=True)
     tense = "past" if verb.past else "present"
@@ -185,12 +199,12 @@ def pronoun_for(subject: Subject) -> Pronoun | None:
     return PRONOUNS["he" if gender == "m" else "she"]
 
 
-def location(random: Random, growth: float) -> Place:
-    """Where something happens."""
+def location(random: Random, growth: float, *, wild: bool = False) -> Place:
+    """Where something happens; `wild` where animals are found."""
     kind = random.random()
     if kind < 0.5:
-        preposition, nouns = "in", INSIDE
-    elif kind < 0.65:
+        preposition, nouns = "in", WILD if wild else INSIDE
+    elif kind < 0.65 and not wild:
         preposition, nouns = "at", BUILDINGS
     else:
         preposition, nouns = pick(random, ("near", "behind", "in front of")), FACING
@@ -206,9 +220,9 @@ def goal(random: Random, growth: float, preposition: str = "to") -> Place:
     return Place(PREPOSITIONS[preposition], phrase._replace(determiner="the"))
 
 
-def shelf(random: Random) -> Place:
-    """Where a thing lies: on or under furniture, in a box."""
-    preposition = pick(random, ("on", "under", "in"))
+def shelf(random: Random, thing: Noun) -> Place:
+    """Where a thing lies: on or under furniture, in a box if it is not too large."""
+    preposition = pick(random, ("on", "under") if thing.english in _LARGE else ("on", "under", "in"))
     noun = pick(random, CONTAINERS if preposition == "in" else SUPPORTS)
     phrase = noun_phrase(random, noun, 0.5, plain=True)
     if phrase.plural:

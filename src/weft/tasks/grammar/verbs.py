@@ -176,7 +176,7 @@ OBJECTS: dict[str, tuple[Noun, ...]] = {
     "hide": GOODS + CONTAINERS + TEXTS,
     "hit": _EVERYBODY,
     PIE: _EVERYBODY,
-    "have": ANIMALS + THINGS + TEXTS,
+    "have": ANIMALS + THINGS + tuple(noun for noun in TEXTS if noun.english != "story"),
     "give": FOOD + TEXTS + GOODS + CONTAINERS,
     "show": ANIMALS + TEXTS + THINGS,
     "bring": FOOD + TEXTS + GOODS + CONTAINERS,

@@ -1,0 +1,227 @@
+"""What every model promises, whatever it is made of: DESIGN.md, section 3.
+
+Each contract runs over every model that can be built: cell × connections × layers × where the attention enters,
+score × placement × projection, encoder × decoder × bridge, and the language models.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from weft.attention import SCORES
+from weft.build import build_model
+from weft.models import AnyModel
+from weft.models.recurrent import CELLS, CONNECTIONS
+from weft.ragged import Ragged
+from weft.recipe import ModelSettings
+from weft.tree import Tree, map_tree, repeat, select
+
+SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]
+INPUTS = [[1, 5, 8], [1, 9, 4, 6, 10], [1, 7], [1, 3, 7]]
+SOURCE_SIZE, TARGET_SIZE = 13, 11
+
+PLACEMENTS: dict[str, dict[str, dict[str, Any]]] = {
+    "none": {"attention": {"score": "none"}},
+    "none+summary": {"attention": {"score": "none"}, "decoder": {"feed_summary": True}},
+    "after": {"attention": {"placement": "after"}},
+    "after+feeding": {"attention": {"placement": "after"}, "decoder": {"input_feeding": True}},
+    "before": {"attention": {"placement": "before"}},
+    "before+summary": {"attention": {"placement": "before"}, "decoder": {"feed_summary": True}},
+}
+
+
+def settings(placement: str = "after", *, encoder: Any = (), decoder: Any = (), attention: Any = (), **model: Any) -> Any:
+    """Embedding and decoder of one width, so that residual connections act in the first layer too."""
+    placed = PLACEMENTS[placement]
+    return {
+        "embedding": 5,
+        "dropout": 0.0,
+        "encoder": {"hidden": 6, **dict(encoder)},
+        "decoder": {"hidden": 5, **placed.get("decoder", {}), **dict(decoder)},
+        "attention": {"score": "general", "size": 7, **dict(attention), **placed["attention"]},
+        **model,
+    }
+
+
+def every_case() -> dict[str, dict[str, Any]]:
+    cases: dict[str, dict[str, Any]] = {}
+    for kind in CELLS:
+        for connections in CONNECTIONS:
+            for layers in (1, 3):
+                stack = {"kind": kind, "connections": connections, "layers": layers}
+                for placement in PLACEMENTS:
+                    cases[f"{kind}-{connections}-{layers}-{placement}"] = settings(
+                        placement, encoder=stack, decoder=stack
+                    )
+                cases[f"lm-{kind}-{connections}-{layers}"] = settings("none", decoder=stack, kind="language_model")
+    for score, kind in SCORES.items():
+        for project in (False, True):
+            if score == "parameter_free" and project:
+                continue
+            name = f"{score}{'-project' if project else ''}"
+            attention = {"score": score, "project": project}
+            decoder = {"hidden": 6 if kind.same_size and not project else 5}
+            for placement in ("after", "after+feeding", "before", "before+summary"):
+                cases[f"{name}-{placement}"] = settings(placement, attention=attention, decoder=decoder)
+            cases[f"lm-{name}"] = settings(attention=attention, kind="language_model")
+    for encoder in CELLS:
+        for decoder in CELLS:
+            for bridge in ("auto", "project", "zero"):
+                cases[f"{encoder}-to-{decoder}-{bridge}"] = settings(
+                    encoder={"kind": encoder}, decoder={"kind": decoder, "hidden": 6}, bridge=bridge
+                )
+    for placement in PLACEMENTS:
+        cases[f"tied-{placement}"] = settings(placement, decoder={"hidden": 7}, tie="target")
+    cases["back-to-front"] = settings(encoder={"bidirectional": False, "reverse_source": True, "hidden": 7})
+    return cases
+
+
+CASES = every_case()
+every_model = pytest.mark.parametrize("case", CASES)
+
+
+@cache
+def model_of(case: str) -> AnyModel:
+    """In double precision, so that a difference is never rounding."""
+    checked = ModelSettings.model_validate(CASES[case])
+    model = build_model(checked, source_size=SOURCE_SIZE, target_size=TARGET_SIZE, seed=11).double().eval()
+    torch.manual_seed(12)
+    for name, parameter in model.named_parameters():
+        if "bias" in name:
+            nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+def sources_of(case: str, rows: list[int]) -> Ragged:
+    """The sources of some rows; a language model has none."""
+    return Ragged.of([[] if case.startswith("lm") else SOURCES[row] for row in rows])
+
+
+def close(one: Tree, other: Tree) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def forward(case: str, rows: list[int]) -> list[tuple[Tensor, Tensor | None]]:
+    """Logits (T, V) and weights (T, S) of every row, cut to the row's own lengths."""
+    inputs = Ragged.of([INPUTS[row] for row in rows])
+    said = model_of(case)(sources_of(case, rows), inputs, weights=True)
+    answers = []
+    for place, (row, logits_TV) in enumerate(zip(rows, inputs.like(said.logits_NV).split(), strict=True)):
+        length = len(INPUTS[row]) if case.startswith("lm") else len(SOURCES[row])
+        weights = None if said.weights_BTS is None else said.weights_BTS[place, : len(logits_TV), :length]
+        answers.append((logits_TV, weights))
+    return answers
+
+
+@every_model
+def test_stepping_gives_what_forward_gives(case: str) -> None:
+    model = model_of(case)
+    with torch.no_grad():
+        for row, (logits_TV, weights_TS) in enumerate(forward(case, [0, 1, 2, 3])):
+            memory = model.encode(sources_of(case, [row]))
+            state = model.start(memory)
+            for time, token in enumerate(INPUTS[row]):
+                logits_RV, state, weights_RS = model.step(torch.tensor([token]), state, memory)
+                close(logits_RV[0], logits_TV[time])
+                assert (weights_RS is None) == (weights_TS is None)
+                if weights_RS is not None:
+                    seen = weights_RS.shape[1]  # a language model's past has not grown to its full length yet
+                    close(weights_RS[0], weights_TS[time, :seen])
+                    assert not weights_TS[time, seen:].any()
+                    close(weights_RS.sum(1), torch.ones(1, dtype=torch.float64))
+
+
+@every_model
+def test_batch_order_and_company_change_nothing(case: str) -> None:
+    together = forward(case, [0, 1, 2, 3])
+    moved = forward(case, [2, 0, 3, 1])
+    for place, row in enumerate([2, 0, 3, 1]):
+        [alone] = forward(case, [row])
+        close(alone, together[row])
+        close(moved[place], together[row])
+
+
+@every_model
+def test_every_parameter_receives_a_gradient(case: str) -> None:
+    model = model_of(case)
+    inputs = Ragged.of(INPUTS)
+    logits_NV = model(sources_of(case, [0, 1, 2, 3]), inputs).logits_NV
+    targets_N = torch.arange(len(logits_NV)) % TARGET_SIZE
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    loss = nn.functional.cross_entropy(logits_NV, targets_N)
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    without = [
+        name
+        for name, gradient in zip(names, gradients, strict=True)
+        if gradient is None or not gradient.isfinite().all() or not gradient.abs().max() > 1e-12
+    ]
+    assert not without
+
+
+@every_model
+def test_gradients_of_stepping_are_those_of_forward(case: str) -> None:
+    model = model_of(case)
+    parameters = list(model.parameters())
+    source, inputs = sources_of(case, [2, 2]), torch.tensor([INPUTS[1], INPUTS[1][::-1]])
+    said = model(source, Ragged.of(inputs)).logits_NV
+    memory = model.encode(source)
+    state = model.start(memory)
+    steps = []
+    for time in range(inputs.shape[1]):
+        logits_RV, state, _ = model.step(inputs[:, time], state, memory)
+        steps.append(logits_RV)
+    stepped = torch.stack(steps, 1).flatten(0, 1)
+    probe = torch.linspace(-1, 1, said.numel(), dtype=torch.float64).view_as(said)
+    close(torch.autograd.grad((stepped * probe).sum(), parameters), torch.autograd.grad((said * probe).sum(), parameters))
+
+
+@every_model
+@torch.no_grad()
+def test_hypotheses_of_one_source_side_by_side_equal_separate_rows(case: str) -> None:
+    """R = B × K rows in a step; state rows may be chosen anew within a source, as a search does."""
+    model = model_of(case)
+    rows, beam = [0, 2], 3
+    firsts = torch.tensor([1, 4, 9, 2, 6, 3])
+    seconds = torch.tensor([7, 5, 1, 8, 10, 3])
+    parents = torch.tensor([2, 0, 0, 3, 5, 4])
+    memory = model.encode(sources_of(case, rows))
+    _, state, _ = model.step(firsts, repeat(model.start(memory), beam), memory)
+    logits_RV, state, weights_RS = model.step(seconds, select(state, parents), memory)
+    for place, parent in enumerate(parents.tolist()):
+        row = rows[place // beam]
+        own = model.encode(sources_of(case, [row]))
+        _, alone, _ = model.step(firsts[parent : parent + 1], model.start(own), own)
+        logits_1V, alone, weights_1S = model.step(seconds[place : place + 1], alone, own)
+        close(logits_RV[place], logits_1V[0])
+        close(select(state, torch.tensor([place])), alone)
+        if weights_RS is not None:
+            seen = weights_1S.shape[1]
+            close(weights_RS[place, :seen], weights_1S[0])
+            assert not weights_RS[place, seen:].any()
+
+
+@every_model
+@torch.no_grad()
+def test_state_and_memory_are_values(case: str) -> None:
+    """A step changes none of its arguments, and the same step again gives the same."""
+    model = model_of(case)
+    memory = model.encode(sources_of(case, [1, 2]))
+    tokens = torch.tensor([5, 3])
+    _, state, _ = model.step(tokens, model.start(memory), memory)
+    given = (tokens, state, memory)
+    kept = map_tree(Tensor.clone, given)
+    once = model.step(tokens, state, memory)
+    model.step(tokens, once[1], memory)
+    torch.testing.assert_close(given, kept, rtol=0, atol=0)
+    torch.testing.assert_close(model.step(tokens, state, memory), once, rtol=0, atol=0)
+
+
+def test_the_cases_are_all_there_are() -> None:
+    """A score, cell or connection that is added joins by itself; this counts what is there today."""
+    assert len(CASES) >= len(CELLS) * len(CONNECTIONS) * 2 * 7 + (2 * len(SCORES) - 1) * 5 + len(CELLS) ** 2 * 3

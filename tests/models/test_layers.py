@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import torch
+
+from weft.models.layers import Embedding, Output
+from weft.ragged import Ragged
+
+
+def test_an_embedding_looks_up_rows() -> None:
+    embedding = Embedding(11, 5)
+    ids = Ragged.of([[3, 10], [0]])
+    embedded = embedding.ragged(ids)
+    assert embedded.layout is ids.layout
+    for token, vector in zip([3, 10, 0], embedded.values, strict=True):
+        assert torch.equal(vector, embedding.weight_VE[token])
+
+
+def test_an_output_is_a_product_with_every_row_and_a_bias() -> None:
+    output = Output(7, 5)
+    torch.nn.init.normal_(output.bias_V)
+    states = torch.randn(3, 5)
+    expected = [
+        [sum(w * s for w, s in zip(row, state, strict=True)) + bias for row, bias in zip(*matrix, strict=True)]
+        for matrix in [(output.weight_VD.tolist(), output.bias_V.tolist())]
+        for state in states.tolist()
+    ]
+    torch.testing.assert_close(output(states), torch.tensor(expected))
+
+
+def test_a_tied_output_is_the_embedding_and_both_uses_give_gradient() -> None:
+    embedding = Embedding(7, 5)
+    output = Output(7, 5, tied=embedding)
+    assert output.weight_VD is embedding.weight_VE
+    assert sum(p.numel() for p in torch.nn.ModuleList([embedding, output]).parameters()) == 7 * 5 + 7
+    ids = torch.tensor([3, 3, 5])
+    output(embedding(ids)).sum().backward()
+    weight = embedding.weight_VE.detach()
+    # L = Σ_n Σ_v w_v · w_{id(n)}: each row once as output for every token, and Σ_v w_v as input where it was read
+    expected = weight[ids].sum(0).expand(7, 5).clone()
+    for token in ids.tolist():
+        expected[token] += weight.sum(0)
+    torch.testing.assert_close(embedding.weight_VE.grad, expected)
+
+
+def test_dropout_is_for_training_only() -> None:
+    embedding = Embedding(11, 997, dropout=0.3)
+    ids = torch.arange(11)
+    dropped = float((embedding(ids) == 0).float().mean())
+    assert abs(dropped - 0.3) < 0.02
+    assert torch.equal(embedding.eval()(ids), embedding.weight_VE)

@@ -1,0 +1,160 @@
+"""Cells and stacks against scalars in plain Python, and against PyTorch's own multi-layer modules."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from slow_reference import Parameters, SlowStack
+from slow_reference import cell as slow_cell
+from torch import nn
+
+from weft.models.recurrent import CELLS, CONNECTIONS, RecurrentStack, StackState
+from weft.ragged import Ragged
+
+INPUTS, LENGTHS = 5, [3, 1, 7, 2]
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+
+
+def sequences(size: int = INPUTS, lengths: list[int] = LENGTHS) -> Ragged:
+    torch.manual_seed(3)
+    return Ragged.of([[0] * length for length in lengths]).like(torch.randn(sum(lengths), size, dtype=torch.float64))
+
+
+def make(kind: str, **settings: object) -> RecurrentStack:
+    """A stack in double precision whose biases are not zero."""
+    torch.manual_seed(4)
+    stack = RecurrentStack(kind, **settings).double()  # type: ignore[arg-type]
+    for name, parameter in stack.named_parameters():
+        if "bias" in name:
+            nn.init.normal_(parameter)
+    return stack
+
+
+def random_state(stack: RecurrentStack, rows: int) -> StackState:
+    return tuple(
+        tuple(torch.randn(rows, stack.hidden, dtype=torch.float64) for _ in range(stack.cell.parts))
+        for _ in stack.layers
+    )
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_cell_is_its_equation(kind: str) -> None:
+    torch.manual_seed(1)
+    rows, size = 3, 5
+    of_x, of_h = torch.randn(2, rows, GATES[kind] * size, dtype=torch.float64)
+    state = tuple(torch.randn(rows, size, dtype=torch.float64) for _ in range(CELLS[kind].parts))
+    found = CELLS[kind].step(of_x, of_h, state)
+    for row in range(rows):
+        expected = slow_cell(
+            kind, of_x[row].tolist(), of_h[row].tolist(), tuple(part[row].tolist() for part in state)
+        )
+        for part, numbers in zip(found, expected, strict=True):
+            torch.testing.assert_close(part[row], torch.tensor(numbers, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("hidden", [6, 4], ids=["wider", "narrower"])
+@pytest.mark.parametrize("inputs", [5, 6], ids=["inputs5", "inputs6"])
+@pytest.mark.parametrize("bidirectional", [False, True], ids=["one-way", "both-ways"])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("connections", CONNECTIONS)
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_stack_is_a_loop_over_layers_and_time(
+    kind: str, connections: str, layers: int, bidirectional: bool, inputs: int, hidden: int
+) -> None:
+    stack = make(
+        kind, inputs=inputs, hidden=hidden, layers=layers, connections=connections, bidirectional=bidirectional
+    )
+    batch = sequences(inputs)
+    outputs, finals = stack(batch)
+    slow = SlowStack(Parameters(stack), "", kind, connections, layers)
+    for row, (xs, found) in enumerate(zip(batch.split(), outputs.split(), strict=True)):
+        expected, last = slow.read(xs.tolist(), bidirectional=bidirectional)
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+        for state, numbers in zip(finals, last, strict=True):
+            for part, vector in zip(state, numbers, strict=True):
+                torch.testing.assert_close(part[row], torch.tensor(vector, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("bidirectional", [False, True], ids=["one-way", "both-ways"])
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_plain_stack_is_pytorchs(kind: str, bidirectional: bool) -> None:
+    stack = make(kind, inputs=INPUTS, hidden=6, layers=3, bidirectional=bidirectional)
+    peer = CELLS[kind].sequence(INPUTS, 3 if bidirectional else 6, 3, bidirectional=bidirectional).double()
+    for level, layer in enumerate(stack.layers):
+        for name, parameter in layer.named_parameters():
+            getattr(peer, name.replace("_l0", f"_l{level}")).data.copy_(parameter)
+    batch = sequences()
+    outputs, finals = stack(batch)
+    for row, (xs, found) in enumerate(zip(batch.split(), outputs.split(), strict=True)):
+        expected, last = peer(xs)
+        torch.testing.assert_close(found, expected)
+        parts = last if isinstance(last, tuple) else (last,)
+        for level, state in enumerate(finals):
+            for part, vectors in zip(state, parts, strict=True):
+                ways = vectors[2 * level : 2 * level + 2] if bidirectional else vectors[level : level + 1]
+                torch.testing.assert_close(part[row], ways.flatten())
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("connections", CONNECTIONS)
+@pytest.mark.parametrize("kind", CELLS)
+def test_steps_give_what_whole_sequences_give(kind: str, connections: str, layers: int) -> None:
+    stack = make(kind, inputs=INPUTS, hidden=5, layers=layers, connections=connections)
+    batch = sequences(lengths=[7, 7, 7])
+    initial = random_state(stack, 3)
+    outputs, finals = stack(batch, initial)
+    maps = stack.step_maps()
+    state = initial
+    for time in range(7):
+        inputs_BD = batch.grid()[:, time]
+        output_BD, state = stack.step(inputs_BD, maps[0].of_input(inputs_BD), state, maps)
+        torch.testing.assert_close(output_BD, outputs.grid()[:, time])
+    torch.testing.assert_close(state, finals)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_each_row_starts_from_its_own_state(kind: str) -> None:
+    stack = make(kind, inputs=INPUTS, hidden=7, layers=2)
+    batch = sequences()
+    initial = random_state(stack, batch.rows)
+    outputs, finals = stack(batch, initial)
+    for row in range(batch.rows):
+        alone, last = stack(
+            batch.select(torch.tensor([row])), tuple(tuple(part[row : row + 1] for part in s) for s in initial)
+        )
+        torch.testing.assert_close(alone.values, outputs.split()[row])
+        for one, other in zip(last, finals, strict=True):
+            torch.testing.assert_close(tuple(part[0] for part in one), tuple(part[row] for part in other))
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_zeros_are_the_state_before_anything_was_read(kind: str) -> None:
+    stack = make(kind, inputs=INPUTS, hidden=7, layers=2)
+    batch = sequences()
+    zeros = stack.zeros(batch.rows, batch.values)
+    assert len(zeros) == 2 and all(len(state) == CELLS[kind].parts for state in zeros)
+    torch.testing.assert_close(stack(batch, zeros)[0].values, stack(batch)[0].values)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_fresh_weights(kind: str) -> None:
+    """Orthogonal recurrence gate by gate, zero biases, and an LSTM that remembers at first."""
+    stack = RecurrentStack(kind, inputs=5, hidden=7, layers=2)
+    for layer in stack.layers:
+        for gate in layer.weight_hh_l0.split(7):
+            torch.testing.assert_close(gate @ gate.t(), torch.eye(7), rtol=0, atol=1e-5)
+        assert not layer.bias_hh_l0.any()
+        bias = layer.bias_ih_l0.detach().clone()
+        if kind == "lstm":
+            assert torch.equal(bias[7:14], torch.ones(7))
+            bias[7:14] = 0
+        assert not bias.any()
+
+
+def test_dropout_stands_between_layers_only() -> None:
+    one, three = (make("gru", inputs=INPUTS, hidden=7, layers=layers, dropout=0.5) for layers in (1, 3))
+    batch = sequences()
+    assert torch.equal(one(batch)[0].values, one(batch)[0].values)
+    assert not torch.equal(three(batch)[0].values, three(batch)[0].values)
+    three.eval()
+    assert torch.equal(three(batch)[0].values, three(batch)[0].values)

@@ -1,0 +1,133 @@
+"""A Ragged against plain lists of lists: every method has a one-line counterpart there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.ragged import Layout, Ragged
+
+quick = settings(deadline=None, max_examples=50)
+
+ROWS = st.lists(st.lists(st.integers(0, 99), max_size=7), max_size=6)
+FULL_ROWS = st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=7), min_size=1, max_size=6)
+
+
+def lists(ragged: Ragged) -> list[list[int]]:
+    return [row.tolist() for row in ragged.split()]
+
+
+@quick
+@given(ROWS)
+def test_of_and_split_are_inverse(rows: list[list[int]]) -> None:
+    batch = Ragged.of(rows)
+    assert lists(batch) == rows
+    assert batch.rows == len(rows)
+    assert batch.lengths.tolist() == [len(row) for row in rows]
+    assert batch.values.tolist() == [token for row in rows for token in row]
+    assert batch.values.dtype == torch.int64
+
+
+@quick
+@given(ROWS)
+def test_layout_says_where_every_token_is(rows: list[list[int]]) -> None:
+    layout = Ragged.of(rows).layout
+    longest = max(map(len, rows), default=0)
+    tokens = [(row, time) for row, ids in enumerate(rows) for time in range(len(ids))]
+    assert (layout.rows, layout.total, layout.longest) == (len(rows), len(tokens), longest)
+    assert layout.offsets.tolist() == [sum(map(len, rows[:row])) for row in range(len(rows) + 1)]
+    assert layout.row.tolist() == [row for row, _ in tokens]
+    assert layout.time.tolist() == [time for _, time in tokens]
+    assert layout.grid.tolist() == [row * longest + time for row, time in tokens]
+    assert layout.blocked_BS.shape == (len(rows), longest)
+    assert layout.blocked_BS.tolist() == [[time >= len(ids) for time in range(longest)] for ids in rows]
+
+
+@quick
+@given(ROWS)
+def test_time_major_order(rows: list[list[int]]) -> None:
+    batch = Ragged.of(rows)
+    order = batch.layout.time_major
+    longest = max(map(len, rows), default=0)
+    by_length = sorted(range(len(rows)), key=lambda row: -len(rows[row]))
+    assert order.rows.tolist() == by_length
+    assert order.counts == [sum(len(ids) > time for ids in rows) for time in range(longest)]
+    assert batch.values[order.places].tolist() == [
+        rows[row][time] for time in range(longest) for row in by_length if len(rows[row]) > time
+    ]
+    assert order.places[order.back].tolist() == list(range(batch.layout.total))
+    assert order.rows[order.rows_back].tolist() == list(range(len(rows)))
+
+
+def test_layout_is_worked_out_once_and_shared() -> None:
+    batch = Ragged.of([[1, 2], [3]])
+    assert batch.map(lambda values: values + 1).layout is batch.layout
+    assert batch.layout.time_major is batch.layout.time_major
+    assert batch.to("cpu") is batch
+
+
+@quick
+@given(ROWS)
+def test_grid_and_back(rows: list[list[int]]) -> None:
+    batch = Ragged.of(rows)
+    longest = max(map(len, rows), default=0)
+    assert batch.grid().shape == (len(rows), longest)
+    assert batch.grid().tolist() == [ids + [0] * (longest - len(ids)) for ids in rows]
+    assert lists(batch.from_grid(batch.grid())) == rows
+
+
+@quick
+@given(FULL_ROWS)
+def test_grid_keeps_other_axes_and_carries_gradients(rows: list[list[int]]) -> None:
+    batch = Ragged.of(rows)
+    wide = batch.like(torch.randn(batch.layout.total, 3, 2, requires_grad=True))
+    grid = wide.grid()
+    assert grid.shape == (batch.rows, batch.layout.longest, 3, 2)
+    for row, values in enumerate(wide.split()):
+        assert torch.equal(grid[row, : len(values)], values)
+        assert not grid[row, len(values) :].any()
+    assert torch.equal(wide.from_grid(grid).values, wide.values)
+    grid.sum().backward()
+    assert torch.equal(wide.values.grad, torch.ones_like(wide.values))
+
+
+@quick
+@given(ROWS)
+def test_reversed(rows: list[list[int]]) -> None:
+    batch = Ragged.of(rows)
+    assert lists(batch.reversed()) == [ids[::-1] for ids in rows]
+    assert lists(batch.reversed().reversed()) == rows
+
+
+@quick
+@given(ROWS, st.integers(0, 99))
+def test_shifted(rows: list[list[int]], first: int) -> None:
+    batch = Ragged.of(rows)
+    assert lists(batch.shifted(first)) == [([first, *ids])[: len(ids)] for ids in rows]
+    assert lists(batch) == rows, "the batch itself must not change"
+
+
+@quick
+@given(FULL_ROWS)
+def test_last(rows: list[list[int]]) -> None:
+    assert Ragged.of(rows).last().tolist() == [ids[-1] for ids in rows]
+
+
+@quick
+@given(ROWS, st.data())
+def test_select_takes_rows_in_any_order_and_more_than_once(rows: list[list[int]], data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)) if rows else []
+    picked = Ragged.of(rows).select(torch.tensor(chosen, dtype=torch.int64))
+    assert lists(picked) == [rows[row] for row in chosen]
+
+
+def test_of_tensors_and_of_one_row() -> None:
+    assert lists(Ragged.of([torch.tensor([5, 7]), torch.tensor([11])])) == [[5, 7], [11]]
+    assert Ragged.of([[3]]).grid().tolist() == [[3]]
+
+
+def test_values_must_fit_the_lengths() -> None:
+    with pytest.raises(ValueError, match="Ragged: 4 values for lengths that add up to 5"):
+        Ragged(torch.zeros(4), Layout(torch.tensor([2, 3])))

@@ -1,0 +1,394 @@
+"""The loop: one update checked by hand, what is skipped, what is kept, when it stops, and in which order it tells."""
+
+import json
+import math
+from dataclasses import fields
+
+import pytest
+import torch
+
+from weft.build import build_model
+from weft.data.batches import plan
+from weft.data.store import PairStore, TokenStore
+from weft.errors import TrainingError
+from weft.recipe import ModelSettings, TrainingSettings
+from weft.training import loop
+from weft.training.checkpoint import RunFolder, read_tensors
+from weft.training.events import Finished, Saved, Skipped, Step, Validation
+from weft.training.loop import Scores, Trainer, model_tensors
+from weft.training.loss import Loss, cross_entropy
+
+BEGIN, END, VOCABULARY = 1, 2, 13
+MODEL = ModelSettings.model_validate(
+    {"embedding": 7, "dropout": 0.0, "encoder": {"hidden": 10}, "decoder": {"hidden": 10}}
+)
+
+
+def pairs(count=24, longest=5):
+    random = torch.Generator().manual_seed(3)
+
+    def line(length):
+        return [*torch.randint(3, VOCABULARY, (length,), generator=random).tolist(), END]
+
+    lengths = [1 + place % longest for place in range(count)]
+    return PairStore(TokenStore.of(map(line, lengths)), TokenStore.of(line(1 + length * 2 % 7) for length in lengths))
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A trainer of a small model: ``make(steps=3, validate=...)``; the rest are settings."""
+
+    def fill(new):
+        new.recipe.write_text("")
+        (new.path / "tokenizer.json").write_text("{}")
+
+    def make(*, validate=None, seed=1, data=None, model=MODEL, name="run", **changes):
+        few = {"steps": 4, "batch_tokens": 40, "schedule": "constant", "save_every": 0, "label_smoothing": 0.0}
+        settings = TrainingSettings(**{**few, "validate_every": 1 if validate else 0, **changes})
+        path = tmp_path / name
+        return Trainer(
+            build_model(model, source_size=VOCABULARY, target_size=VOCABULARY, seed=seed),
+            pairs() if data is None else data,
+            settings,
+            folder=RunFolder(path) if path.exists() else RunFolder.create(path, fill),
+            seed=seed,
+            begin=BEGIN,
+            validate=validate,
+        )
+
+    return make
+
+
+class Judge:
+    """A validation that gives the worths it was told to, and remembers the weights it saw."""
+
+    def __init__(self, *worths):
+        self.worths = worths
+        self.seen = []
+
+    def __call__(self, model):
+        assert not model.training
+        self.seen.append(weights_of(model))
+        worth = self.worths[min(len(self.seen), len(self.worths)) - 1]
+        return Scores(-worth, 2.0, {}, worth)
+
+
+def weights_of(model):
+    return {name: one.clone() for name, one in model_tensors(model).items()}
+
+
+def same(left, right, **tolerance):
+    assert left.keys() == right.keys()
+    if tolerance:
+        return all(torch.allclose(left[name], right[name], **tolerance) for name in left)
+    return all(torch.equal(left[name], right[name]) for name in left)
+
+
+def distance(left, right):
+    return math.sqrt(sum(float((left[name] - right[name]).double().pow(2).sum()) for name in left))
+
+
+def kept(trainer):
+    return read_tensors(trainer.folder.model)
+
+
+class TestOneUpdate:
+    def test_is_the_gradient_of_the_mean_loss(self, make):
+        trainer = make(steps=1, optimiser="sgd", learning_rate=0.5, clip=0.0, batch_tokens=10_000)
+        model, before = trainer.model, weights_of(trainer.model)
+        batch = trainer.pairs.batch(torch.arange(24).numpy())
+        logits_NV = model(batch.source, batch.target.shifted(BEGIN)).logits_NV
+        loss = torch.nn.functional.cross_entropy(logits_NV, batch.target.values)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        step = next(trainer.events())
+        assert step.loss == pytest.approx(loss.item(), rel=1e-5)
+        assert step.norm == pytest.approx(math.sqrt(sum(float(one.pow(2).sum()) for one in gradients)), rel=1e-5)
+        expected = {name: before[name] - 0.5 * one for name, one in zip(before, gradients, strict=True)}
+        assert same(weights_of(model), expected, atol=1e-6)
+
+    @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+    def test_accumulated_batches_are_one_batch(self, make, smoothing):
+        settings = {"steps": 1, "optimiser": "sgd", "learning_rate": 1.0, "clip": 0.0, "label_smoothing": smoothing}
+        data = pairs(7)
+        whole = int(data.costs().sum())
+        batches = next(budget for budget in range(1, whole) if len(loop_batches(data, budget)) == 2)
+        joint = make(name="joint", data=data, batch_tokens=whole, **settings)
+        parts = make(name="parts", data=data, batch_tokens=batches, accumulate=2, **settings)
+        sizes = [int(data.target.lengths[rows].sum()) for rows in loop_batches(data, batches)]
+        assert sizes[0] != sizes[1]
+        before = weights_of(joint.model)
+        [one, two] = [next(trainer.events()) for trainer in (joint, parts)]
+        assert not same(weights_of(joint.model), before)
+        assert same(weights_of(joint.model), weights_of(parts.model), atol=1e-6, rtol=0)
+        assert two.loss == pytest.approx(one.loss, abs=1e-6) and two.norm == pytest.approx(one.norm, abs=1e-6)
+        assert (one.source_tokens, one.target_tokens) == (two.source_tokens, two.target_tokens)
+
+    def test_the_gradient_is_clipped(self, make):
+        free = make(name="free", steps=1, optimiser="sgd", learning_rate=1.0, clip=0.0)
+        held = make(name="held", steps=1, optimiser="sgd", learning_rate=1.0, clip=0.01)
+        before = weights_of(free.model)
+        [loose, tight] = [next(trainer.events()) for trainer in (free, held)]
+        assert loose.norm == pytest.approx(tight.norm) and loose.norm > 0.05
+        assert distance(before, weights_of(free.model)) == pytest.approx(loose.norm, rel=1e-3)
+        assert distance(before, weights_of(held.model)) == pytest.approx(0.01, rel=1e-3)
+
+    def test_a_small_gradient_is_left_alone(self, make):
+        free = make(name="free", steps=1, optimiser="sgd", clip=0.0)
+        held = make(name="held", steps=1, optimiser="sgd", clip=1e6)
+        for trainer in (free, held):
+            next(trainer.events())
+        assert same(weights_of(free.model), weights_of(held.model))
+
+    @pytest.mark.parametrize("optimiser", ["adamw", "adam", "sgd"])
+    def test_the_loss_falls(self, make, optimiser):
+        rate = 1.0 if optimiser == "sgd" else 0.01
+        losses = [
+            event.loss
+            for event in make(steps=30, optimiser=optimiser, learning_rate=rate, momentum=0.5).events()
+            if isinstance(event, Step)
+        ]
+        assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
+
+    @pytest.mark.parametrize("forcing", ["teacher", "scheduled", "free"])
+    def test_every_forcing_trains(self, make, forcing):
+        events = list(make(steps=5, forcing=forcing, sampling=1.0, learning_rate=0.01).events())
+        assert isinstance(events[-1], Finished) and not any(isinstance(event, Skipped) for event in events)
+
+    def test_the_rate_follows_the_schedule(self, make):
+        events = make(steps=6, schedule="inverse_sqrt", warmup=2, learning_rate=0.1).events()
+        rates = [event.rate for event in events if isinstance(event, Step)]
+        assert rates == pytest.approx([0.05, *(0.1 * math.sqrt(2 / step) for step in range(2, 7))])
+
+
+def loop_batches(data, budget):
+    return plan(data, budget, seed=1, epoch=0)
+
+
+class TestNotFinite:
+    @pytest.fixture
+    def spoil(self, monkeypatch):
+        """Spoil the loss of some updates."""
+
+        def spoil(steps, smoothed=math.nan, likelihood=math.nan):
+            calls = 0
+
+            def spoilt(*arguments, **keywords):
+                nonlocal calls
+                calls += 1
+                found = cross_entropy(*arguments, **keywords)
+                if calls not in steps:
+                    return found
+                return Loss(found.smoothed * smoothed, found.negative_log_likelihood * likelihood)
+
+            monkeypatch.setattr(loop, "cross_entropy", spoilt)
+
+        return spoil
+
+    @pytest.mark.parametrize(("smoothed", "likelihood"), [(math.nan, math.nan), (math.inf, 1.0), (1.0, math.inf)])
+    def test_an_update_is_skipped(self, make, spoil, smoothed, likelihood):
+        spoil({2, 3}, smoothed, likelihood)
+        trainer = make(steps=5)
+        before = weights_of(trainer.model)
+        moments = {}
+        changed = []
+        for event in trainer.events():
+            now = weights_of(trainer.model)
+            state = {key: one.clone() for key, one in loop.optimiser_tensors(trainer.optimiser).items()}
+            if isinstance(event, Step | Skipped):
+                changed.append((event.step, type(event), not same(now, before)))
+                assert not isinstance(event, Skipped) or same(state, moments)
+            before, moments = now, state
+        assert changed == [
+            (1, Step, True),
+            (2, Skipped, False),
+            (3, Skipped, False),
+            (4, Step, True),
+            (5, Step, True),
+        ]
+        assert trainer.progress.skipped == 2
+        assert all(one.isfinite().all() for one in kept(trainer).tensors.values())
+
+    def test_skips_in_a_row_are_counted(self, make, spoil):
+        spoil({2, 3, 5})
+        found = [(event.step, event.in_a_row) for event in make(steps=6).events() if isinstance(event, Skipped)]
+        assert found == [(2, 1), (3, 2), (5, 1)]
+
+    def test_five_in_a_row_end_the_run(self, make, spoil):
+        spoil(range(3, 100))
+        trainer = make(steps=50)
+        seen = []
+        good = None
+        with pytest.raises(TrainingError) as caught:
+            for event in trainer.events():
+                seen.append(type(event))
+                good = weights_of(trainer.model) if isinstance(event, Step) else good
+        assert seen == [Step, Step, *[Skipped] * 5]
+        message = str(caught.value)
+        assert message.startswith("step 7: the loss was not finite 5 times in a row; ") and "\n" not in message
+        assert str(trainer.folder.path) in message
+        checkpoint = trainer.folder.read_checkpoint()
+        assert checkpoint.state["step"] == 7 and checkpoint.state["skipped"] == 5
+        assert same(checkpoint.weights, good)
+
+    def test_four_in_a_row_do_not(self, make, spoil):
+        spoil({2, 3, 4, 5, 7, 8, 9, 10})
+        assert isinstance(list(make(steps=12).events())[-1], Finished)
+
+    def test_one_spoilt_batch_spoils_its_update_only(self, make, spoil):
+        spoil({2})
+        events = [type(event) for event in make(steps=3, accumulate=2).events()]
+        assert events[:3] == [Skipped, Step, Step]
+
+
+class TestWhatIsKept:
+    def test_the_best(self, make):
+        judge = Judge(1, 5, 3, 4)
+        trainer = make(steps=4, validate=judge)
+        events = list(trainer.events())
+        assert [event.best for event in events if isinstance(event, Validation)] == [True, True, False, False]
+        assert same(kept(trainer).tensors, judge.seen[1]) and kept(trainer).about["step"] == "2"
+        assert events[-1].best_step == 2
+        assert not same(weights_of(trainer.model), judge.seen[1])
+
+    def test_of_equals_the_first(self, make):
+        judge = Judge(1, 2, 2)
+        trainer = make(steps=4, validate=judge)
+        assert list(trainer.events())[-1].best_step == 2
+        assert same(kept(trainer).tensors, judge.seen[1])
+
+    def test_without_validation_the_last(self, make):
+        trainer = make(steps=3)
+        assert list(trainer.events())[-1].best_step == 3
+        assert same(kept(trainer).tensors, weights_of(trainer.model)) and kept(trainer).about["step"] == "3"
+
+    @pytest.mark.parametrize(
+        ("average", "worths", "places"),
+        [
+            (2, (1, 5, 3, 4), (1, 3)),
+            (3, (1, 5, 3, 4), (1, 2, 3)),
+            (2, (4, 3, 2, 1), (0, 1)),
+            (9, (1, 2, 3, 4), range(4)),
+        ],
+    )
+    def test_the_mean_of_the_best(self, make, average, worths, places):
+        judge = Judge(*worths)
+        trainer = make(steps=4, validate=judge, average=average)
+        list(trainer.events())
+        chosen = [judge.seen[place] for place in places]
+        expected = {name: sum(one[name].double() for one in chosen) / len(chosen) for name in weights_of(trainer.model)}
+        found = {name: one.double() for name, one in kept(trainer).tensors.items()}
+        assert same(found, expected, atol=1e-7, rtol=1e-6)
+        names = sorted(file.name for file in trainer.folder.best.iterdir())
+        assert names == sorted(f"step-{place + 1}.safetensors" for place in places)
+
+    def test_at_every_moment(self, make):
+        judge = Judge(1, 2, 1, 3)
+        trainer = make(steps=4, validate=judge)
+        found = [kept(trainer).about["step"] for event in trainer.events() if isinstance(event, Validation)]
+        assert found == ["1", "2", "2", "4"]
+
+    def test_a_worth_that_is_no_number_is_never_the_best(self, make):
+        judge = Judge(math.nan, 1, math.nan, 2)
+        trainer = make(steps=4, validate=judge)
+        events = list(trainer.events())
+        assert [event.best for event in events if isinstance(event, Validation)][1:] == [True, False, True]
+        assert events[-1].best_step == 4
+        assert same(kept(trainer).tensors, judge.seen[3])
+
+
+class TestStopping:
+    def test_by_patience(self, make):
+        trainer = make(steps=50, validate=Judge(3, 5, 4, 5), patience=2)
+        events = list(trainer.events())
+        assert events[-1] == Finished(4, "patience", events[-1].seconds, 2)
+        assert trainer.folder.read_checkpoint().state["step"] == 4
+
+    def test_a_gain_renews_patience(self, make):
+        events = list(make(steps=50, validate=Judge(1, 0, 2, 1, 3, 1, 1), patience=2).events())
+        assert (events[-1].step, events[-1].reason, events[-1].best_step) == (7, "patience", 5)
+
+    def test_no_patience_is_endless_patience(self, make):
+        events = list(make(steps=8, validate=Judge(5, 1), patience=0).events())
+        assert (events[-1].step, events[-1].reason) == (8, "steps")
+
+    def test_a_plateau_lowers_the_rate(self, make):
+        settings = {"schedule": "plateau", "learning_rate": 0.1, "decay": 0.5, "decay_patience": 1}
+        events = make(steps=7, validate=Judge(5, 1), **settings).events()
+        rates = [event.rate for event in events if isinstance(event, Step)]
+        assert rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05, 0.025, 0.025])
+
+    def test_other_schedules_have_no_plateau(self, make):
+        events = make(steps=6, validate=Judge(5, 1), decay_patience=0, learning_rate=0.1).events()
+        assert {event.rate for event in events if isinstance(event, Step)} == {0.1}
+
+
+class TestEvents:
+    def test_in_order(self, make, capfd):
+        trainer = make(steps=5, validate=Judge(1, 2), validate_every=2, save_every=2)
+        seen = [(event.step, type(event)) for event in trainer.events()]
+        wanted = [
+            (1, Step),
+            (2, Step),
+            (2, Validation),
+            (2, Saved),
+            (3, Step),
+            (4, Step),
+            (4, Validation),
+            (4, Saved),
+            (5, Step),
+            (5, Saved),
+            (5, Finished),
+        ]
+        assert seen == wanted
+        assert capfd.readouterr() == ("", "")
+
+    def test_the_last_step_is_saved_even_where_it_is_no_multiple(self, make):
+        trainer = make(steps=3, save_every=2)
+        saved = [event for event in trainer.events() if isinstance(event, Saved)]
+        assert saved[-1] == Saved(3, str(trainer.folder.training / "step-3"))
+        assert trainer.folder.read_checkpoint().state["step"] == 3
+
+    def test_every_event_is_a_line_of_json(self, make):
+        for event in make(steps=2, validate=Judge(1)).events():
+            record = json.loads(json.dumps(event.record()))
+            assert record["event"] == type(event).__name__.lower()
+            assert set(record) == {"event", *(field.name for field in fields(event))}
+
+    def test_every_pair_is_read_once_an_epoch(self, make):
+        data = pairs(24)
+        tokens = {}
+        for event in make(steps=12, data=data).events():
+            if isinstance(event, Step):
+                tokens.setdefault(event.epoch, []).append((event.source_tokens, event.target_tokens))
+        assert len(tokens) >= 3
+        for epoch in sorted(tokens)[:-1]:
+            totals = tuple(sum(column) for column in zip(*tokens[epoch], strict=True))
+            assert totals == (data.source.lengths.sum(), data.target.lengths.sum())
+        assert all(max(one) <= 40 for many in tokens.values() for one in many)
+
+    def test_the_same_seed_gives_the_same_weights(self, make):
+        dropout = MODEL.model_copy(update={"dropout": 0.3})
+        found = []
+        for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+            trainer = make(name=name, seed=seed, model=dropout)
+            list(trainer.events())
+            found.append(weights_of(trainer.model))
+        assert same(found[0], found[1]) and not same(found[0], found[2])
+
+    def test_a_restored_trainer_goes_on_the_same_way(self, make):
+        dropout = MODEL.model_copy(update={"dropout": 0.3})
+        straight = make(name="straight", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2)
+        list(straight.events())
+        first = make(name="halved", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2)
+        events = first.events()
+        for _ in range(3):
+            next(events)
+        first.save()
+        next(events)  # lost
+        second = make(name="halved", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2, seed=1)
+        torch.rand(7)
+        second.restore()
+        list(second.events())
+        assert same(weights_of(straight.model), weights_of(second.model))
+        assert kept(straight).tensors.keys() == kept(second).tensors.keys()
+        assert same(kept(straight).tensors, kept(second).tensors)
