@@ -1,6 +1,7 @@
 """What several test files share: a tiny recipe, trained runs, and a process that can be killed at a chosen moment."""
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -29,7 +30,7 @@ TINY = {
 
 # Reads orders as lines of JSON and runs each in a forked child: torch is imported once, and a kill is a real kill.
 FORKING = """
-import json, os, signal, sys, time, traceback
+import json, os, signal, sys, tempfile, time, traceback
 import weft, weft.trainer
 from weft.errors import WeftError
 from weft.training import checkpoint
@@ -54,6 +55,8 @@ def obey(order):
     for _ in weft.train(recipe, order["out"], resume=order["resume"]):
         pass
 
+with tempfile.TemporaryDirectory() as folder:  # what torch loads at its first use, each child would load again
+    obey({"functions": [], "place": 0, "changes": json.loads(sys.argv[1]), "out": folder + "/run", "resume": False})
 print("ready", flush=True)
 for line in sys.stdin:
     order = json.loads(line)
@@ -147,7 +150,11 @@ def train_elsewhere():
     place        ... at whose so-many-th call, counted together, the process kills itself
     """
     with subprocess.Popen(
-        [sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", FORKING, json.dumps(_changes({"training.steps": 2}))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        text=True,
     ) as process:
         assert process.stdout.readline() == "ready\n"
 

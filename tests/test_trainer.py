@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 import torch
 
+from weft.data.pairs import Pair
 from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
 from weft.recipe import load_recipe
 from weft.trainer import finish, train
@@ -57,7 +58,11 @@ def contents(path):
         found = read_tensors(file)
         tensors[str(file.relative_to(path))] = (
             sorted(found.about.items()),
-            {name: (one.dtype, tuple(one.shape), one.numpy().tobytes()) for name, one in found.tensors.items()},
+            {
+                name: (one.dtype, tuple(one.shape), one.numpy().tobytes())
+                for name, one in found.tensors.items()
+                if name != "random.cuda"  # the processes that are killed see no CUDA
+            },
         )
     state = run.read_checkpoint().state
     del state["seconds"]
@@ -132,11 +137,6 @@ class TestARun:
             list(train(tiny({"seed": seed, "training.steps": 3}), tmp_path / name))
             found.append(contents(tmp_path / name)[0]["model.safetensors"][1])
         assert found[0] == found[1]
-        assert all(
-            found[0][name] != found[2][name]
-            for name in ("source_embedding.weight_VE", "output.weight_VD")
-            if name in found[0]
-        )
         assert found[0] != found[2]
 
     def test_by_a_metric_of_decoded_text(self, tiny, tmp_path):
@@ -409,14 +409,14 @@ class TestResuming:
 def killed_then_resumed(run, changes, path, **kill):
     """Kill a training run, check what it left, resume it; whether there was anything left to kill."""
     code, said = run(changes, path, **kill)
-    assert code in (0, -signal.SIGKILL), said
+    assert code in (0, -signal.SIGKILL), f"{kill}: {said}"
     if not path.exists():
         assert code == -signal.SIGKILL
         code_again, said = run(changes, path)
     else:
-        assert load(path).translate("a b", kind="greedy") if changes.get("model.kind") is None else load(path)
+        assert load(path).score([Pair("a b", "b a")])[0].log_probability < 0
         code_again, said = run(changes, path, resume=True)
-    assert code_again == 0, said
+    assert code_again == 0, f"{kill}: {said}"
     return code == -signal.SIGKILL
 
 

@@ -21,7 +21,7 @@ for transform in terminology inlinetags fuzzymatch clean; do
     mv "$root/opennmt/$site/onmt/transforms/$transform.py" "$root/opennmt/aside/"
 done
 
-# fairseq: only its Cython parts are built (its torch extensions do not compile and are for other models).
+# fairseq: only its Cython parts are built (its C++ extensions serve other models).
 # What Python 3.11 refuses in it is got round in rnn.py, on import.
 "$root/fairseq/bin/pip" install -q "cython<3.1" bitarray cffi regex sacrebleu tqdm PyYAML antlr4-python3-runtime==4.8
 "$root/fairseq/bin/pip" install -q --no-deps hydra-core==1.0.7 omegaconf==2.0.6

@@ -8,9 +8,9 @@ a step begins, the time and how many tokens that step holds. A step therefore la
 batching and the optimiser are counted. Nothing is validated or saved while the clock runs.
 
 Tokens are real ones: pads and the start symbol are not counted, the end symbol of the target is. "cores" is CPU time
-over wall time ("window_cores": window by window): with two threads and a quiet machine it is close to 2; when it is below 1.8, somebody else was working
-and the figures mean little. On a busy machine only `--threads 1` and tokens per second of CPU time can be compared,
-because two threads that wait for each other burn CPU time too.
+over wall time, "window_cores" the same window by window: with two threads and a quiet machine it is close to 2; when it
+is below 1.8, somebody else was working and the figures mean little. On a busy machine only `--threads 1` and tokens per
+second of CPU time can be compared, because two threads that wait for each other burn CPU time too.
 """
 
 import argparse
@@ -208,7 +208,6 @@ def fairseq(args: argparse.Namespace, work: Path, meter: Meter) -> None:
 @contextlib.contextmanager
 def hashable_dataclasses():
     """Import fairseq 0.12.2 (and the hydra it wants) with Python 3.11, which refuses unhashable defaults of fields."""
-    import numpy
     import torch  # noqa: F401  # so that torch sees the real decorator
 
     plain = dataclasses.dataclass
@@ -218,7 +217,6 @@ def hashable_dataclasses():
         return decorate if cls is None else decorate(cls)
 
     dataclasses.dataclass = lenient
-    numpy.float, numpy.int = float, int  # names numpy dropped in 1.24
     try:
         yield
     finally:

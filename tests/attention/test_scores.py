@@ -31,8 +31,7 @@ def general(score: Score, q: Vector, k: Vector) -> float:
 
 def additive(score: Score, q: Vector, k: Vector) -> float:
     W1, b, W2, v = (
-        tensor.tolist()
-        for tensor in (score.of_keys.weight, score.of_keys.bias, score.of_queries.weight, score.vector)
+        tensor.tolist() for tensor in (score.of_keys.weight, score.of_keys.bias, score.of_queries.weight, score.vector)
     )
     parts = zip(times(W1, k), times(W2, q), b, strict=True)
     return dot(v, [math.tanh(of_key + of_query + bias) for of_key, of_query, bias in parts])

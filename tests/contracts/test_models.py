@@ -35,7 +35,9 @@ PLACEMENTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def settings(placement: str = "after", *, encoder: Any = (), decoder: Any = (), attention: Any = (), **model: Any) -> Any:
+def settings(
+    placement: str = "after", *, encoder: Any = (), decoder: Any = (), attention: Any = (), **model: Any
+) -> dict[str, Any]:
     """Embedding and decoder of one width, so that residual connections act in the first layer too."""
     placed = PLACEMENTS[placement]
     return {
@@ -178,7 +180,8 @@ def test_gradients_of_stepping_are_those_of_forward(case: str) -> None:
         steps.append(logits_RV)
     stepped = torch.stack(steps, 1).flatten(0, 1)
     probe = torch.linspace(-1, 1, said.numel(), dtype=torch.float64).view_as(said)
-    close(torch.autograd.grad((stepped * probe).sum(), parameters), torch.autograd.grad((said * probe).sum(), parameters))
+    found = torch.autograd.grad((stepped * probe).sum(), parameters)
+    close(found, torch.autograd.grad((said * probe).sum(), parameters))
 
 
 @every_model

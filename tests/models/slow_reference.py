@@ -184,15 +184,9 @@ class SlowSeq2Seq:
         self.settings = settings
         self.parameters = Parameters(model)
         encoder, decoder, attention = settings.encoder, settings.decoder, settings.attention
-        self.encoder = SlowStack(
-            self.parameters, "encoder.stack.", encoder.kind, encoder.connections, encoder.layers
-        )
-        self.decoder = SlowStack(
-            self.parameters, "decoder.stack.", decoder.kind, decoder.connections, decoder.layers
-        )
-        self.attention = SlowAttention(
-            self.parameters, "decoder.attention.", attention.score, attention.temperature
-        )
+        self.encoder = SlowStack(self.parameters, "encoder.stack.", encoder.kind, encoder.connections, encoder.layers)
+        self.decoder = SlowStack(self.parameters, "decoder.stack.", decoder.kind, decoder.connections, decoder.layers)
+        self.attention = SlowAttention(self.parameters, "decoder.attention.", attention.score, attention.temperature)
 
     def encode(self, source: list[int]) -> tuple[list[Vector], tuple[LayerState, ...]]:
         encoder = self.settings.encoder
@@ -220,7 +214,8 @@ class SlowSeq2Seq:
         joined = [x for part in parts for x in part]
         if "decoder.readout.weight" not in self.parameters:
             return joined
-        return tanh(plus(times(self.parameters["decoder.readout.weight"], joined), self.parameters["decoder.readout.bias"]))
+        weight, bias = self.parameters["decoder.readout.weight"], self.parameters["decoder.readout.bias"]
+        return tanh(plus(times(weight, joined), bias))
 
     def logits(self, source: list[int], inputs: list[int]) -> tuple[list[Vector], list[Vector]]:
         """Logits and attention weights for every position of one row."""

@@ -45,9 +45,7 @@ def test_a_cell_is_its_equation(kind: str) -> None:
     state = tuple(torch.randn(rows, size, dtype=torch.float64) for _ in range(CELLS[kind].parts))
     found = CELLS[kind].step(of_x, of_h, state)
     for row in range(rows):
-        expected = slow_cell(
-            kind, of_x[row].tolist(), of_h[row].tolist(), tuple(part[row].tolist() for part in state)
-        )
+        expected = slow_cell(kind, of_x[row].tolist(), of_h[row].tolist(), tuple(part[row].tolist() for part in state))
         for part, numbers in zip(found, expected, strict=True):
             torch.testing.assert_close(part[row], torch.tensor(numbers, dtype=torch.float64))
 

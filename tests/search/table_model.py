@@ -14,8 +14,8 @@ PREFIXES = 31
 
 
 class TableMemory(NamedTuple):
-    logits_BPV: Tensor
-    looks_BPS: Tensor
+    logits: Tensor
+    looks: Tensor
     """Attention weights for every prefix."""
 
 
@@ -24,21 +24,17 @@ class Table:
 
     def __init__(self) -> None:
         self.rows: list[int] = []
-        self.asked: list[list[int]] = []
 
     def start(self, memory: TableMemory) -> tuple[Tensor]:
-        return (torch.zeros(len(memory.logits_BPV), dtype=torch.int64),)
+        return (torch.zeros(len(memory.logits), dtype=torch.int64),)
 
-    def step(
-        self, tokens_R: Tensor, state: tuple[Tensor], memory: TableMemory
-    ) -> tuple[Tensor, tuple[Tensor], Tensor]:
+    def step(self, tokens_R: Tensor, state: tuple[Tensor], memory: TableMemory) -> tuple[Tensor, tuple[Tensor], Tensor]:
         self.rows.append(len(tokens_R))
-        self.asked.append(tokens_R.tolist())
-        sources = len(memory.logits_BPV)
+        sources = len(memory.logits)
         assert len(tokens_R) % sources == 0
         prefix_R = (state[0] * 7 + tokens_R * 3 + 1) % PREFIXES
         source_R = torch.arange(len(tokens_R)) // (len(tokens_R) // sources)
-        return memory.logits_BPV[source_R, prefix_R], (prefix_R,), memory.looks_BPS[source_R, prefix_R]
+        return memory.logits[source_R, prefix_R], (prefix_R,), memory.looks[source_R, prefix_R]
 
 
 def table(rows: int, vocabulary: int, *, seed: int, spread: float = 2.0, source: int = 5) -> TableMemory:
@@ -96,7 +92,7 @@ class Answer(NamedTuple):
     tokens: tuple[int, ...]
 
 
-def exhaustive(model, memory, *, vocabulary: int, limit: int, length_penalty: float) -> list[Answer]:  # noqa: ANN001
+def exhaustive(model, memory, *, vocabulary: int, limit: int, length_penalty: float) -> list[Answer]:
     """All sequences of a one-row memory with their scores: finished ones first, then those the limit cuts off."""
     answers = []
     others = [token for token in range(vocabulary) if token != END]
@@ -112,7 +108,7 @@ def exhaustive(model, memory, *, vocabulary: int, limit: int, length_penalty: fl
 
 
 @torch.no_grad()
-def log_probability(model, memory, tokens: list[int]) -> float:  # noqa: ANN001
+def log_probability(model, memory, tokens: list[int]) -> float:
     """Σ log p(y_t | y_<t), one step at a time."""
     state = model.start(memory)
     last, total = BEGIN, 0.0

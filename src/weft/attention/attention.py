@@ -13,22 +13,29 @@ from torch import Tensor, nn
 
 from weft.attention.scores import Score
 from weft.ragged import Ragged
+from weft.unrolled import HeldRows, Items, mix, plain
 
 
 class Keys(NamedTuple):
     """What an attention has prepared of the items it may look at: once per source, never once per step."""
 
-    prepared_BSD: Tensor
+    prepared_BSD: Items
     """What the score needs of the keys."""
-    values_BSD: Tensor
+    values_BSD: Items
     bias_BS: Tensor
     """0 where there is an item, −∞ where a row has ended."""
 
+    def held(self) -> Keys:
+        """The same for use step by step in training: gradients are taken once, after the last step."""
+        if not torch.is_grad_enabled():
+            return self
+        return Keys(HeldRows(plain(self.prepared_BSD)), HeldRows(plain(self.values_BSD)), self.bias_BS)
 
-def attend(scores_BTS: Tensor, values_BSD: Tensor, bias_BTS: Tensor) -> tuple[Tensor, Tensor]:
+
+def attend(scores_BTS: Tensor, values_BSD: Items, bias_BTS: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_j α_j v_j with α = softmax(scores) over the items there are; the weights come with it."""
     weights_BTS = torch.softmax(scores_BTS + bias_BTS, dim=-1)
-    return weights_BTS @ values_BSD, weights_BTS
+    return mix(weights_BTS, values_BSD), weights_BTS
 
 
 class Attention(nn.Module):

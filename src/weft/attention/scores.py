@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.errors import RecipeError, nearest
+from weft.unrolled import Items, dot, plain
 
 
 class Score(nn.Module):
@@ -31,7 +32,7 @@ class Score(nn.Module):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return keys_BSD
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Tensor) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
         raise NotImplementedError
 
 
@@ -40,14 +41,14 @@ class Dot(Score):
 
     same_size = True
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Tensor) -> Tensor:
-        return queries_BTD @ prepared_BSD.transpose(1, 2)
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
+        return dot(queries_BTD, prepared_BSD)
 
 
 class ScaledDot(Dot):
     """e_j = q·k_j / √d   Vaswani et al. 2017, eq. 1."""
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Tensor) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
         return super().forward(queries_BTD / math.sqrt(queries_BTD.shape[-1]), prepared_BSD)
 
 
@@ -66,8 +67,8 @@ class General(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight_QK)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Tensor) -> Tensor:
-        return queries_BTD @ prepared_BSD.transpose(1, 2)
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
+        return dot(queries_BTD, prepared_BSD)
 
 
 class ScaledGeneral(General):
@@ -89,9 +90,9 @@ class Additive(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return self.of_keys(keys_BSD)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Tensor) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
         queries_BTA = self.of_queries(queries_BTD)
-        return torch.tanh(prepared_BSD[:, None] + queries_BTA[:, :, None]) @ self.vector
+        return torch.tanh(plain(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
 
 
 class Concat(Score):
@@ -107,9 +108,9 @@ class Concat(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight[:, self.queries :])
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Tensor) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
         queries_BTA = functional.linear(queries_BTD, self.weight[:, : self.queries])
-        return torch.tanh(prepared_BSD[:, None] + queries_BTA[:, :, None]) @ self.vector
+        return torch.tanh(plain(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
 
 
 class Cosine(Score):
@@ -124,8 +125,8 @@ class Cosine(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return functional.normalize(keys_BSD, dim=-1)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Tensor) -> Tensor:
-        return functional.normalize(queries_BTD, dim=-1) @ prepared_BSD.transpose(1, 2) / self.temperature
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
+        return dot(functional.normalize(queries_BTD, dim=-1), prepared_BSD) / self.temperature
 
 
 SCORES: dict[str, type[Score]] = {

@@ -23,7 +23,7 @@ from torch.nn import functional
 from weft.attention import Attention, Keys
 from weft.models.encoders import Encoded
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
-from weft.models.unrolled import Map, unrolled
+from weft.unrolled import Map, unrolled
 from weft.ragged import Ragged
 from weft.tree import first, select
 
@@ -146,6 +146,8 @@ class RecurrentDecoder(nn.Module):
         maps = self._maps()
         summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
         memory = select(memory, order.rows)
+        if memory.keys is not None:
+            memory = memory._replace(keys=memory.keys.held())
         embedded_NE = embedded.values[order.places]
         of_embedded = self._of_embedded(embedded_NE).split(order.counts)
         state = self.start(memory)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from weft.models.unrolled import Map, unrolled
+from weft.unrolled import Map, unrolled
 from weft.ragged import Ragged
 
 LayerState = tuple[Tensor, ...]

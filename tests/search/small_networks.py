@@ -1,3 +1,5 @@
+"""Small untrained networks to search in."""
+
 from __future__ import annotations
 
 from functools import cache

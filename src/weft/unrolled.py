@@ -1,0 +1,204 @@
+"""What a recurrence uses at every step, with its gradient taken once.
+
+Autograd would form the weight's gradient anew at every step and add it up: for a decoder of T steps, T small
+products and T passes over a matrix of millions. Since
+
+    y_t = W x_t    gives    dL/dW = Σ_t (dL/dy_t) x_tᵀ = [dL/dy_1 … dL/dy_T] [x_1 … x_T]ᵀ,
+
+it is enough to remember each x_t and dL/dy_t and to make one product at the end. The same holds for the keys and
+values that an attention in the recurrence looks at again and again (`HeldRows`). The sums are those autograd would
+make, in another order. First-order gradients only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Map = Callable[[Tensor], Tensor]
+
+
+class _Record:
+    """The inputs and output gradients of one weight, as the backward pass meets them."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Tensor] = []
+        self.gradients: list[Tensor] = []
+
+
+class _Owner(torch.autograd.Function):
+    """Hands the weight to the steps; its backward runs after all of theirs and makes the one product."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, record: _Record) -> tuple[Tensor, Tensor | None]:
+        ctx.record = record
+        ctx.set_materialize_grads(False)
+        return weight.view_as(weight), None if bias is None else bias.view_as(bias)
+
+    @staticmethod
+    def backward(ctx: Any, *unused: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
+        record: _Record = ctx.record
+        if not record.gradients:
+            return None, None, None
+        gradients_NG = torch.cat(record.gradients)
+        weight = gradients_NG.t() @ torch.cat(record.inputs)
+        bias = gradients_NG.sum(0) if ctx.needs_input_grad[1] else None
+        record.inputs.clear()
+        record.gradients.clear()
+        return weight, bias, None
+
+
+class _Step(torch.autograd.Function):
+    """y_t = W x_t + b, remembering x_t and dL/dy_t."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, record: _Record) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        ctx.record = record
+        return functional.linear(inputs, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        inputs, weight = ctx.saved_tensors
+        ctx.record.inputs.append(inputs)
+        ctx.record.gradients.append(gradient)
+        return gradient @ weight, None, None, None
+
+
+def unrolled(weight: Tensor, bias: Tensor | None = None) -> Map:
+    """x -> W x + b for repeated use within one forward pass."""
+    if not (torch.is_grad_enabled() and weight.requires_grad):
+        return lambda inputs: functional.linear(inputs, weight, bias)
+    record = _Record()
+    held_weight, held_bias = _Owner.apply(weight, bias, record)
+    return lambda inputs: _Step.apply(inputs, held_weight, held_bias, record)
+
+
+class _RowsRecord:
+    """What the backward pass meets of one batch of matrices: pairs whose outer products make up the gradient."""
+
+    def __init__(self) -> None:
+        self.items: list[Tensor] = []
+        """(n, S) what went along the item axis."""
+        self.widths: list[Tensor] = []
+        """(n, D) what went along the width axis."""
+        self.sum_BSD: Tensor | None = None
+        """Gradients of uses of the matrices as they are."""
+
+    def gradient(self, shape: torch.Size) -> Tensor | None:
+        if not self.items:
+            return self.sum_BSD
+        rows, items, width = shape
+        steps = len(self.items)
+        items_BTS = self.items[0].new_zeros(rows, steps, items)
+        widths_BTD = self.items[0].new_zeros(rows, steps, width)
+        for step, (one, other) in enumerate(zip(self.items, self.widths, strict=True)):
+            items_BTS[: len(one), step] = one
+            widths_BTD[: len(other), step] = other
+        product_BSD = items_BTS.transpose(1, 2) @ widths_BTD
+        return product_BSD if self.sum_BSD is None else product_BSD.add_(self.sum_BSD)
+
+
+class _RowsOwner(torch.autograd.Function):
+    """Hands the matrices to the steps; its backward runs after all of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix_BSD: Tensor, record: _RowsRecord) -> Tensor:
+        ctx.record, ctx.shape = record, matrix_BSD.shape
+        ctx.set_materialize_grads(False)
+        return matrix_BSD.view_as(matrix_BSD)
+
+    @staticmethod
+    def backward(ctx: Any, unused: Tensor | None) -> tuple[Tensor | None, None]:
+        return ctx.record.gradient(ctx.shape), None
+
+
+class _RowsProduct(torch.autograd.Function):
+    """y[b] = M[b] x[b] (``along`` the width: scores) or M[b]ᵀ x[b] (along the items: a weighted sum)."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, matrix_BSD: Tensor, record: _RowsRecord, along_width: bool) -> Tensor:
+        used = matrix_BSD[: len(inputs)]
+        ctx.save_for_backward(inputs, used)
+        ctx.record, ctx.along_width = record, along_width
+        return _per_row(used, inputs, along_width)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        inputs, used = ctx.saved_tensors
+        ctx.record.items.append(gradient if ctx.along_width else inputs)
+        ctx.record.widths.append(inputs if ctx.along_width else gradient)
+        return _per_row(used, gradient, not ctx.along_width), None, None, None
+
+
+class _RowsPlain(torch.autograd.Function):
+    """M[:n] itself; gradients are summed in place."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix_BSD: Tensor, record: _RowsRecord, count: int) -> Tensor:
+        ctx.record, ctx.shape = record, matrix_BSD.shape
+        return matrix_BSD[:count]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        record: _RowsRecord = ctx.record
+        if record.sum_BSD is None:
+            record.sum_BSD = gradient.new_zeros(ctx.shape)
+        record.sum_BSD[: len(gradient)] += gradient
+        return None, None, None
+
+
+def _per_row(matrix_BSD: Tensor, inputs: Tensor, along_width: bool) -> Tensor:
+    if along_width:
+        return torch.bmm(matrix_BSD, inputs[:, :, None])[:, :, 0]
+    return torch.bmm(inputs[:, None], matrix_BSD)[:, 0]
+
+
+class HeldRows:
+    """A matrix for every row, used at every step by the leading rows. Stands in for a tensor (B, S, D) in a tree."""
+
+    def __init__(self, matrix_BSD: Tensor) -> None:
+        self._record = _RowsRecord()
+        self._matrix_BSD: Tensor = _RowsOwner.apply(matrix_BSD, self._record)
+        self._count = len(matrix_BSD)
+
+    def __getitem__(self, rows: slice) -> HeldRows:
+        """The leading rows only."""
+        narrower = object.__new__(HeldRows)
+        narrower._record, narrower._matrix_BSD = self._record, self._matrix_BSD
+        narrower._count = len(range(self._count)[rows])
+        return narrower
+
+    def dot(self, queries_B1D: Tensor) -> Tensor:
+        """(B, 1, S) the product of each row's query with each of its items."""
+        return _RowsProduct.apply(queries_B1D.squeeze(1), self._matrix_BSD, self._record, True).unsqueeze(1)
+
+    def mix(self, weights_B1S: Tensor) -> Tensor:
+        """(B, 1, D) each row's items, weighted and summed."""
+        return _RowsProduct.apply(weights_B1S.squeeze(1), self._matrix_BSD, self._record, False).unsqueeze(1)
+
+    def plain(self) -> Tensor:
+        """(B, S, D) the items."""
+        return _RowsPlain.apply(self._matrix_BSD, self._record, self._count)
+
+
+Items = Tensor | HeldRows
+
+
+def dot(queries_BTD: Tensor, items_BSD: Items) -> Tensor:
+    """(B, T, S) the product of every query with every item of its row."""
+    return items_BSD.dot(queries_BTD) if isinstance(items_BSD, HeldRows) else queries_BTD @ items_BSD.transpose(1, 2)
+
+
+def mix(weights_BTS: Tensor, items_BSD: Items) -> Tensor:
+    """(B, T, D) the items of a row, weighted and summed for every query."""
+    return items_BSD.mix(weights_BTS) if isinstance(items_BSD, HeldRows) else weights_BTS @ items_BSD
+
+
+def plain(items_BSD: Items) -> Tensor:
+    """(B, S, D) the items as a tensor."""
+    return items_BSD.plain() if isinstance(items_BSD, HeldRows) else items_BSD

@@ -1,0 +1,82 @@
+"""Every kind of model learns: copy, reverse, and a small language, on sequences that were not trained on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from toys import END, SYMBOLS, TASKS, Toy, exact_match, loss_of, pairs_of, toy, train
+
+from weft.data.store import PairStore, TokenStore
+from weft.models.recurrent import CELLS
+from weft.recipe import ModelSettings
+
+
+@pytest.fixture(scope="module")
+def sequences() -> Toy:
+    return toy()
+
+
+def settings(encoder: str, decoder: str, *, attention: dict[str, Any] | None = None, **stack: Any) -> ModelSettings:
+    width = stack.pop("hidden", 32)
+    return ModelSettings.model_validate(
+        {
+            "embedding": stack.pop("embedding", 16),
+            "dropout": 0.0,
+            "encoder": {"kind": encoder, "hidden": width, **stack},
+            "decoder": {"kind": decoder, "hidden": width, **stack},
+            "attention": {"score": "general", **(attention or {})},
+        }
+    )
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("decoder", CELLS)
+@pytest.mark.parametrize("encoder", CELLS)
+def test_every_pairing_learns(encoder: str, decoder: str, task: str, sequences: Toy) -> None:
+    model = train(settings(encoder, decoder), pairs_of(sequences.train, task), steps=180, learning_rate=0.012)
+    assert exact_match(model, sequences.test, task) >= 0.95
+
+
+@pytest.mark.parametrize("score", ["additive", "dot"])
+def test_bahdanaus_placement_learns(score: str, sequences: Toy) -> None:
+    chosen = settings("gru", "gru", attention={"score": score, "placement": "before"})
+    model = train(chosen, pairs_of(sequences.train, "reverse"), steps=120, learning_rate=0.012)
+    assert exact_match(model, sequences.test, "reverse") >= 0.95
+
+
+@pytest.mark.parametrize("forcing", ["scheduled", "free"])
+def test_a_decoder_learns_from_its_own_predictions(forcing: str, sequences: Toy) -> None:
+    model = train(
+        settings("gru", "gru"), pairs_of(sequences.train, "copy"), steps=150, learning_rate=0.012, forcing=forcing
+    )
+    assert exact_match(model, sequences.test, "copy") >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_eight_residual_layers_learn(kind: str, sequences: Toy) -> None:
+    deep = settings(kind, kind, layers=8, connections="residual", hidden=32, embedding=32)
+    model = train(deep, pairs_of(sequences.train, "copy"), steps=250, learning_rate=0.005)
+    assert exact_match(model, sequences.test, "copy") >= 0.95
+
+
+@pytest.mark.parametrize("score", ["none", "general"])
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_language_model_reaches_the_entropy_of_its_language(kind: str, score: str) -> None:
+    """The first symbol is any of eight, the others follow from it, six in all: log 8 for seven tokens."""
+    sentences = [[END + 1 + (first + 3 * time) % SYMBOLS for time in range(6)] + [END] for first in range(SYMBOLS)]
+    pairs = PairStore(TokenStore.of([] for _ in range(40 * SYMBOLS)), TokenStore.of(sentences * 40))
+    chosen = ModelSettings.model_validate(
+        {
+            "kind": "language_model",
+            "embedding": 16,
+            "dropout": 0.0,
+            "decoder": {"kind": kind, "hidden": 32},
+            "attention": {"score": score},
+        }
+    )
+    entropy = math.log(SYMBOLS) / 7
+    loss = loss_of(train(chosen, pairs, steps=80, learning_rate=0.02), pairs)
+    assert entropy - 1e-4 <= loss <= entropy + 0.02

@@ -1,0 +1,319 @@
+"""Beam search: its policy statement by statement, and what it finds against trying everything."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_networks import neural
+from table_model import BEGIN, END, Table, TableMemory, exhaustive, log_probability, script, table
+
+from weft.errors import SearchError
+from weft.ragged import Ragged
+from weft.search import Hypothesis, beam, follow, greedy
+from weft.tree import select
+
+quick = settings(deadline=None, max_examples=40)
+PENALTIES = st.sampled_from([0.0, 0.6, 1.0])
+NETWORKS = ["after", "before", "feeding", "lm"]
+
+
+def search(model, memory, limits, **options) -> list[list[Hypothesis]]:
+    return beam(model, memory, limits, begin=BEGIN, end=END, **options)
+
+
+def by_hand(scripts, limits=None, *, vocabulary: int = 6, **options):
+    """Search in models written by hand; the model comes along, for it has seen every prefix that was asked about."""
+    model = script(*scripts, vocabulary=vocabulary)
+    return search(model, model.memory(), limits or [9] * len(scripts), **options), model
+
+
+def tokens_of(hypotheses: list[Hypothesis]) -> list[tuple[int, ...]]:
+    return [tuple(hypothesis.tokens) for hypothesis in hypotheses]
+
+
+# The policy, statement by statement
+
+
+def test_an_end_among_the_first_k_is_set_aside_and_the_rest_goes_on() -> None:
+    lines = {(): {END: 0.6, 3: 0.4}, (3,): {END: 1.0}}
+    [found], _ = by_hand([lines], size=1, finish=2, n_best=2, length_penalty=0.0)
+    assert tokens_of(found) == [(), (3,)]
+    assert [hypothesis.ended for hypothesis in found] == ["end", "end"]
+
+
+def test_an_end_after_the_first_k_is_not_set_aside() -> None:
+    """log 0.45 would have won, but it was second in a beam of one."""
+    lines = {(): {3: 0.55, END: 0.45}, (3,): {4: 0.6, END: 0.4}, (3, 4): {END: 1.0}}
+    [found], _ = by_hand([lines], size=1, finish=1, n_best=1, length_penalty=0.0)
+    assert tokens_of(found) == [(3, 4)]
+    [found], _ = by_hand([lines], size=2, finish=2, n_best=1, length_penalty=0.0)
+    assert tokens_of(found) == [()]
+
+
+def test_the_k_best_that_do_not_end_go_on_even_from_beyond_the_first_k() -> None:
+    lines = {(): {END: 0.5, 3: 0.3, 4: 0.15, 5: 0.05}, (3,): {END: 1.0}, (4,): {END: 1.0}, (5,): {END: 1.0}}
+    _, model = by_hand([lines], size=2, finish=3)
+    assert set(model.seen[1]) == {(3,), (4,)}
+
+
+def test_hypotheses_compete_across_parents() -> None:
+    lines = {(): {3: 0.6, 4: 0.4}, (3,): {3: 0.5, 4: 0.3, 5: 0.2}, (4,): {3: 0.9, 4: 0.1}}
+    _, model = by_hand([lines], size=2)
+    assert set(model.seen[2]) == {(4, 3), (3, 3)}  # 0.36 and 0.30; (3, 4) with 0.18 is left behind
+
+
+@pytest.mark.parametrize("finish", [1, 2, 3])
+def test_done_when_enough_are_set_aside(finish: int) -> None:
+    says = {END: 0.6, 3: 0.4}
+    lines = {(): says, (3,): says, (3, 3): says, (3, 3, 3): says}
+    [found], model = by_hand([lines], size=1, finish=finish, n_best=1)
+    assert len(model.seen) == finish
+    assert all(hypothesis.ended == "end" for hypothesis in found)
+
+
+def test_by_default_as_many_are_set_aside_as_the_beam_holds() -> None:
+    says = {END: 0.6, 3: 0.4}
+    _, model = by_hand([{(3,) * length: says for length in range(9)}], size=3)
+    assert len(model.seen) == 3
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_done_at_the_limit(limit: int) -> None:
+    [found], model = by_hand([{(3,) * length: {3: 0.9, END: 0.1} for length in range(9)}], [limit], size=1, n_best=1)
+    assert len(model.seen) == limit
+    assert tokens_of(found) == [(3,) * limit]
+    assert found[0].ended == "length"
+
+
+def test_the_end_mark_counts_in_the_limit() -> None:
+    [found], _ = by_hand([{(): {3: 1.0}, (3,): {END: 1.0}}], [2], size=1)
+    assert (tokens_of(found), found[0].ended) == ([(3,)], "end")
+    [found], _ = by_hand([{(): {3: 1.0}, (3,): {END: 1.0}}], [1], size=1)
+    assert (tokens_of(found), found[0].ended) == ([(3,)], "length")
+
+
+def test_done_when_nothing_can_go_on() -> None:
+    [found], model = by_hand([{(): {END: 1.0}}], size=3, n_best=3)
+    assert (tokens_of(found), len(model.seen)) == ([()], 1)
+
+
+def test_finished_rank_before_those_cut_off() -> None:
+    says = {3: 0.95, END: 0.05}
+    [found], _ = by_hand([{(3,) * length: says for length in range(9)}], [3], size=2, n_best=4, length_penalty=0.0)
+    assert [hypothesis.ended for hypothesis in found] == ["end", "end", "end", "length"]
+    assert found[3].score > found[0].score
+
+
+def test_rank_by_the_mean_or_by_the_sum() -> None:
+    """By probability the short answer wins, by the mean the long one."""
+    lines = {(): {END: 0.5, 3: 0.5}, (3,): {4: 0.9, END: 0.1}, (3, 4): {END: 1.0}}
+    [[by_sum]], _ = by_hand([lines], size=3, length_penalty=0.0)
+    [[by_mean]], _ = by_hand([lines], size=3, length_penalty=1.0)
+    assert (by_sum.tokens, by_mean.tokens) == ([], [3, 4])
+    assert by_sum.score == pytest.approx(log(0.5))
+    assert by_mean.score == pytest.approx(log(0.45) / 3), "the end mark counts as a token"
+
+
+def test_a_beam_of_one_can_be_better_than_greedy() -> None:
+    lines = {(): {END: 0.5, 3: 0.49, 4: 0.01}, (3,): {END: 1.0}}
+    [[found]], _ = by_hand([lines], size=1, finish=2, length_penalty=1.0)
+    assert found.tokens == [3]
+
+
+def test_ended_by_length_means_that_the_limit_was_reached() -> None:
+    """Also where more are asked for than were set aside: the first step sets one aside, and that is enough."""
+    [found], _ = by_hand([{(): {END: 0.6, 3: 0.3, 4: 0.1}}], [9], size=3, finish=1, n_best=3)
+    assert tokens_of(found)[0] == ()
+    for hypothesis in found:
+        assert hypothesis.ended == "end" or len(hypothesis.tokens) == 9
+
+
+def test_a_done_sentence_leaves_the_batch() -> None:
+    lines = [{(3,) * length: {3: 1.0} for length in range(end)} for end in (0, 3, 1, 3)]
+    found, model = by_hand(lines, size=2, finish=1)
+    assert [hypotheses[0].tokens for hypotheses in found] == [[], [3] * 3, [3], [3] * 3]
+    assert [len(prefixes) for prefixes in model.seen] == [8, 6, 4, 4]
+
+
+def test_a_sentence_at_its_limit_leaves_the_batch() -> None:
+    model = Table()
+    memory = table(3, 7, seed=1)
+    memory.logits[:, :, END] = float("-inf")
+    found = search(model, memory, [4, 1, 2], size=2)
+    assert model.rows == [6, 4, 2, 2]
+    assert [len(hypotheses[0].tokens) for hypotheses in found] == [4, 1, 2]
+
+
+def test_a_beam_needs_room() -> None:
+    with pytest.raises(SearchError, match=r"^search.size: 0; a beam holds at least 1 hypothesis$"):
+        search(Table(), table(1, 5, seed=1), [3], size=0)
+
+
+def test_no_sentences_no_answers() -> None:
+    assert search(Table(), table(0, 5, seed=1), [], size=3) == []
+
+
+# Against trying everything
+
+
+def agrees(found: list[Hypothesis], model, memory, *, vocabulary: int, limit: int, length_penalty: float) -> None:
+    expected = exhaustive(model, memory, vocabulary=vocabulary, limit=limit, length_penalty=length_penalty)
+    assert len(found) == len(expected)
+    assert {tuple(hypothesis.tokens) for hypothesis in found} == {answer.tokens for answer in expected}
+    for hypothesis, answer in zip(found, expected, strict=True):
+        assert (hypothesis.ended == "end") == answer.finished
+        assert hypothesis.score == pytest.approx(answer.score, rel=1e-4, abs=1e-4)
+
+
+@quick
+@given(st.integers(0, 10**6), PENALTIES, st.floats(0.5, 4.0))
+def test_a_wide_beam_finds_all_that_there_is_in_a_table(seed: int, length_penalty: float, spread: float) -> None:
+    memory = table(1, 4, seed=seed, spread=spread)
+    [found] = search(Table(), memory, [3], size=40, n_best=40, length_penalty=length_penalty)
+    agrees(found, Table(), memory, vocabulary=4, limit=3, length_penalty=length_penalty)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@settings(deadline=None, max_examples=8)
+@given(st.integers(0, 10**6), PENALTIES, st.lists(st.integers(3, 10), min_size=1, max_size=5))
+def test_a_wide_beam_finds_all_that_there_is_in_a_network(
+    kind: str, seed: int, length_penalty: float, source: list[int]
+) -> None:
+    model = neural(kind, vocabulary=4, seed=seed)
+    memory = model.encode(Ragged.of([source]))
+    [found] = search(model, memory, [3], size=40, n_best=40, length_penalty=length_penalty)
+    agrees(found, model, memory, vocabulary=4, limit=3, length_penalty=length_penalty)
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(1, 6))
+def test_a_beam_of_one_that_stops_at_its_first_end_is_greedy(seed: int, limit: int) -> None:
+    memory = table(3, 5, seed=seed)
+    options = {"begin": BEGIN, "end": END}
+    for [found], expected in zip(
+        beam(Table(), memory, [limit] * 3, size=1, finish=1, **options),
+        follow(Table(), memory, [limit] * 3, greedy, **options),
+        strict=True,
+    ):
+        assert (found.tokens, found.ended) == (expected.tokens, expected.ended)
+        assert found.token_scores == pytest.approx(expected.token_scores, abs=1e-4)
+
+
+@quick
+@given(st.integers(0, 10**6), PENALTIES)
+def test_greedy_is_never_better_than_a_wide_beam(seed: int, length_penalty: float) -> None:
+    memory = table(2, 5, seed=seed)
+    options = {"begin": BEGIN, "end": END, "length_penalty": length_penalty}
+    for one, [best], [patient] in zip(
+        follow(Table(), memory, [4, 4], greedy, **options),
+        beam(Table(), memory, [4, 4], size=400, **options),
+        beam(Table(), memory, [4, 4], size=1, finish=3, **options),
+        strict=True,
+    ):
+        if one.ended == "end":
+            assert best.score >= one.score - 1e-5
+            assert patient.score >= one.score - 1e-5, "a beam of one is at least as good as greedy"
+
+
+# What a hypothesis says of itself
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 6), PENALTIES)
+def test_hypotheses_are_sorted_distinct_and_add_up(seed: int, size: int, n_best: int, length_penalty: float) -> None:
+    memory = table(3, 6, seed=seed)
+    found = search(Table(), memory, [5, 3, 4], size=size, n_best=n_best, length_penalty=length_penalty, weights=True)
+    for row, (limit, hypotheses) in enumerate(zip([5, 3, 4], found, strict=True)):
+        assert 1 <= len(hypotheses) <= n_best
+        ranks = [(hypothesis.ended != "end", -hypothesis.score) for hypothesis in hypotheses]
+        assert ranks == sorted(ranks)
+        assert len(set(tokens_of(hypotheses))) == len(hypotheses)
+        own = select(memory, torch.tensor([row]))
+        for hypothesis in hypotheses:
+            ended = hypothesis.ended == "end"
+            said = hypothesis.tokens + [END] * ended
+            assert END not in hypothesis.tokens and len(said) <= limit
+            assert len(hypothesis.token_scores) == len(said)
+            assert sum(hypothesis.token_scores) == pytest.approx(hypothesis.log_probability, abs=1e-4)
+            assert hypothesis.score == pytest.approx(hypothesis.log_probability / len(said) ** length_penalty)
+            assert hypothesis.log_probability == pytest.approx(log_probability(Table(), own, said), abs=1e-4)
+            check_table_weights(hypothesis, own, said)
+
+
+def check_table_weights(hypothesis: Hypothesis, memory: TableMemory, said: list[int]) -> None:
+    """A row for every token score: where the model looked when it said that token."""
+    state = Table().start(memory)
+    assert hypothesis.weights_TS is not None and len(hypothesis.weights_TS) == len(said)
+    for looked_S, token in zip(hypothesis.weights_TS, [BEGIN, *said[:-1]], strict=True):
+        _, state, weights_RS = Table().step(torch.tensor([token]), state, memory)
+        assert torch.equal(looked_S, weights_RS[0])
+
+
+SOURCES = [[3, 7, 5], [10], [4, 9, 3, 10, 6], [8, 5]]
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
+    model = neural(kind, vocabulary=7)
+    sources = [[] for _ in SOURCES] if kind == "lm" else SOURCES
+    found = search(model, model.encode(Ragged.of(sources)), [7] * 4, size=3, n_best=3, weights=True)
+    for source, hypotheses in zip(sources, found, strict=True):
+        for hypothesis in hypotheses:
+            said = hypothesis.tokens + [END] * (hypothesis.ended == "end")
+            with torch.no_grad():
+                forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), weights=True)
+            scores = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
+            assert hypothesis.token_scores == pytest.approx(scores.tolist(), abs=1e-4)
+            assert hypothesis.log_probability == pytest.approx(float(scores.sum()), abs=1e-4)
+            looked = hypothesis.weights_TS
+            assert looked is not None and forced.weights_BTS is not None
+            torch.testing.assert_close(looked.sum(1), torch.ones(len(said)))
+            width = forced.weights_BTS.shape[2]
+            torch.testing.assert_close(looked[:, :width], forced.weights_BTS[0], rtol=1e-4, atol=1e-5)
+            assert not looked[:, width:].any()
+
+
+def test_weights_come_only_on_request_and_only_from_models_that_look() -> None:
+    memory = table(1, 5, seed=1)
+    assert search(Table(), memory, [3], size=2)[0][0].weights_TS is None
+    model = neural("none", vocabulary=7, score="none")
+    [[found]] = search(model, model.encode(Ragged.of([[3, 4]])), [3], size=2, weights=True)
+    assert found.weights_TS is None
+
+
+# Company
+
+
+def same(one: list[Hypothesis], other: list[Hypothesis]) -> None:
+    assert tokens_of(one) == tokens_of(other)
+    for left, right in zip(one, other, strict=True):
+        assert left.ended == right.ended
+        assert left.token_scores == pytest.approx(right.token_scores, abs=1e-5)
+
+
+@quick
+@given(st.integers(0, 10**6), st.permutations(range(5)), st.integers(1, 4))
+def test_company_and_order_change_nothing(seed: int, order: list[int], size: int) -> None:
+    memory = table(5, 6, seed=seed)
+    limits = [5, 2, 6, 1, 4]
+    options = {"size": size, "n_best": 2}
+    together = search(Table(), memory, limits, **options)
+    moved = search(Table(), select(memory, torch.tensor(order)), [limits[row] for row in order], **options)
+    for place, row in enumerate(order):
+        same(moved[place], together[row])
+        [alone] = search(Table(), select(memory, torch.tensor([row])), [limits[row]], **options)
+        same(alone, together[row])
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_company_changes_nothing_for_networks(kind: str) -> None:
+    model = neural(kind, vocabulary=7)
+    sources = [[] for _ in SOURCES] if kind == "lm" else SOURCES
+    together = search(model, model.encode(Ragged.of(sources)), [6, 3, 5, 4], size=3, n_best=2)
+    for row, limit in enumerate([6, 3, 5, 4]):
+        [alone] = search(model, model.encode(Ragged.of([sources[row]])), [limit], size=3, n_best=2)
+        same(alone, together[row])

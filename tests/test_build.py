@@ -1,0 +1,113 @@
+"""Settings in, models out: what is wired to what, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from weft.build import build_model
+from weft.errors import RecipeError
+from weft.models import RecurrentLanguageModel, Seq2Seq
+from weft.models.bridge import Copy, Project, Zero
+from weft.recipe import ModelSettings
+
+
+def build(*, source_size: int = 13, target_size: int = 11, seed: int = 1, **model: Any) -> Seq2Seq:
+    tree = {"embedding": 5, "encoder": {"hidden": 6}, "decoder": {"hidden": 6}, **model}
+    return build_model(ModelSettings.model_validate(tree), source_size=source_size, target_size=target_size, seed=seed)  # type: ignore[return-value]
+
+
+def test_weights_depend_on_the_seed_alone() -> None:
+    torch.manual_seed(1)
+    once = build(seed=3).state_dict()
+    torch.manual_seed(2)
+    again, other = build(seed=3).state_dict(), build(seed=4).state_dict()
+    assert all(torch.equal(once[name], again[name]) for name in once)
+    assert any(not torch.equal(once[name], other[name]) for name in once)
+
+
+def test_building_leaves_the_callers_chance_alone() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    build(seed=5)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(
+    ("bridge", "decoder", "kind"),
+    [
+        ("auto", {"hidden": 6}, Copy),
+        ("copy", {"hidden": 6}, Copy),
+        ("project", {"hidden": 6}, Project),
+        ("zero", {"hidden": 6}, Zero),
+        ("auto", {"hidden": 7}, Project),
+        ("auto", {"hidden": 6, "layers": 2}, Project),
+        ("auto", {"hidden": 6, "kind": "gru"}, Project),
+    ],
+)
+def test_bridges(bridge: str, decoder: dict[str, Any], kind: type) -> None:
+    assert type(build(bridge=bridge, decoder=decoder).bridge) is kind
+
+
+@pytest.mark.parametrize("decoder", [{"hidden": 7}, {"hidden": 6, "layers": 2}, {"hidden": 6, "kind": "gru"}])
+def test_a_copy_of_another_shape_is_refused(decoder: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"^model.bridge: 'copy' needs encoder and decoder of the same kind, layers"):
+        build(bridge="copy", decoder=decoder)
+
+
+def test_tied_matrices_are_one() -> None:
+    none = build()
+    assert none.output.weight_VD is not none.target_embedding.weight_VE
+    target = build(tie="target")
+    assert target.output.weight_VD is target.target_embedding.weight_VE
+    assert target.source_embedding is not target.target_embedding
+    both = build(tie="all", source_size=11)
+    assert both.source_embedding is both.target_embedding
+    assert both.output.weight_VD is both.target_embedding.weight_VE
+
+
+def test_tying_two_vocabularies_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"'all' needs one vocabulary, but source and target have 13 and 11$"):
+        build(tie="all")
+
+
+def test_scores_that_need_one_size_can_be_projected() -> None:
+    with pytest.raises(RecipeError, match=r"'dot' needs queries and keys of one size, but they have 7 and 6; use"):
+        build(attention={"score": "dot"}, decoder={"hidden": 7})
+    attention = build(attention={"score": "dot", "project": True}, decoder={"hidden": 7}).decoder.attention
+    assert attention is not None
+    assert attention.keys.weight.shape == attention.values.weight.shape == (7, 6)
+
+
+def test_the_width_of_a_score_is_the_decoders_unless_set() -> None:
+    for given, width in ((0, 7), (3, 3)):
+        attention = build(attention={"score": "additive", "size": given}, decoder={"hidden": 7}).decoder.attention
+        assert attention is not None and len(attention.score.vector) == width
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_the_width_of_the_encoder_is_that_of_both_directions(bidirectional: bool) -> None:
+    model = build(encoder={"hidden": 6, "bidirectional": bidirectional})
+    assert model.encoder.stack.layers[0].hidden_size == (3 if bidirectional else 6)
+
+
+def test_a_plain_decoder_has_no_readout() -> None:
+    assert build(attention={"score": "none"}).decoder.readout is None
+    assert build(attention={"score": "none"}, tie="target").decoder.readout is not None
+
+
+def test_a_language_model_has_no_source() -> None:
+    model = build(kind="language_model")
+    assert isinstance(model, RecurrentLanguageModel)
+    assert model.embedding.weight_VE.shape == (11, 5)
+    assert not any("source" in name or "encoder" in name for name, _ in model.named_parameters())
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_dropout_reaches_every_part(dropout: float) -> None:
+    model = build(dropout=dropout)
+    parts = (model.source_embedding, model.target_embedding, model.encoder.stack, model.decoder.stack, model.decoder)
+    assert {part.dropout for part in parts} == {dropout}

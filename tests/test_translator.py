@@ -1,0 +1,357 @@
+"""The façade: what goes in comes out in order, its numbers agree with each other, and what it cannot do it says."""
+
+import math
+from itertools import count, islice
+
+import numpy as np
+import pytest
+import torch
+
+from weft import translator
+from weft.build import choose_device
+from weft.data.pairs import Pair
+from weft.errors import RecipeError, SearchError
+from weft.tasks import generate
+from weft.text import words
+from weft.trainer import train
+from weft.translator import load
+
+LINES = ["a b", "d", "c c a", "b d a c", "a", "e d c b", "b b"]
+
+
+def refusal(error, action, *arguments, **keywords):
+    with pytest.raises(error) as caught:
+        action(*arguments, **keywords)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+class TestTranslating:
+    def test_what_was_learned(self, copier):
+        found = copier.translate(LINES)
+        assert sum(one.text == line for one, line in zip(found, LINES, strict=True)) >= 6
+
+    def test_one_line_or_many(self, copier):
+        one = copier.translate("a b")
+        [same] = copier.translate(["a b"])
+        assert one.text == same.text == "a b" and one.tokens == same.tokens
+        assert one.log_probability == pytest.approx(same.log_probability, abs=1e-6)
+        assert copier.translate([]) == []
+        assert copier.translate(("a", "b"))[1].source == "b"
+
+    @pytest.mark.parametrize("batch_tokens", [1, 7, 4096])
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_order_and_company_change_nothing(self, copier, kind, batch_tokens):
+        alone = [copier.translate(line, kind=kind) for line in LINES]
+        together = copier.translate(LINES, kind=kind, batch_tokens=batch_tokens)
+        assert [one.source for one in together] == LINES
+        for left, right in zip(alone, together, strict=True):
+            assert left.text == right.text and left.links == right.links and left.ended == right.ended
+            assert left.log_probability == pytest.approx(right.log_probability, abs=1e-4)
+            assert np.allclose(left.attention, right.attention, atol=1e-5)
+
+    @pytest.mark.parametrize("blank", ["", "   ", "\t\u2003"])
+    def test_an_empty_line(self, copier, blank):
+        found = copier.translate(["a", blank, "b"])
+        assert [one.source for one in found] == ["a", blank, "b"]
+        nothing = found[1]
+        assert (nothing.text, nothing.tokens, nothing.score, nothing.links) == ("", [], 0.0, [])
+        assert copier.translate([blank, blank])[1].text == "" and copier.translate(blank).text == ""
+
+    def test_all_that_is_known(self, copier):
+        one = copier.translate("a b c")
+        assert one.source_tokens == ["a", "b", "c", "</s>"] and one.tokens == ["a", "b", "c"]
+        assert one.ended == "end" and len(one.token_scores) == 4 and max(one.token_scores) <= 0
+        assert one.attention.shape == (3, 4)
+        assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-5) and one.attention.min() >= 0
+        assert one.alternatives == ()
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam", "sample"])
+    def test_scores_add_up(self, copier, kind):
+        for one in copier.translate(LINES, kind=kind):
+            assert sum(one.token_scores) == pytest.approx(one.log_probability, abs=1e-4)
+            assert len(one.token_scores) == len(one.tokens) + (one.ended == "end")
+
+    def test_without_attention_asked_for(self, copier):
+        one = copier.translate("a b", attention=False)
+        assert one.attention is None and one.links == [] and one.text == "a b"
+
+    def test_the_best_of_several(self, copier):
+        one = copier.translate("a b c", n_best=4, size=4)
+        many = [one, *one.alternatives]
+        assert len(many) == 4 and len({alternative.text for alternative in many}) == 4
+        scores = [alternative.score for alternative in many if alternative.ended == "end"]
+        assert scores == sorted(scores, reverse=True)
+        assert all(alternative.source == "a b c" and not alternative.alternatives for alternative in one.alternatives)
+        best = copier.translate("a b c", size=4)
+        assert best.text == one.text and best.score == pytest.approx(one.score, abs=1e-5)
+
+    def test_more_than_the_beam_holds(self, copier):
+        assert len(copier.translate("a b", n_best=7, size=2).alternatives) == 6
+
+    def test_of_an_empty_line_there_is_one(self, copier):
+        assert [len(one.alternatives) for one in copier.translate(["", "a"], n_best=2)] == [0, 1]
+
+    def test_only_a_beam_finds_several(self, copier):
+        message = refusal(SearchError, copier.translate, "a", n_best=2, kind="greedy")
+        assert message == "--n-best 2: greedy search finds one output; use search.kind = 'beam'"
+
+    @pytest.mark.parametrize("n_best", [0, -1])
+    def test_less_than_one_is_refused(self, copier, n_best):
+        assert str(n_best) in refusal(SearchError, copier.translate, "a", n_best=n_best)
+
+    def test_the_length_is_limited(self, copier):
+        found = copier.translate(["a b c d", "a"], max_ratio=0.5, max_extra=0)
+        assert [len(one.tokens) for one in found] == [2, 1]
+        assert all(one.ended == "length" or len(one.token_scores) <= 2 for one in found)
+
+    def test_samples_are_reproducible(self, copier):
+        first, second = (copier.translate(LINES, kind="sample", temperature=3.0) for _ in range(2))
+        assert [one.text for one in first] == [one.text for one in second]
+        assert [one.text for one in first] != LINES
+
+    def test_searching_leaves_the_random_state_alone(self, copier):
+        before = torch.get_rng_state()
+        copier.translate(LINES, kind="sample")
+        assert torch.equal(before, torch.get_rng_state())
+
+
+class TestSearchSettings:
+    @pytest.mark.parametrize(
+        ("search", "message"),
+        [
+            ({"siz": 3}, "search.siz: unknown setting; did you mean 'size'?"),
+            ({"beam": 3}, "search.beam: unknown setting; "),
+            ({"kind": "bean"}, "search.kind: 'bean' was given; input should be 'greedy', 'beam' or 'sample'"),
+            ({"size": 0}, "search.size: 0 was given; input should be greater than or equal to 1"),
+            ({"size": "5"}, "search.size: '5' was given; input should be a valid integer"),
+            ({"temperature": 0.0}, "search.temperature: 0.0 was given; input should be greater than 0"),
+            ({"top_p": 1.5}, "search.top_p: 1.5 was given; input should be less than or equal to 1"),
+            ({"max_ratio": math.inf}, "search.max_ratio: inf was given; "),
+        ],
+    )
+    def test_a_mistake_is_one_line(self, copier, search, message):
+        assert refusal(RecipeError, copier.translate, "a", **search).startswith(message)
+
+    def test_they_hold_for_one_call(self, copier):
+        before = copier.recipe.search
+        assert copier.search_settings({"size": 2}).size == 2
+        copier.translate("a", size=2)
+        assert copier.recipe.search is before and copier.search_settings({}) is before
+
+
+class TestDifficultInput:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "unknown a words",
+            "a\0b",
+            "\0",
+            "é 🙂 שלום",
+            "</s> <s> <unk>",
+            "a, b; c!",
+            "l'ami",
+            "\u2028",
+            "a\nb\r\nc",
+            "⁇",
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_is_translated(self, copier, line, kind):
+        one = copier.translate(line, kind=kind, max_extra=3)
+        assert one.source == line and "\n" not in one.text
+        assert all(0 <= source < len(words.words(line)) for source, _ in one.links)
+        assert all(0 <= target < len(words.words(one.text)) for _, target in one.links)
+
+    def test_unknown_words_are_shown_as_unknown(self, copier):
+        assert copier.translate("a zebra").source_tokens == ["a", "<unk>", "</s>"]
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_a_very_long_line(self, copier, kind):
+        line = "a b c d e " * 400
+        found = copier.translate(["b", line, "a"], kind=kind, size=2, max_ratio=0.02, max_extra=0)
+        assert [one.source for one in found] == ["b", line, "a"]
+        assert len(found[1].source_tokens) == 2001 and 0 < len(found[1].tokens) <= 40
+        assert found[1].attention.shape[1] == 2001 and found[1].attention.sum(1) == pytest.approx(1.0, abs=1e-4)
+
+    @pytest.mark.parametrize("kind", ["character", "byte", "bpe"])
+    def test_of_other_units(self, tiny, tmp_path, kind):
+        list(train(tiny({"tokenizer.kind": kind, "tokenizer.size": 300, "training.steps": 1}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        for line in ("a b", "unknown-word, a", "x\0y", "l'ami 🙂"):
+            one = run.translate(line, max_extra=2)
+            assert one.attention.shape == (len(one.tokens), len(one.source_tokens))
+            assert all(0 <= source < len(words.words(line)) for source, _ in one.links), line
+            assert all(0 <= target < len(words.words(one.text)) for _, target in one.links), line
+
+    @pytest.mark.parametrize("kind", ["character", "byte", "bpe", "word"])
+    def test_the_words_of_a_map_are_those_of_the_line(self, tiny, tmp_path, kind):
+        list(train(tiny({"tokenizer.kind": kind, "tokenizer.size": 300, "training.steps": 1}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        for line in ("a b", "xyz a", "unknown-word, a", "l'ami"):
+            _, found = run.attend(line, "a b")
+            assert len(found.source) == len(words.words(line)) + 1, line
+
+
+class TestGivenTargets:
+    PAIRS = (Pair("a b", "a b"), Pair("c", "d e a"), Pair("a b c d", "a"), Pair("zebra", "unknown a"))
+
+    def test_a_score_is_the_sum_of_its_tokens(self, copier):
+        for pair, (total, scores) in zip(self.PAIRS, copier.score(self.PAIRS), strict=True):
+            assert len(scores) == len(pair.target.split()) + 1
+            assert total == pytest.approx(sum(scores), abs=1e-5) and max(scores) <= 0
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_a_score_is_what_the_search_found(self, copier, kind):
+        found = [one for one in copier.translate(LINES, kind=kind) if one.ended == "end"]
+        assert len(found) >= 5
+        scores = copier.score([Pair(one.source, one.text) for one in found])
+        for one, (total, tokens) in zip(found, scores, strict=True):
+            assert total == pytest.approx(one.log_probability, abs=1e-4)
+            assert tokens == pytest.approx(one.token_scores, abs=1e-4)
+
+    def test_the_rank_is_by_length(self, copier):
+        one = copier.translate("a b c", length_penalty=0.6)
+        assert one.score == pytest.approx(one.log_probability / 4**0.6, abs=1e-6)
+
+    def test_company_changes_no_score(self, copier):
+        alone = [copier.score([pair])[0].log_probability for pair in self.PAIRS]
+        together = [one.log_probability for one in copier.score(self.PAIRS)]
+        assert alone == pytest.approx(together, abs=1e-5)
+        assert copier.score([]) == []
+
+    def test_forced_targets_have_scores_and_attention(self, copier):
+        forced = copier.force(self.PAIRS)
+        for pair, one, (total, scores) in zip(self.PAIRS, forced, copier.score(self.PAIRS), strict=True):
+            assert one.source == pair.source and one.log_probability == pytest.approx(total, abs=1e-4)
+            assert one.token_scores == pytest.approx(scores, abs=1e-4)
+            assert one.attention.shape == (len(pair.target.split()), len(pair.source.split()) + 1)
+            assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-5)
+            source, target = len(words.words(pair.source)), len(words.words(pair.target))
+            assert all(0 <= left < source and 0 <= right < target for left, right in one.links)
+
+    def test_forcing_its_own_output_changes_nothing(self, copier):
+        one = copier.translate("a b c")
+        [again] = copier.force([Pair("a b c", one.text)])
+        assert np.allclose(one.attention, again.attention, atol=1e-5) and one.links == again.links
+
+    @pytest.mark.parametrize("pair", [Pair("", ""), Pair("a", ""), Pair("", "a")])
+    def test_empty_sides(self, copier, pair):
+        [score] = copier.score([pair])
+        [forced] = copier.force([pair])
+        assert len(score.token_scores) == len(pair.target.split()) + 1
+        assert forced.text == pair.target and forced.log_probability == pytest.approx(score.log_probability, abs=1e-4)
+
+    def test_many_links_are_in_range(self, copier):
+        pairs = list(generate("copy", "test", 30, options={"length": 4, "symbols": 5}))
+        for pair, one in zip(pairs, copier.force(pairs), strict=True):
+            for left, right in one.links:
+                assert 0 <= left < len(pair.source.split()) and 0 <= right < len(pair.target.split())
+
+    def test_where_it_looks(self, copier):
+        own, map_of_own = copier.attend("a b c")
+        given, map_of_given = copier.attend("a b c", "b a")
+        assert own.text == "a b c" and map_of_own.target == ["a", "b", "c"] and given.text == "b a"
+        assert map_of_own.source == map_of_given.source == ["a", "b", "c", "</s>"]
+        assert map_of_given.weights_TS.shape == (2, 4)
+        assert map_of_given.weights_TS.sum(1) == pytest.approx(1.0, abs=1e-5)
+
+    def test_a_model_that_does_not_look(self, tiny, tmp_path):
+        list(train(tiny({"name": "blind", "model.attention.score": "none", "training.steps": 1}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        assert run.translate("a b").attention is None and run.force([Pair("a", "b")])[0].attention is None
+        message = refusal(SearchError, run.attend, "a b")
+        assert message == "blind: this model has no attention (model.attention.score = 'none'): nothing to show"
+
+
+class TestStreams:
+    def test_lines_come_as_they_are_read(self, copier, monkeypatch):
+        monkeypatch.setattr(translator, "WINDOW", 3)
+        taken = []
+
+        def endless():
+            for number in count():
+                taken.append(number)
+                yield LINES[number % len(LINES)]
+
+        stream = copier.translate_lines(endless())
+        assert taken == []
+        assert next(stream).source == LINES[0] and taken == [0, 1, 2]
+        assert [one.source for one in islice(stream, 4)] == LINES[1:5] and len(taken) == 6
+
+    def test_a_window_changes_nothing(self, copier, monkeypatch):
+        whole = [one.text for one in copier.translate_lines(iter([*LINES, "", "a"]))]
+        monkeypatch.setattr(translator, "WINDOW", 2)
+        assert [one.text for one in copier.translate_lines([*LINES, "", "a"])] == whole
+        assert whole[-2] == "" and len(whole) == len(LINES) + 2
+
+    def test_nothing_comes_of_nothing(self, copier):
+        assert list(copier.translate_lines([])) == []
+
+    def test_settings_reach_the_search(self, copier):
+        [one] = copier.translate_lines(["a b"], n_best=3, attention=True, size=3)
+        assert len(one.alternatives) == 2 and one.attention is not None
+        assert "search.siz" in refusal(RecipeError, list, copier.translate_lines(["a"], siz=3))
+
+
+class TestLanguageModels:
+    def test_it_does_not_translate(self, speaker):
+        message = "this run is a language model: it has no source to translate; use `sample`"
+        assert refusal(SearchError, speaker.translate, "a b") == message
+        assert refusal(SearchError, list, speaker.translate_lines(["a b"])) == message
+
+    def test_a_translator_does_not_speak(self, copier):
+        assert refusal(RecipeError, copier.sample) == (
+            "copier: `sample` needs a language model (model.kind = 'language_model'); "
+            "this one has a source: use `translate --search sample`"
+        )
+
+    def test_samples(self, speaker):
+        first, second = speaker.sample(5, seed=3), speaker.sample(5, seed=3)
+        assert first == second and len(first) == 5
+        assert first != speaker.sample(5, seed=4)
+
+    def test_samples_go_on_from_a_prompt(self, speaker):
+        found = speaker.sample(4, prompt="a b", length=3, seed=1)
+        assert all(text.startswith("a b") and len(text.split()) <= 5 for text in found)
+
+    def test_greedy_samples_are_all_alike(self, speaker):
+        assert len(set(speaker.sample(3, kind="greedy", length=7))) == 1
+
+    def test_settings_are_checked(self, speaker):
+        assert "search.temprature" in refusal(RecipeError, speaker.sample, temprature=2.0)
+
+    def test_scores(self, speaker):
+        [with_source, without] = speaker.score([Pair("x y", "a b"), Pair("", "a b")])
+        assert with_source.log_probability == pytest.approx(without.log_probability, abs=1e-5)
+        assert len(without.token_scores) == 3
+
+    def test_forcing(self, speaker):
+        [forced] = speaker.force([Pair("", "a b c")])
+        assert forced.text == "a b c" and len(forced.token_scores) == 4
+        assert forced.log_probability == pytest.approx(speaker.score([Pair("", "a b c")])[0].log_probability, abs=1e-4)
+
+
+class TestDevices:
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+    def test_one_that_is_not_here(self, copier):
+        assert refusal(RecipeError, load, copier.folder, device="cuda") == (
+            "training.device: 'cuda' was asked for, but this machine has no CUDA; use cpu or auto"
+        )
+        assert "'cuda:3'" in refusal(RecipeError, load, copier.folder, device="cuda:3")
+
+    @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "meta", "mps"])
+    def test_one_that_is_none(self, name):
+        if name == "mps" and torch.backends.mps.is_available():
+            pytest.skip("this machine has MPS")
+        assert refusal(RecipeError, choose_device, name).startswith(f"training.device: {name!r} ")
+
+    def test_any(self, copier):
+        expected = "cuda" if torch.cuda.is_available() else "cpu"
+        assert load(copier.folder, device="auto").device.type == expected
+        assert load(str(copier.folder), device="cpu").device == torch.device("cpu")
+
+    def test_a_run_is_loaded_as_it_was(self, copier):
+        again = load(copier.folder)
+        assert again.folder == copier.folder and again.recipe == copier.recipe and not again.model.training
+        assert [one.text for one in again.translate(LINES)] == [one.text for one in copier.translate(LINES)]

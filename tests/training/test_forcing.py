@@ -1,0 +1,146 @@
+"""What the decoder reads: seen by a model that writes down what it is given."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from weft.build import build_model
+from weft.models import AnyModel
+from weft.models.seq2seq import Forward
+from weft.ragged import Ragged
+from weft.recipe import ModelSettings
+from weft.training.forcing import forced_logits, own_share
+
+BEGIN, VOCABULARY = 1, 11
+SOURCES = [[3, 7], [5, 4, 6], [9], [8, 3]]
+TARGETS = [[3, 5, 2], [7, 2], [4, 6, 8, 10, 2], [2]]
+
+
+@pytest.mark.parametrize(
+    ("forcing", "step", "share"),
+    [
+        ("teacher", 50, 0.0),
+        ("free", 1, 1.0),
+        ("free", 100, 1.0),
+        ("scheduled", 0, 0.0),
+        ("scheduled", 25, 0.1),
+        ("scheduled", 100, 0.4),
+        ("scheduled", 250, 0.4),
+    ],
+)
+def test_own_share(forcing: str, step: int, share: float) -> None:
+    assert own_share(forcing, sampling=0.4, step=step, steps=100) == pytest.approx(share)
+
+
+class Parrot:
+    """Says (token + 1) mod V after every token, loudly; remembers what each source was given to read."""
+
+    def __init__(self) -> None:
+        self.read: dict[int, list[int]] = {}
+
+    def encode(self, source: Ragged) -> Tensor:
+        return torch.tensor([int(row[0]) for row in source.split()])
+
+    def start(self, memory: Tensor) -> tuple[Tensor]:
+        return (torch.zeros(len(memory)),)
+
+    def step(self, tokens_R: Tensor, state: tuple[Tensor], memory: Tensor) -> tuple[Tensor, tuple[Tensor], None]:
+        assert len(tokens_R) == len(memory) == len(state[0])
+        for name, token in zip(memory.tolist(), tokens_R.tolist(), strict=True):
+            self.read.setdefault(name, []).append(token)
+        return torch.eye(VOCABULARY)[(tokens_R + 1) % VOCABULARY] * 9, state, None
+
+    def __call__(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
+        for name, row in zip(self.encode(source).tolist(), inputs.split(), strict=True):
+            self.read[name] = row.tolist()
+        return Forward(torch.eye(VOCABULARY)[(inputs.values + 1) % VOCABULARY] * 9, None)
+
+
+def read(own: float, sources: list[list[int]] = SOURCES, targets: list[list[int]] = TARGETS) -> dict[int, list[int]]:
+    parrot = Parrot()
+    forced_logits(parrot, Ragged.of(sources), Ragged.of(targets), begin=BEGIN, own=own)
+    return parrot.read
+
+
+UNIQUE = [[3], [5], [9], [8]]
+
+
+def test_a_teacher_gives_the_true_tokens() -> None:
+    assert read(0.0, UNIQUE) == {3: [1, 3, 5], 5: [1, 7], 9: [1, 4, 6, 8, 10], 8: [1]}
+
+
+def test_free_reads_its_own_predictions() -> None:
+    assert read(1.0, UNIQUE) == {3: [1, 2, 3], 5: [1, 2], 9: [1, 2, 3, 4, 5], 8: [1]}
+
+
+def test_scheduled_reads_either_with_its_share() -> None:
+    """From 0 the parrot says 1, 2, … while the true token is always 0: what was read tells which it was."""
+    torch.manual_seed(1)
+    rows = 400
+    sources, targets = [[row] for row in range(rows)], [[0] * 6 for _ in range(rows)]
+    seen = read(0.3, sources, targets)
+    assert all(tokens[0] == BEGIN for tokens in seen.values())
+    own = 0
+    for tokens in seen.values():
+        for before, token in pairwise(tokens):
+            assert token in (0, before + 1)
+            own += token != 0
+    assert own / (rows * 5) == pytest.approx(0.3, abs=0.04)
+
+
+def test_chance_is_the_global_seeds() -> None:
+    def once(seed: int) -> dict[int, list[int]]:
+        torch.manual_seed(seed)
+        return read(0.5, UNIQUE)
+
+    assert once(3) == once(3)
+    assert any(once(3) != once(seed) for seed in range(4, 12))
+
+
+@pytest.fixture(scope="module", params=["none", "after", "feeding", "before"])
+def model(request: pytest.FixtureRequest) -> AnyModel:
+    settings = ModelSettings.model_validate(
+        {
+            "embedding": 5,
+            "dropout": 0.0,
+            "encoder": {"kind": "gru", "hidden": 6},
+            "decoder": {"hidden": 7, "input_feeding": request.param == "feeding"},
+            "attention": {
+                "score": "none" if request.param == "none" else "general",
+                "placement": "before" if request.param == "before" else "after",
+            },
+        }
+    )
+    return build_model(settings, source_size=VOCABULARY, target_size=VOCABULARY, seed=3).double()
+
+
+def test_steps_on_true_tokens_give_the_teachers_logits_and_gradients(model: AnyModel) -> None:
+    """A share so small that it never comes up takes the road of steps."""
+    source, target = Ragged.of(SOURCES), Ragged.of(TARGETS)
+    parameters = list(model.parameters())
+    taught = forced_logits(model, source, target, begin=BEGIN)
+    stepped = forced_logits(model, source, target, begin=BEGIN, own=1e-12)
+    torch.testing.assert_close(stepped, taught)
+    probe = torch.linspace(-1, 1, taught.numel(), dtype=torch.float64).view_as(taught)
+    found = torch.autograd.grad((stepped * probe).sum(), parameters)
+    torch.testing.assert_close(found, torch.autograd.grad((taught * probe).sum(), parameters))
+
+
+def test_free_logits_are_those_of_forcing_what_it_said(model: AnyModel) -> None:
+    source, target = Ragged.of(SOURCES), Ragged.of(TARGETS)
+    with torch.no_grad():
+        free = target.like(forced_logits(model, source, target, begin=BEGIN, own=1.0))
+        said = target.like(free.values.argmax(-1))
+        torch.testing.assert_close(forced_logits(model, source, said, begin=BEGIN), free.values)
+
+
+def test_company_changes_nothing(model: AnyModel) -> None:
+    with torch.no_grad():
+        together = forced_logits(model, Ragged.of(SOURCES), Ragged.of(TARGETS), begin=BEGIN, own=1.0)
+        for source, target, own in zip(SOURCES, TARGETS, Ragged.of(TARGETS).like(together).split(), strict=True):
+            alone = forced_logits(model, Ragged.of([source]), Ragged.of([target]), begin=BEGIN, own=1.0)
+            torch.testing.assert_close(alone, own)
