@@ -10,17 +10,18 @@ import weft
 SOURCE = Path(weft.__file__).parent
 ALLOWED = {
     "errors": set(),
+    "files": {"errors"},
     "ragged": {"errors"},
     "tree": {"errors"},
     "unrolled": set(),
     "recipe": {"errors"},
-    "text": {"text", "errors"},
-    "data": {"text", "ragged", "errors", "data"},
+    "text": {"text", "files", "errors"},
+    "data": {"text", "ragged", "files", "errors", "data"},
     "tasks": {"text", "data", "errors", "tasks"},
     "attention": {"ragged", "unrolled", "attention", "errors"},
     "models": {"attention", "ragged", "tree", "unrolled", "models", "errors"},
     "search": {"tree", "errors", "search"},
-    "training": {"models", "data", "search", "ragged", "tree", "recipe", "errors", "training", "text.saving"},
+    "training": {"models", "data", "search", "ragged", "tree", "recipe", "errors", "training", "files"},
     "evaluation": {"models", "data", "search", "text", "ragged", "errors", "evaluation"},
 }
 TOP = {"views", "cli", "interop", "serve", "labs", "translator", "trainer", "card", "report"}

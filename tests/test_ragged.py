@@ -110,12 +110,6 @@ def test_shifted(rows: list[list[int]], first: int) -> None:
 
 
 @quick
-@given(FULL_ROWS)
-def test_last(rows: list[list[int]]) -> None:
-    assert Ragged.of(rows).last().tolist() == [ids[-1] for ids in rows]
-
-
-@quick
 @given(ROWS, st.data())
 def test_select_takes_rows_in_any_order_and_more_than_once(rows: list[list[int]], data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)) if rows else []

@@ -12,9 +12,9 @@ from torch import nn
 
 from weft import tasks
 from weft.attention import Attention, make_score
+from weft.data.lines import read_lines
 from weft.data.pairs import Pair
 from weft.data.readers import read_pairs, read_parallel
-from weft.data.lines import read_lines
 from weft.data.store import PairStore, TokenStore
 from weft.errors import DataError, RecipeError, nearest
 from weft.models import AnyModel

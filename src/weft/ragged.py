@@ -170,7 +170,3 @@ class Ragged:
         starts = self.layout.offsets[:-1][self.lengths > 0].to(self.device)
         values[starts] = first
         return self.like(values)
-
-    def last(self) -> Tensor:
-        """(B, …) the last value of every row."""
-        return self.values[(self.layout.offsets[1:] - 1).to(self.device)]

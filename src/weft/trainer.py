@@ -1,7 +1,7 @@
 """From a recipe to a run folder: what ``weft train`` and `weft.train` do.
 
-    for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
-        print(event)
+for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
+    print(event)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from weft.data.store import PairStore
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.likelihood import likelihood
 from weft.evaluation.metrics import METRICS, measure, perplexity
+from weft.files import save_text
 from weft.models import AnyModel
 from weft.recipe import Recipe, load_recipe, write_toml
 from weft.text import specials
-from weft.text.saving import save_text
 from weft.training.checkpoint import RunFolder
 from weft.training.events import Event, Finished, Prepared, Step, Validation
 from weft.training.loop import Scores, Trainer, Validate, model_tensors
@@ -52,9 +52,7 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
             RunFolder.create(folder.path, lambda _: None)  # says what to do about it
     pairs = _read(recipe, "train")
     tokenizers = tokenizers or learn_tokenizers(recipe, pairs)
-    encoded = encode_pairs(
-        pairs, tokenizers, sources=recipe.model.kind == "seq2seq", max_length=recipe.data.max_length
-    )
+    encoded = encode_pairs(pairs, tokenizers, sources=recipe.model.kind == "seq2seq", max_length=recipe.data.max_length)
     if not len(encoded.pairs):
         raise DataError(
             f"data.train: no pair is left to train on ({encoded.blank} blank, {encoded.long} over "

@@ -1,8 +1,8 @@
 """The façade: a trained model with its tokenizers, ready to be asked.
 
-    run = weft.load("runs/grammar")
-    t = run.translate("he hit me with a pie")
-    t.text, t.score, t.tokens, t.attention, t.links
+run = weft.load("runs/grammar")
+t = run.translate("he hit me with a pie")
+t.text, t.score, t.tokens, t.attention, t.links
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Translator:
         self, sources: Sequence[str], settings: SearchSettings, n_best: int, attention: bool
     ) -> list[Translation]:
         encode = self.tokenizers.source.encode_batch
-        ids = [tokens + [specials.END] if tokens else [] for tokens in encode(list(sources))]
+        ids = [[*tokens, specials.END] if tokens else [] for tokens in encode(list(sources))]
         asked = [row for row, tokens in enumerate(ids) if tokens]
         store = TokenStore.of(ids[row] for row in asked)
         answers = [_nothing(source) for source in sources]

@@ -38,8 +38,8 @@ def command(
 ) -> None:
     """Measure a run on pairs, or on its recipe's own test set; every score with its signature."""
     from weft.build import read_corpus
+    from weft.files import save_text
     from weft.report import evaluate
-    from weft.text.saving import save_text
     from weft.translator import load
 
     given = read_given(pairs, source, target)

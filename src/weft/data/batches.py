@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.data.store import Batch, PairStore
+from weft.errors import DataError
 
 POOL = 50
 """Batches a pool."""
@@ -61,6 +62,8 @@ def endless(
     pairs: PairStore, budget: int, *, seed: int, start: Position = Position()
 ) -> Iterator[tuple[Position, Batch]]:
     """Batches without end from ``start`` on, each with the position after it."""
+    if not len(pairs):
+        raise DataError("there are no pairs to make batches of")
     epoch, first = start
     while True:
         batches = plan(pairs, budget, seed=seed, epoch=epoch)

@@ -15,7 +15,7 @@ from pathlib import Path
 from weft.data.lines import display_name, read_lines
 from weft.data.pairs import Pair
 from weft.errors import DataError
-from weft.text.saving import replacing
+from weft.files import replacing
 from weft.text.words import words
 
 _LINKS = re.compile(r"(?:[0-9]{1,9}-[0-9]{1,9}(?: [0-9]{1,9}-[0-9]{1,9})*)?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -49,13 +50,14 @@ class Batch(NamedTuple):
         return Batch(self.source.to(device), self.target.to(device))
 
 
-class PairStore(NamedTuple):
+@dataclass(frozen=True)
+class PairStore:
     """A tokenized parallel corpus."""
 
     source: TokenStore
     target: TokenStore
 
-    def __len__(self) -> int:  # a NamedTuple would count its fields
+    def __len__(self) -> int:
         return len(self.target)
 
     def batch(self, rows: np.ndarray) -> Batch:

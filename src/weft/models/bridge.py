@@ -16,7 +16,7 @@ class Copy(nn.Module):
 
 
 class Project(nn.Module):
-    """s_0 = tanh(W h_S + b) of the top layer, for every layer and part   Bahdanau et al. 2015, A.2.2; Cho et al. 2014."""
+    """s_0 = tanh(W h_S + b) of the top layer, for every layer and part   Bahdanau et al. 2015, A.2.2."""
 
     def __init__(self, encoder: int, decoder: int, *, layers: int, parts: int) -> None:
         super().__init__()

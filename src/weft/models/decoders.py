@@ -21,11 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention import Attention, Keys
-from weft.models.encoders import Encoded
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
-from weft.unrolled import Map, unrolled
 from weft.ragged import Ragged
 from weft.tree import first, select
+from weft.unrolled import Map, unrolled
 
 
 class Memory(NamedTuple):
@@ -171,15 +170,15 @@ class RecurrentDecoder(nn.Module):
         return Decoded(embedded.like(states_ND), weights_BTS)
 
     def _maps(self) -> _Maps:
-        weight = self.stack.layers[0].weight_ih_l0
-        extra = unrolled(weight[:, self.embedding :]) if weight.shape[1] > self.embedding else None
+        weight_GD = self.stack.weights(0).input_GD
+        extra = unrolled(weight_GD[:, self.embedding :]) if weight_GD.shape[1] > self.embedding else None
         readout = None if self.readout is None else unrolled(self.readout.weight, self.readout.bias)
         return _Maps(self.stack.step_maps(), extra, readout)
 
     def _of_embedded(self, embedded_NE: Tensor) -> Tensor:
         """The first layer's map of the embeddings, which need not wait for the recurrence."""
-        layer = self.stack.layers[0]
-        return functional.linear(embedded_NE, layer.weight_ih_l0[:, : self.embedding], layer.bias_ih_l0)
+        first_layer = self.stack.weights(0)
+        return functional.linear(embedded_NE, first_layer.input_GD[:, : self.embedding], first_layer.input_bias_G)
 
     def _advance(
         self, embedded_BE: Tensor, of_embedded_BG: Tensor, state: DecoderState, memory: Memory, maps: _Maps

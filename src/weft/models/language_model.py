@@ -51,7 +51,7 @@ class RecurrentLanguageModel(nn.Module):
         self.stack = stack
         self.attention = attention
         read = stack.hidden * (1 if attention is None else 2)
-        self.readout = None if read == size else nn.Linear(read, size)
+        self.readout = None if read == stack.hidden == size else nn.Linear(read, size)
         self.output = output
         self.dropout = dropout
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from weft.unrolled import Map, unrolled
 from weft.ragged import Ragged
+from weft.unrolled import Map, unrolled
 
 LayerState = tuple[Tensor, ...]
 StackState = tuple[LayerState, ...]
@@ -55,7 +55,7 @@ class Cell(NamedTuple):
     """What the library knows of one kind of recurrence."""
 
     step: Callable[[Tensor, Tensor, LayerState], LayerState]
-    sequence: type[nn.RNNBase]
+    sequence: Callable[..., nn.RNNBase]
     """PyTorch's module for whole sequences; it owns the weights."""
     parts: int
     """Tensors in the state."""
@@ -66,6 +66,15 @@ CELLS: dict[str, Cell] = {
     "gru": Cell(gru_cell, nn.GRU, 1),
     "lstm": Cell(lstm_cell, nn.LSTM, 2),
 }
+
+
+class LayerWeights(NamedTuple):
+    """The weights of one layer in one direction, gate under gate."""
+
+    input_GD: Tensor
+    state_GD: Tensor
+    input_bias_G: Tensor
+    state_bias_G: Tensor
 
 
 class StepMaps(NamedTuple):
@@ -101,11 +110,10 @@ class RecurrentStack(nn.Module):
         directions = 2 if bidirectional else 1
         sizes = [inputs + level * hidden if connections == "dense" else hidden for level in range(layers)]
         sizes[0] = inputs
-        self.layers = nn.ModuleList(
-            self.cell.sequence(size, hidden // directions, bidirectional=bidirectional) for size in sizes
-        )
-        for layer in self.layers:
+        layers_built = [self.cell.sequence(size, hidden // directions, bidirectional=bidirectional) for size in sizes]
+        for layer in layers_built:
             initialise(layer, kind)
+        self.layers = nn.ModuleList(layers_built)
 
     def zeros(self, rows: int, like: Tensor) -> StackState:
         """The state before anything was read."""
@@ -136,13 +144,17 @@ class RecurrentStack(nn.Module):
             values_ND = self._next_input(level, values_ND, output.data)
         return sequences.like(values_ND[order.back]), tuple(finals)
 
+    def weights(self, level: int) -> LayerWeights:
+        """The weights of a layer that reads in one direction."""
+        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+        return LayerWeights(*(self.layers[level].get_parameter(name) for name in names))
+
     def step_maps(self) -> list[StepMaps]:
         """The maps for `step`, made once before a loop so that each weight's gradient is taken once after it."""
+        layers = [self.weights(level) for level in range(len(self.layers))]
         return [
-            StepMaps(
-                unrolled(layer.weight_ih_l0, layer.bias_ih_l0), unrolled(layer.weight_hh_l0, layer.bias_hh_l0)
-            )
-            for layer in self.layers
+            StepMaps(unrolled(layer.input_GD, layer.input_bias_G), unrolled(layer.state_GD, layer.state_bias_G))
+            for layer in layers
         ]
 
     def step(

@@ -68,9 +68,7 @@ class Seq2Seq(nn.Module):
     def start(self, memory: Memory) -> DecoderState:
         return self.decoder.start(memory)
 
-    def step(
-        self, tokens_R: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+    def step(self, tokens_R: Tensor, state: DecoderState, memory: Memory) -> tuple[Tensor, DecoderState, Tensor | None]:
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
         return self.output(output_RD), state, weights_RS
 

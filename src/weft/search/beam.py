@@ -2,8 +2,9 @@
 
 The policy, in full. At each step every hypothesis is extended by every token; the 2k best extensions are looked at.
 Those among the first k that end are *set aside* as finished; the k best that do not end go on. A sentence is done
-when ``finish`` hypotheses have been set aside, or at its length limit. Finished hypotheses are ranked by
-log p(y|x) / |y|^α (the end mark counts in both); those cut off by the limit come after all finished ones.
+when ``finish`` hypotheses (never fewer than asked for) have been set aside, or at its length limit. Finished
+hypotheses are ranked by log p(y|x) / |y|^α (the end mark counts in both); those cut off by the limit come after all
+finished ones.
 
 So a beam of one is not greedy search: it sets an ending aside and goes on only where ``finish`` > 1, and then can
 find a better one. A done sentence leaves the batch. All bookkeeping is kept as tensors of back-pointers, from which
@@ -12,6 +13,7 @@ the winners are traced back once at the end.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from torch import Tensor
 from weft.errors import SearchError
 from weft.search.follow import stack_weights
 from weft.search.hypothesis import Hypothesis, Steps, normalised
-from weft.tree import repeat, select
+from weft.tree import map_tree, repeat, select
 
 
 class BeamStep(NamedTuple):
@@ -62,7 +64,7 @@ def beam(
     """The ``n_best`` hypotheses of every row, best first, each of at most ``limits[row]`` tokens."""
     if size < 1:
         raise SearchError(f"search.size: {size}; a beam holds at least 1 hypothesis")
-    finish = finish or max(size, n_best)
+    finish = max(finish or size, n_best)
     steps: list[BeamStep] = []
     sentences = torch.arange(len(limits), device=device)
     limit_B = torch.tensor(list(limits), device=device)
@@ -124,12 +126,10 @@ class _Ending(NamedTuple):
     """The last token, where the limit cut the hypothesis off; None where it ended by itself."""
 
 
-def _trace_back(
-    steps: list[BeamStep], sentences: int, *, length_penalty: float, n_best: int
-) -> list[list[Hypothesis]]:
+def _trace_back(steps: list[BeamStep], sentences: int, *, length_penalty: float, n_best: int) -> list[list[Hypothesis]]:
     finished: list[list[_Ending]] = [[] for _ in range(sentences)]
     cut_off: list[list[_Ending]] = [[] for _ in range(sentences)]
-    cpu_steps = [BeamStep(*(None if part is None else part.cpu() for part in step)) for step in steps]
+    cpu_steps: list[BeamStep] = [map_tree(Tensor.cpu, step) for step in steps]
     places = [{sentence: row for row, sentence in enumerate(step.sentences.tolist())} for step in cpu_steps]
     for time, step in enumerate(cpu_steps):
         length = time + 1
@@ -173,7 +173,7 @@ def _write_out(ending: _Ending, sentence: int, steps: list[BeamStep], places: li
         tokens=tokens[::-1],
         score=ending.score,
         log_probability=ending.log_probability,
-        token_scores=[after - before for before, after in zip(totals, totals[1:], strict=False)],
+        token_scores=[after - before for before, after in itertools.pairwise(totals)],
         ended="end" if ending.last is None else "length",
         weights_TS=stack_weights(looks[::-1]) if looks else None,
     )

@@ -35,12 +35,13 @@ def sampler(
     def draw(logits_RV: Tensor) -> Tensor:
         logits_RV = logits_RV.float() / temperature
         if top_k:
-            kth_R1 = logits_RV.topk(min(top_k, logits_RV.shape[-1])).values[:, -1:]
-            logits_RV = logits_RV.masked_fill(logits_RV < kth_R1, float("-inf"))
+            kept = logits_RV.topk(min(top_k, logits_RV.shape[-1]))
+            logits_RV = torch.full_like(logits_RV, float("-inf")).scatter(1, kept.indices, kept.values)
         if top_p < 1.0:
             sorted_RV, order_RV = logits_RV.sort(-1, descending=True)
             probability_RV = sorted_RV.softmax(-1)
             outside_RV = probability_RV.cumsum(-1) - probability_RV >= top_p
+            outside_RV[:, 0] = False  # the likeliest always stays
             cut_RV = torch.zeros_like(outside_RV).scatter(1, order_RV, outside_RV)
             logits_RV = logits_RV.masked_fill(cut_RV, float("-inf"))
         return torch.multinomial(logits_RV.softmax(-1), 1, generator=generator)[:, 0]

@@ -40,7 +40,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from weft.errors import VocabularyError
-from weft.text.saving import save_text
+from weft.files import save_text
 from weft.text.specials import END, SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import check_ids, check_text

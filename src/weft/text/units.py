@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from weft.errors import VocabularyError
+from weft.files import save_text
 from weft.text import words
-from weft.text.saving import save_text
 from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import Vocabulary, check_ids, check_text

@@ -30,7 +30,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from weft.errors import CheckpointError
-from weft.text.saving import replacing, save_text
+from weft.files import replacing, save_text
 
 FORMAT = 1
 """Version of the run folder. A reader takes its own and older ones."""
@@ -121,7 +121,9 @@ class RunFolder:
     def check(self) -> RunFolder:
         """This folder, if it is a run."""
         if not self.path.is_dir():
-            raise CheckpointError(f"{self.path}: no such run folder; train one with `weft train RECIPE --out {self.path}`")
+            raise CheckpointError(
+                f"{self.path}: no such run folder; train one with `weft train RECIPE --out {self.path}`"
+            )
         if not self.recipe.is_file():
             raise CheckpointError(f"{self.path}: not a run folder (it has no recipe.toml)")
         return self
@@ -134,7 +136,9 @@ class RunFolder:
             return [joint]
         missing = [one for one in both if not one.is_file()]
         if missing:
-            raise CheckpointError(f"{joint if len(missing) == 2 else missing[0]}: missing; the run folder is incomplete")
+            raise CheckpointError(
+                f"{joint if len(missing) == 2 else missing[0]}: missing; the run folder is incomplete"
+            )
         return both
 
     def write_model(self, tensors: Tensors, *, step: int) -> None:

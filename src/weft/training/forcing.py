@@ -1,9 +1,9 @@
 """What the decoder reads while it is trained.
 
-    teacher     the true y_{t−1}, whole targets at once
-    scheduled   at every step the model's own last prediction with probability ε_i, which grows linearly over the
-                run to ``sampling`` (Bengio et al. 2015), else the true one
-    free        always its own last prediction
+teacher     the true y_{t−1}, whole targets at once
+scheduled   at every step the model's own last prediction with probability ε_i, which grows linearly over the
+            run to ``sampling`` (Bengio et al. 2015), else the true one
+free        always its own last prediction
 """
 
 from __future__ import annotations

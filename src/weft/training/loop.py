@@ -92,9 +92,7 @@ def make_optimiser(model: torch.nn.Module, settings: TrainingSettings) -> torch.
     """The optimiser of a recipe, fused where PyTorch has it so."""
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimiser == "sgd":
-        return torch.optim.SGD(
-            model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True
-        )
+        return torch.optim.SGD(model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True)
     kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
     betas = (settings.beta1, settings.beta2)
     return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True)
@@ -238,7 +236,9 @@ class Trainer:
     def _use_best(self) -> None:
         """model.safetensors := the mean of the best checkpoints."""
         files = [self.folder.best / f"step-{best.step}.safetensors" for best in self.progress.best]
-        self.folder.write_model(mean_of([read_tensors(file).tensors for file in files]), step=self.progress.best[0].step)
+        self.folder.write_model(
+            mean_of([read_tensors(file).tensors for file in files]), step=self.progress.best[0].step
+        )
 
     def _finish(self) -> Iterator[Event]:
         progress = self.progress

@@ -1,6 +1,6 @@
 """Cross-entropy with label smoothing.
 
-    loss_t = −(1 − ε) log p(y_t) − ε/V Σ_v log p(v)      Szegedy et al. 2016, 7; ε = 0 is plain cross-entropy
+loss_t = −(1 − ε) log p(y_t) − ε/V Σ_v log p(v)      Szegedy et al. 2016, 7; ε = 0 is plain cross-entropy
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        logits_NV = logits_NV.float()
+        if logits_NV.dtype in (torch.float16, torch.bfloat16):
+            logits_NV = logits_NV.float()
         normaliser_N = logits_NV.logsumexp(-1)
         likelihood_N = normaliser_N - logits_NV.gather(1, targets_N[:, None])[:, 0]
         total = likelihood_N.sum()

@@ -77,7 +77,7 @@ def terminal(
 class TerminalMap:
     """What `terminal` gives. It is laid out when printed, since only then the width and the colours are known."""
 
-    weights_TS: np.ndarray  # noqa: N815
+    weights_TS: np.ndarray
     source: list[str]
     target: list[str]
     width: int | None

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.models.unrolled import unrolled
+from weft.unrolled import unrolled
 
 ROWS, SIZE, STEPS = 3, 5, 7
 
