@@ -6,7 +6,7 @@ from weft.build import Tokenizers
 from weft.card import model_card
 from weft.recipe import make_recipe
 from weft.text.tokenizer import learn
-from weft.training.events import Finished, Validation
+from weft.training.events import Finished
 
 ONE = learn("character", ["abc"])
 OTHER = learn("character", ["abcde"])
@@ -58,7 +58,7 @@ def test_a_run_that_goes_on():
 def test_a_run_that_ended():
     text = card(
         finished=Finished(400, "patience", 61.7, 300),
-        validation=Validation(400, 1.2, 3.3201, {"bleu": 31.257}),
+        validation={"perplexity": 3.3201, "bleu": 31.257},
     )
     assert "- trained: 400 steps in 62 s (ended by patience); weights of step 300\n" in text
-    assert "- last validation: perplexity 3.320, bleu 31.26\n" in text and "has begun" not in text
+    assert "- last validation: perplexity 3.320, bleu 31.257\n" in text and "has begun" not in text

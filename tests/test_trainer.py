@@ -12,7 +12,7 @@ import torch
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
 from weft.recipe import load_recipe
-from weft.trainer import finish, train
+from weft.trainer import train
 from weft.training import loop
 from weft.training.checkpoint import RunFolder, read_tensors
 from weft.training.events import Finished, Prepared, Saved, Skipped, Step, Validation
@@ -175,10 +175,6 @@ class TestARun:
         monkeypatch.chdir("/")
         saved = load_recipe(tmp_path / "run" / "recipe.toml")
         assert next(train(saved, tmp_path / "run", resume=True)).pairs == 2
-
-    def test_finish_gives_the_events_without_the_steps(self, tiny, tmp_path):
-        kinds = [type(event) for event in finish(tiny({"training.steps": 2}), tmp_path / "run")]
-        assert kinds == [Prepared, Saved, Finished]
 
     def test_goes_to_runs_by_default(self, tiny, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

@@ -66,6 +66,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise RecipeError(f"training.device: {name!r} is no device; use auto, cpu, cuda or cuda:0") from None
+    if device.type not in ("cpu", "cuda"):
+        raise RecipeError(f"training.device: {name!r} is not supported; use auto, cpu, cuda or cuda:0")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RecipeError(f"training.device: {name!r} was asked for, but this machine has no CUDA; use cpu or auto")
     return device

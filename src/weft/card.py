@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from weft.build import Tokenizers
 from weft.recipe import Recipe
-from weft.training.events import Finished, Validation
+from weft.training.events import Finished
 
 
 def model_card(
-    recipe: Recipe, tokenizers: Tokenizers, *, finished: Finished | None, validation: Validation | None
+    recipe: Recipe, tokenizers: Tokenizers, *, finished: Finished | None, validation: dict[str, float] | None
 ) -> str:
     """README.md of a run folder."""
     model, data = recipe.model, recipe.data
@@ -45,7 +45,6 @@ def model_card(
             f"weights of step {finished.best_step}"
         )
     if validation is not None:
-        extra = "".join(f", {name} {value:.2f}" for name, value in validation.metrics.items())
-        lines.append(f"- last validation: perplexity {validation.perplexity:.3f}{extra}")
+        lines.append("- last validation: " + ", ".join(f"{name} {value:.3f}" for name, value in validation.items()))
     lines += ["", "All settings: `recipe.toml`. Use it: `weft translate FOLDER`, or `weft.load(FOLDER)` in Python.", ""]
     return "\n".join(lines)

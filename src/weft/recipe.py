@@ -7,12 +7,13 @@ never name Python code.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from weft.errors import RecipeError, nearest
 
@@ -26,7 +27,7 @@ CountOrNone = Annotated[int, Field(ge=0)]
 class Settings(BaseModel):
     """A group of settings: strict types, unknown names are errors."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ParallelFiles(Settings):
@@ -36,7 +37,11 @@ class ParallelFiles(Settings):
     target: str = Field(description="file with the target of the same line")
 
 
-Corpus = str | ParallelFiles
+Corpus = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[ParallelFiles, Tag("<files>")],
+    Discriminator(lambda given: "<files>" if isinstance(given, dict | ParallelFiles) else "<name>"),
+]
+"""A built-in corpus or a file by name, or two files. The tags in brackets keep error messages to the form meant."""
 
 
 class DataSettings(Settings):
@@ -49,8 +54,16 @@ class DataSettings(Settings):
     train_size: Count = Field(100_000, description="pairs drawn from a built-in corpus for training")
     valid_size: Count = Field(1_000, description="pairs drawn for validation")
     test_size: Count = Field(1_000, description="pairs drawn for testing")
-    options: dict[str, int | float | str | bool] = Field({}, description="options of a built-in corpus")
+    options: dict[str, Any] = Field({}, description="options of a built-in corpus")
     max_length: Count = Field(250, description="drop training pairs with more tokens than this on a side")
+
+    @field_validator("options")
+    @classmethod
+    def _plain(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name, value in given.items():
+            if not isinstance(value, int | float | str) or value in (float("inf"), float("-inf")) or value != value:
+                raise ValueError(f"data.options.{name}: {value!r} was given; expected a number, a text, true or false")
+        return given
 
 
 class TokenizerSettings(Settings):
@@ -148,9 +161,9 @@ class TrainingSettings(Settings):
     steps: Count = Field(10_000, description="updates in all")
     batch_tokens: Count = Field(2_048, description="at most so many tokens a batch on each side")
     accumulate: Count = Field(1, description="batches an update")
-    optimiser: Literal["adamw", "adam", "sgd"] = Field("adamw", description="")
+    optimiser: Literal["adamw", "adam", "sgd"] = Field("adamw", description="what makes steps of gradients")
     learning_rate: float = Field(0.001, gt=0, description="the peak")
-    weight_decay: float = Field(0.0, ge=0, description="")
+    weight_decay: float = Field(0.0, ge=0, description="pull of the weights towards zero")
     momentum: Share = Field(0.0, description="sgd only")
     beta1: Share = Field(0.9, description="adam, adamw")
     beta2: Share = Field(0.98, description="adam, adamw")
@@ -177,7 +190,9 @@ class TrainingSettings(Settings):
 class SearchSettings(Settings):
     """[search]: how a trained model is asked."""
 
-    kind: Literal["greedy", "beam", "sample"] = Field("beam", description="")
+    kind: Literal["greedy", "beam", "sample"] = Field(
+        "beam", description="the way to search: one path, several at once, or by chance"
+    )
     size: Count = Field(5, description="beam: hypotheses kept")
     length_penalty: float = Field(1.0, ge=0, description="beam: rank by log p / length^this")
     finish: CountOrNone = Field(0, description="beam: stop at so many finished; 0: as many as the beam holds")
@@ -207,6 +222,13 @@ class Recipe(Settings):
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    @field_validator("name")
+    @classmethod
+    def _a_folder_name(cls, given: str) -> str:
+        if not re.fullmatch(r"\w[\w .+-]*", given):
+            raise ValueError(f"name: {given!r} was given; it names a folder: letters, digits, space and . + - _ only")
+        return given
 
     @model_validator(mode="after")
     def _agree(self) -> Recipe:
@@ -274,22 +296,32 @@ def _apply(tree: dict[str, Any], change: str) -> None:
 def _one_line(error: ValidationError) -> str:
     """The first thing wrong, in one line: where; what was given; what is allowed."""
     problems = error.errors()
+    problems = [one for one in problems if one["type"] == "extra_forbidden"] or problems
     problem = problems[0]
-    place = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("Parallel", "str", "model-")))
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 and problem["loc"][:2] != ("data", "train") else ""
+    path = [str(part) for part in problem["loc"] if not str(part).startswith("<")]
+    place = _printable(".".join(path))
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if problem["type"] == "extra_forbidden":
-        return f"{place}: unknown setting; {_suggest(problem['loc'])}{more}"
+        return f"{place}: unknown setting; {_suggest(path)}{more}"
+    if problem["type"] == "missing":
+        return f"{place}: missing{more}"
     if problem["type"] == "value_error":
-        return str(problem["ctx"]["error"]) + more
+        return _printable(str(problem["ctx"]["error"])) + more
     return f"{place}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
 
 
-def _suggest(place: Sequence[Any]) -> str:
-    group: Any = Recipe
-    for part in place[:-1]:
-        field = group.model_fields.get(part) if isinstance(group, type) and issubclass(group, BaseModel) else None
-        group = field.annotation if field else ParallelFiles
-    return nearest(str(place[-1]), group.model_fields)
+def _printable(text: str) -> str:
+    """One line: what cannot be printed as an escape."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _suggest(path: Sequence[str]) -> str:
+    """The setting that an unknown one may have meant."""
+    group: type[BaseModel] = Recipe
+    for part in path[:-1]:
+        annotation = group.model_fields[part].annotation
+        group = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ParallelFiles
+    return nearest(path[-1], group.model_fields)
 
 
 class Setting(NamedTuple):

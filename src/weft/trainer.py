@@ -7,7 +7,7 @@ for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -33,8 +33,8 @@ from weft.models import AnyModel
 from weft.recipe import Recipe, load_recipe, write_toml
 from weft.text import specials
 from weft.training.checkpoint import RunFolder
-from weft.training.events import Event, Finished, Prepared, Step, Validation
-from weft.training.loop import Scores, Trainer, Validate, model_tensors
+from weft.training.events import Event, Finished, Prepared, Step
+from weft.training.loop import Scores, Trainer, Validate
 from weft.translator import Translator
 
 
@@ -61,8 +61,6 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
     model = build_model(
         recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size, seed=recipe.seed
     )
-    if not resume:
-        _create(folder, recipe, tokenizers, model)
     trainer = Trainer(
         model,
         encoded.pairs,
@@ -77,7 +75,7 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
         trainer.restore()
         folder.cut_log(trainer.progress.step)
     else:
-        trainer.save()
+        _create(trainer, recipe, tokenizers)
     yield _logged(
         folder,
         Prepared(
@@ -93,11 +91,9 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
             path=str(folder.path),
         ),
     )
-    last: Validation | None = None
     for event in trainer.events():
-        last = event if isinstance(event, Validation) else last
         if isinstance(event, Finished):
-            _conclude(folder, recipe, event, last)
+            _conclude(folder, recipe, tokenizers, event, trainer.progress.last_validation)
         if not isinstance(event, Step) or event.step % recipe.training.log_every == 0:
             _logged(folder, event)
         yield event
@@ -123,23 +119,28 @@ def _read(recipe: Recipe, split: str) -> list[Pair]:
     return list(read_corpus(recipe, split))
 
 
-def _create(folder: RunFolder, recipe: Recipe, tokenizers: Tokenizers, model: AnyModel) -> None:
-    """A run folder that can be loaded from its first moment on."""
+def _create(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    """A run folder that can be loaded and resumed from its first moment on."""
+    final = trainer.folder
 
     def fill(new: RunFolder) -> None:
         absolute = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
         save_text(new.recipe, write_toml(recipe.model_copy(update={"data": absolute})))
         tokenizers.save(new.path)
-        new.write_model(model_tensors(model), step=0)
         save_text(new.card, model_card(recipe, tokenizers, finished=None, validation=None))
+        trainer.folder = new
+        trainer.save()
 
-    RunFolder.create(folder.path, fill)
+    try:
+        RunFolder.create(final.path, fill)
+    finally:
+        trainer.folder = final
 
 
 def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
     """The recipe of the run that goes on; only how long it trains and where may differ from the one given."""
     saved = load_recipe(folder.check().recipe)
-    free = {"steps", "save_every", "log_every", "device", "patience"}
+    free = {"steps", "save_every", "log_every", "device", "patience", "learning_rate", "clip"}
     given = recipe.training.model_dump(include=free)
     going = saved.model_copy(update={"training": saved.training.model_copy(update=given)})
     same = recipe.model_copy(
@@ -184,16 +185,10 @@ def _validation(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) ->
     return validate
 
 
-def _conclude(folder: RunFolder, recipe: Recipe, event: Finished, last: Validation | None) -> None:
+def _conclude(
+    folder: RunFolder, recipe: Recipe, tokenizers: Tokenizers, event: Finished, last: dict[str, float] | None
+) -> None:
     """Write the result for programs (metrics.json) and for people (README.md)."""
-    result: dict[str, object] = {"steps": event.step, "seconds": event.seconds, "best_step": event.best_step}
-    if last is not None:
-        result["last_validation"] = {"loss": last.loss, "perplexity": last.perplexity, **last.metrics}
+    result = {"steps": event.step, "seconds": event.seconds, "best_step": event.best_step, "last_validation": last}
     save_text(folder.metrics, json.dumps(result, indent=1) + "\n")
-    tokenizers = load_tokenizers(folder.tokenizers())
     save_text(folder.card, model_card(recipe, tokenizers, finished=event, validation=last))
-
-
-def finish(recipe: Recipe, out: Path | str | None = None) -> Sequence[Event]:
-    """Train without watching; the events, steps left out."""
-    return [event for event in train(recipe, out) if not isinstance(event, Step)]

@@ -28,6 +28,7 @@ from weft.recipe import Recipe, SearchSettings, load_recipe, make_recipe
 from weft.search import Choice, Hypothesis, beam, follow, greedy, sampler
 from weft.text import specials, words
 from weft.text.tokenizer import Tokenizer
+from weft.text.units import Word
 from weft.training.checkpoint import RunFolder
 from weft.training.loop import load_weights
 
@@ -35,6 +36,15 @@ NULL_WEIGHT = 0.15
 """A target word whose largest weight is below this has no counterpart."""
 WINDOW = 4096
 """Lines that are sorted by length together when a file is translated."""
+
+
+class WordMap(NamedTuple):
+    """Attention over words rather than tokens."""
+
+    weights_TS: np.ndarray
+    source: list[str]
+    """The words and, last, the end mark."""
+    target: list[str]
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,8 @@ class Translation:
     """The source's tokens and its end mark: the columns of `attention`."""
     attention: np.ndarray | None
     """(tokens, source tokens) where each output token looked; None for a model without attention."""
+    words: WordMap | None
+    """The same over whole words."""
     links: list[tuple[int, int]]
     """(source word, target word), zero-based, words as `weft.text.words` cuts them; read off the attention."""
     ended: str
@@ -66,15 +78,6 @@ class PairScore(NamedTuple):
 
     log_probability: float
     token_scores: list[float]
-
-
-class WordMap(NamedTuple):
-    """Attention over words rather than tokens."""
-
-    weights_TS: np.ndarray
-    source: list[str]
-    """The words and, last, the end mark."""
-    target: list[str]
 
 
 class Translator:
@@ -109,6 +112,8 @@ class Translator:
         """The best output for one source or several; ``search`` changes settings, e.g. ``size=8``."""
         if self.recipe.model.kind == "language_model":
             raise SearchError("this run is a language model: it has no source to translate; use `sample`")
+        if n_best < 1:
+            raise SearchError(f"n_best: {n_best}; at least 1 output is found")
         settings = self.search_settings(search)
         if isinstance(source, str):
             return self._translate([source], settings, n_best, attention)[0]
@@ -188,30 +193,44 @@ class Translator:
             temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p, generator=generator
         )
 
-    def _translation(self, source: str, source_ids: list[int], found: Hypothesis) -> Translation:
+    def _translation(
+        self, source: str, source_ids: list[int], found: Hypothesis, text: str | None = None
+    ) -> Translation:
+        """A hypothesis as text; ``text`` where it was given rather than found."""
         target = self.tokenizers.target
-        attention = None
+        text = target.decode(found.tokens) if text is None else text
+        source_tokens = self.tokenizers.source.pieces(source_ids)
+        attention = words_seen = None
         links: list[tuple[int, int]] = []
         if found.weights_TS is not None:
-            attention = found.weights_TS[: len(found.tokens), : len(source_ids)].numpy().astype(np.float64)
-            links = word_links(self.word_map(source_ids, found.tokens, attention))
+            attention = found.weights_TS[: len(found.tokens)].numpy().astype(np.float64)
+            if self.recipe.model.kind == "language_model":  # it looks at nothing, then at what it has read
+                source_tokens = ["∅", specials.SPECIALS[specials.BEGIN], *target.pieces(found.tokens)]
+                source_tokens = source_tokens[: attention.shape[1]]
+            else:
+                attention = attention[:, : len(source_ids)]
+                words_seen = self.word_map(source, source_ids, text, found.tokens, attention)
+                links = word_links(words_seen)
         return Translation(
             source=source,
-            text=target.decode(found.tokens),
+            text=text,
             score=found.score,
             log_probability=found.log_probability,
             tokens=target.pieces(found.tokens),
             token_scores=found.token_scores,
-            source_tokens=self.tokenizers.source.pieces(source_ids),
+            source_tokens=source_tokens,
             attention=attention,
+            words=words_seen,
             links=links,
             ended=found.ended,
         )
 
-    def word_map(self, source_ids: Sequence[int], target_ids: Sequence[int], weights_TS: np.ndarray) -> WordMap:
+    def word_map(
+        self, source: str, source_ids: Sequence[int], target: str, target_ids: Sequence[int], weights_TS: np.ndarray
+    ) -> WordMap:
         """Attention over tokens merged to words; the source's end mark stays as the last column."""
-        source_words, source_groups = _group(self.tokenizers.source, source_ids)
-        target_words, target_groups = _group(self.tokenizers.target, target_ids)
+        source_words, source_groups = _group(self.tokenizers.source, source_ids, source)
+        target_words, target_groups = _group(self.tokenizers.target, target_ids, target)
         source_groups[-1] = len(source_words)
         merged_TS = merge_weights(
             weights_TS,
@@ -229,11 +248,7 @@ class Translator:
             raise SearchError(
                 f"{self.recipe.name}: this model has no attention (model.attention.score = 'none'): nothing to show"
             )
-        source_ids = [*self.tokenizers.source.encode(source), specials.END]
-        target_ids = self.tokenizers.target.encode(found.text)
-        if len(target_ids) != len(found.tokens):
-            return found, WordMap(found.attention, found.source_tokens, found.tokens)
-        return found, self.word_map(source_ids, target_ids, found.attention)
+        return found, found.words or WordMap(found.attention, found.source_tokens, found.tokens)
 
     def force(self, pairs: Sequence[Pair]) -> list[Translation]:
         """What the model makes of targets that are given: their scores, attention and links."""
@@ -258,7 +273,8 @@ class Translator:
                     weights_TS=weights,
                 )
                 row = int(rows[place])
-                answers[row] = self._translation(pairs[row].source, source_ids.tolist(), found)
+                pair = pairs[row]
+                answers[row] = self._translation(pair.source, source_ids.tolist(), found, pair.target)
         return [answer for answer in answers if answer is not None]
 
     def score(self, pairs: Sequence[Pair]) -> list[PairScore]:
@@ -302,15 +318,25 @@ def word_links(found: WordMap) -> list[tuple[int, int]]:
     return links_from_weights(found.weights_TS, threshold=NULL_WEIGHT, null_column=len(found.source) - 1)
 
 
-def _group(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-    """The words of ids, and the word each id belongs to."""
-    found = words.split(tokenizer.decode(ids))
-    return [word.text for word in found], groups([(word.start, word.end) for word in found], tokenizer.spans(ids))
+def _group(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[list[str], list[int]]:
+    """The words of a text, and the word that each of its ids belongs to.
+
+    Places are those of ``tokenizer.spans``, which hold for the text itself as long as an unknown is as long as what
+    it stands for: one character. An unknown word is not, so words are counted instead.
+    """
+    spans = tokenizer.spans(ids)
+    if isinstance(tokenizer, Word):
+        pieces = words.split(text) if tokenizer.split_punctuation else words.chunks(text)
+        spans = [(piece.start, piece.end) for piece in pieces] + [(len(text), len(text))] * (len(ids) - len(pieces))
+    elif len(said := tokenizer.decode(ids)) != len(text):
+        text = said
+    found = words.split(text)
+    return [word.text for word in found], groups([(word.start, word.end) for word in found], spans)
 
 
 def _nothing(source: str) -> Translation:
     """The answer to an empty line: an empty line."""
-    return Translation(source, "", 0.0, 0.0, [], [], [specials.SPECIALS[specials.END]], None, [], "end")
+    return Translation(source, "", 0.0, 0.0, [], [], [specials.SPECIALS[specials.END]], None, None, [], "end")
 
 
 def _with_alternatives(many: list[Translation]) -> Translation:

@@ -20,7 +20,10 @@ def command(
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens, not whole words.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Show where a model looks: an attention map in the terminal, or as a picture."""
+    """Show where a model looks, word by word.
+
+    A map in the terminal or, with --to, a picture.
+    """
     from rich.console import Console
 
     from weft.evaluation.alignment import write_pharaoh

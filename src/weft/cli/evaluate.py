@@ -36,7 +36,10 @@ def command(
     changes: Changes = None,
     device: Device = "auto",
 ) -> None:
-    """Measure a run on pairs, or on its recipe's own test set; every score with its signature."""
+    """Measure a run: metrics with their signatures.
+
+    On the pairs given or, without any, on the test set that the run's recipe names.
+    """
     from weft.build import read_corpus
     from weft.files import save_text
     from weft.report import evaluate

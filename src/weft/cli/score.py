@@ -17,7 +17,10 @@ def command(
     as_json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Say how probable a model finds each target for its source: log p(y|x), one number a line."""
+    """Print log p(target | source) of given pairs.
+
+    One number a line, the end mark included; PAIRS is standard input if nothing is named.
+    """
     from weft.translator import load
 
     given = read_given("-" if pairs is None and not (source or target) else pairs, source, target) or []

@@ -32,12 +32,22 @@ class Word(NamedTuple):
 def split(line: str) -> list[Word]:
     """The words of a line with their places."""
     found: list[Word] = []
+    for chunk in chunks(line):
+        start = chunk.start
+        for piece in _cut(chunk.text):
+            found.append(Word(piece, start, start + len(piece)))
+            start += len(piece)
+    return found
+
+
+def chunks(line: str) -> list[Word]:
+    """What stands between white space, with its places."""
+    found: list[Word] = []
     start = 0
     for chunk in line.split():
         start = line.index(chunk, start)
-        for piece in _cut(chunk):
-            found.append(Word(piece, start, start + len(piece)))
-            start += len(piece)
+        found.append(Word(chunk, start, start + len(chunk)))
+        start += len(chunk)
     return found
 
 

@@ -20,7 +20,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,13 +51,24 @@ class Checkpoint(NamedTuple):
     weights: Tensors
     optimiser: Tensors
     state: dict[str, Any]
+    path: Path | None = None
+    """Where it was read from."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> None:
     """A safetensors file, atomically."""
     ready = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    content = save(ready, metadata={"weft_format": str(FORMAT), **(about or {})})
     with replacing(path) as file:
-        file.write(save(ready, metadata={"weft_format": str(FORMAT), **(about or {})}))
+        file.write(_in_order(content))
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same safetensors file with its header sorted: the library writes metadata in a random order."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
 
 
 def read_tensors(path: Path) -> Weights:
@@ -156,7 +167,7 @@ class RunFolder:
         return weights
 
     def write_checkpoint(self, step: int, checkpoint: Checkpoint) -> Path:
-        """A checkpoint to resume from; it appears as a whole, then older ones go."""
+        """A checkpoint to resume from; it appears as a whole. Each step is written once."""
         final = self.training / f"step-{step}"
         aside = self.training / f".step-{step}.part"
         shutil.rmtree(aside, ignore_errors=True)
@@ -165,17 +176,19 @@ class RunFolder:
         write_tensors(aside / "optimiser.safetensors", checkpoint.optimiser)
         save_text(aside / "state.json", json.dumps({"weft_format": FORMAT, **checkpoint.state}, indent=1))
         _to_disk(aside)
-        shutil.rmtree(final, ignore_errors=True)
         aside.rename(final)
         _to_disk(self.training)
-        for folder in self.training.iterdir():
-            if folder.is_dir() and folder not in (final, self.best):
-                shutil.rmtree(folder, ignore_errors=True)
-        wanted = {f"step-{best['step']}.safetensors" for best in checkpoint.state.get("best", [])}
-        for file in self.best.iterdir():
-            if file.name not in wanted:
-                file.unlink(missing_ok=True)
         return final
+
+    def prune(self, step: int, best: Sequence[int]) -> None:
+        """Remove what neither the checkpoint of this step nor its best ones need, and what a kill left half-written."""
+        for folder in self.training.iterdir():
+            if folder.is_dir() and folder not in (self.training / f"step-{step}", self.best):
+                shutil.rmtree(folder, ignore_errors=True)
+        wanted = {f"step-{one}.safetensors" for one in best}
+        strays = [file for file in self.best.iterdir() if file.name not in wanted]
+        for file in [*strays, *self.path.glob(".*.part")]:
+            file.unlink(missing_ok=True)
 
     def read_checkpoint(self) -> Checkpoint:
         """The newest checkpoint."""
@@ -188,8 +201,16 @@ class RunFolder:
             state = json.loads((folder / "state.json").read_text("utf-8"))
         except ValueError:
             raise CheckpointError(f"{folder / 'state.json'}: damaged; it is not valid JSON") from None
+        version = state.get("weft_format") if isinstance(state, dict) else None
+        if not isinstance(version, int):
+            raise CheckpointError(f"{folder / 'state.json'}: damaged; it names no format version")
+        if version > FORMAT:
+            raise CheckpointError(
+                f"{folder / 'state.json'}: written by a newer weft (format {version}; this one reads up to {FORMAT}); "
+                "update weft"
+            )
         weights = read_tensors(folder / "weights.safetensors").tensors
-        return Checkpoint(weights, read_tensors(folder / "optimiser.safetensors").tensors, state)
+        return Checkpoint(weights, read_tensors(folder / "optimiser.safetensors").tensors, state, folder)
 
     def append_log(self, record: Mapping[str, Any]) -> None:
         with self.log.open("a", encoding="utf-8") as file:
@@ -229,12 +250,16 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
     }
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors) -> None:
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors, *, where: str) -> None:
     """The inverse of `optimiser_tensors`."""
+    shapes = [parameter.shape for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        parameter, _, what = name.partition(".")
-        state.setdefault(int(parameter), {})[what] = tensor
+        number, _, what = name.partition(".")
+        known = number.isdigit() and int(number) < len(shapes)
+        if not known or (tensor.dim() and tensor.shape != shapes[int(number)]):
+            raise CheckpointError(f"{where}: does not fit its recipe: optimiser tensor {name!r} {tuple(tensor.shape)}")
+        state.setdefault(int(number), {})[what] = tensor
     whole = optimiser.state_dict()
     optimiser.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
 
@@ -247,8 +272,10 @@ def random_states() -> Tensors:
     return states
 
 
-def restore_random(tensors: Tensors) -> None:
+def restore_random(tensors: Tensors, *, where: str) -> None:
     """The inverse of `random_states`."""
+    if "random.cpu" not in tensors:
+        raise CheckpointError(f"{where}: damaged; the state of the random numbers is missing")
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])

@@ -7,12 +7,13 @@ too many in a row end the run, with the last good state saved.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 import torch
+from pydantic import BaseModel, ValidationError
 
 from weft.data.batches import Position, endless
 from weft.data.store import Batch, PairStore
@@ -52,21 +53,21 @@ class Scores(NamedTuple):
 Validate = Callable[[AnyModel], Scores]
 
 
-class Best(NamedTuple):
+class Best(BaseModel):
     """One of the best checkpoints."""
 
     step: int
     worth: float
 
 
-@dataclass
-class Progress:
+class Progress(BaseModel):
     """Where a run stands; saved with every checkpoint."""
 
     step: int = 0
     epoch: int = 0
     batch: int = 0
-    best: list[Best] = field(default_factory=list)
+    best: list[Best] = []
+    """The best checkpoints, best first."""
     since_best: int = 0
     """Validations without gain, for early stopping."""
     since_decay: int = 0
@@ -74,18 +75,10 @@ class Progress:
     decays: int = 0
     skipped: int = 0
     seconds: float = 0.0
-    stopped: str = ""
-    """Why the run ended, once it has."""
+    last_validation: dict[str, float] | None = None
 
-    @classmethod
-    def of(cls, state: dict[str, object]) -> Progress:
-        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
-        progress = cls(**known)  # type: ignore[arg-type]
-        progress.best = [Best(**best) for best in state["best"]]  # type: ignore[attr-defined]
-        return progress
-
-    def record(self) -> dict[str, object]:
-        return {**asdict(self), "best": [best._asdict() for best in self.best]}
+    def best_steps(self) -> list[int]:
+        return [best.step for best in self.best]
 
 
 def make_optimiser(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
@@ -124,23 +117,37 @@ class Trainer:
         self.optimiser = make_optimiser(self.model, settings)
         self.schedule = make_schedule(settings.schedule, warmup=settings.warmup, steps=settings.steps)
         self.progress = Progress()
+        self.saved_step = -1
         torch.manual_seed(seed)
 
     def restore(self) -> None:
         """Go back to the newest checkpoint of the folder."""
         checkpoint = self.folder.read_checkpoint()
-        load_weights(self.model, checkpoint.weights, where=str(self.folder.training))
+        where = str(checkpoint.path)
+        load_weights(self.model, checkpoint.weights, where=where)
         generators = {name: value for name, value in checkpoint.optimiser.items() if name.startswith("random.")}
         moments = {name: value for name, value in checkpoint.optimiser.items() if name not in generators}
-        restore_optimiser(self.optimiser, moments)
-        restore_random(generators)
-        self.progress = Progress.of(checkpoint.state)
+        restore_optimiser(self.optimiser, moments, where=where)
+        restore_random(generators, where=where)
+        try:
+            self.progress = Progress.model_validate(checkpoint.state)
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise CheckpointError(f"{where}/state.json: damaged at {place!r}") from None
+        self.saved_step = self.progress.step
+        self.folder.prune(self.progress.step, self.progress.best_steps())
 
     def save(self) -> Saved:
-        """A checkpoint of all that is here."""
+        """A checkpoint of all that is here; without validations, also the weights to use."""
+        progress = self.progress
+        if not progress.best:
+            self.folder.write_model(model_tensors(self.model), step=progress.step)
         tensors = {**optimiser_tensors(self.optimiser), **random_states()}
-        checkpoint = Checkpoint(model_tensors(self.model), tensors, self.progress.record())
-        return Saved(self.progress.step, str(self.folder.write_checkpoint(self.progress.step, checkpoint)))
+        checkpoint = Checkpoint(model_tensors(self.model), tensors, progress.model_dump())
+        path = self.folder.write_checkpoint(progress.step, checkpoint)
+        self.folder.prune(progress.step, progress.best_steps())
+        self.saved_step = progress.step
+        return Saved(progress.step, str(path))
 
     def events(self) -> Iterator[Event]:
         """Train to the end."""
@@ -150,10 +157,7 @@ class Trainer:
         )
         in_a_row = 0
         begun = time.monotonic() - progress.seconds
-        while not progress.stopped:
-            if progress.step >= settings.steps:
-                progress.stopped = "steps"
-                break
+        while not (reason := self._reason_to_stop()):
             started = time.monotonic()
             position, batches = Position(), []
             for _ in range(settings.accumulate):
@@ -166,16 +170,28 @@ class Trainer:
             in_a_row = in_a_row + 1 if isinstance(event, Skipped) else 0
             yield Skipped(event.step, in_a_row) if isinstance(event, Skipped) else event
             if in_a_row >= SKIPS_ALLOWED:
-                self.save()
+                if self.saved_step != progress.step:
+                    self.save()
                 raise TrainingError(
                     f"step {progress.step}: the loss was not finite {in_a_row} times in a row; the last good weights "
-                    f"are saved in {self.folder.path}; lower training.learning_rate or training.clip and resume"
+                    f"are saved in {self.folder.path}; lower training.learning_rate or training.clip and use --resume"
                 )
             if self.validate and settings.validate_every and progress.step % settings.validate_every == 0:
                 yield self._validated()
             if settings.save_every and progress.step % settings.save_every == 0:
                 yield self.save()
-        yield from self._finish()
+        if self.saved_step != progress.step:
+            yield self.save()
+        yield Finished(
+            progress.step, reason, progress.seconds, progress.best[0].step if progress.best else progress.step
+        )
+
+    def _reason_to_stop(self) -> str:
+        """Why the run is at its end; empty while it is not."""
+        settings, progress = self.settings, self.progress
+        if settings.patience and progress.since_best >= settings.patience:
+            return "patience"
+        return "steps" if progress.step >= settings.steps else ""
 
     def _update(self, batches: list[Batch], started: float) -> Step | Skipped:
         """One update of the weights, or none where it would spoil them."""
@@ -217,20 +233,20 @@ class Trainer:
         settings, progress = self.settings, self.progress
         self.model.eval()
         scores = self.validate(self.model)
-        is_best = not progress.best or scores.worth > max(best.worth for best in progress.best)
+        worth = float("-inf") if math.isnan(scores.worth) else scores.worth
+        is_best = not progress.best or worth > progress.best[0].worth
         progress.since_best = 0 if is_best else progress.since_best + 1
         progress.since_decay = 0 if is_best else progress.since_decay + 1
         if settings.schedule == "plateau" and progress.since_decay > settings.decay_patience:
             progress.decays += 1
             progress.since_decay = 0
-        ranked = sorted([*progress.best, Best(progress.step, scores.worth)], key=lambda best: (-best.worth, best.step))
-        kept = ranked[: settings.average]
+        candidates = [*progress.best, Best(step=progress.step, worth=worth)]
+        kept = sorted(candidates, key=lambda best: (-best.worth, best.step))[: settings.average]
         if any(best.step == progress.step for best in kept):
             write_tensors(self.folder.best / f"step-{progress.step}.safetensors", model_tensors(self.model))
             progress.best = kept
             self._use_best()
-        if settings.patience and progress.since_best >= settings.patience:
-            progress.stopped = "patience"
+        progress.last_validation = {"loss": scores.loss, "perplexity": scores.perplexity, **scores.metrics}
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best)
 
     def _use_best(self) -> None:
@@ -239,14 +255,6 @@ class Trainer:
         self.folder.write_model(
             mean_of([read_tensors(file).tensors for file in files]), step=self.progress.best[0].step
         )
-
-    def _finish(self) -> Iterator[Event]:
-        progress = self.progress
-        if not progress.best:
-            self.folder.write_model(model_tensors(self.model), step=progress.step)
-        yield self.save()
-        best = progress.best[0].step if progress.best else progress.step
-        yield Finished(progress.step, progress.stopped, progress.seconds, best)
 
 
 def model_tensors(model: torch.nn.Module) -> Tensors:
