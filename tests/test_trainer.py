@@ -258,17 +258,17 @@ class TestNotFinite:
     def broken(self, tiny, tmp_path, monkeypatch):
         """A run that ended because its loss was not finite from step 4 on."""
         calls = count(1)
-        original = loop.cross_entropy
+        original = loop.batch_loss
 
         def spoilt(*arguments, **keywords):
             found = original(*arguments, **keywords)
             return found if next(calls) < 4 else found._replace(smoothed=found.smoothed * float("nan"))
 
-        monkeypatch.setattr(loop, "cross_entropy", spoilt)
+        monkeypatch.setattr(loop, "batch_loss", spoilt)
         seen = []
         with pytest.raises(TrainingError) as caught:
             seen += train(tiny({"training.steps": 30}), tmp_path / "run")
-        monkeypatch.setattr(loop, "cross_entropy", original)
+        monkeypatch.setattr(loop, "batch_loss", original)
         return tmp_path / "run", str(caught.value)
 
     def test_ends_with_one_line_and_a_folder_that_loads(self, broken):

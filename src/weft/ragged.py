@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,14 @@ class TimeMajor(NamedTuple):
     """(N,) the inverse: for each place in the Ragged, its position in this order."""
     rows_back: Tensor
     """(B,) the inverse of ``rows``."""
+
+    def sort(self, values_ND: Tensor) -> Tensor:
+        """Values of a Ragged in this order."""
+        return _Permute.apply(values_ND, self.places, self.back)
+
+    def unsort(self, values_ND: Tensor) -> Tensor:
+        """Values in this order, back in that of the Ragged."""
+        return _Permute.apply(values_ND, self.back, self.places)
 
 
 class Layout:
@@ -93,6 +101,19 @@ class Layout:
             torch.argsort(places).to(self.device),
             torch.argsort(rows).to(self.device),
         )
+
+
+class _Permute(torch.autograd.Function):
+    """A change of order; its gradient is the change back, which is cheaper than adding up by index."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, there: Tensor, back: Tensor) -> Tensor:
+        ctx.save_for_backward(back)
+        return values.index_select(0, there)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient.index_select(0, ctx.saved_tensors[0]), None, None
 
 
 class Ragged:

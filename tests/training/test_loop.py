@@ -16,7 +16,7 @@ from weft.training import loop
 from weft.training.checkpoint import RunFolder, read_tensors
 from weft.training.events import Finished, Saved, Skipped, Step, Validation
 from weft.training.loop import Scores, Trainer, model_tensors
-from weft.training.loss import Loss, cross_entropy
+from weft.training.loss import Loss, batch_loss
 
 BEGIN, END, VOCABULARY = 1, 2, 13
 MODEL = ModelSettings.model_validate(
@@ -175,12 +175,12 @@ class TestNotFinite:
             def spoilt(*arguments, **keywords):
                 nonlocal calls
                 calls += 1
-                found = cross_entropy(*arguments, **keywords)
+                found = batch_loss(*arguments, **keywords)
                 if calls not in steps:
                     return found
                 return Loss(found.smoothed * smoothed, found.negative_log_likelihood * likelihood)
 
-            monkeypatch.setattr(loop, "cross_entropy", spoilt)
+            monkeypatch.setattr(loop, "batch_loss", spoilt)
 
         return spoil
 

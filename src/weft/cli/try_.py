@@ -29,12 +29,14 @@ def command(
 
     from weft.build import read_corpus
     from weft.cli.progress import Watcher
+    from weft.memory import keep_freed_memory
     from weft.recipe import load_recipe
     from weft.report import evaluate
     from weft.trainer import train
     from weft.translator import load
     from weft.views.attention_map import draw, terminal
 
+    keep_freed_memory()
     console = Console(stderr=True, highlight=False)
     folder = out or _unused(Path("runs/try"))
     recipe = load_recipe("grammar", changes or ())
@@ -48,9 +50,10 @@ def command(
     for sentence in reversed(SENTENCES):
         found, words = run.attend(sentence)
         console.print(f"\n  {sentence}\n  [bold]{found.text}[/]")
-    console.print()
-    console.print(terminal(*words))
-    draw(*words, picture, title=found.text)
+    if words.target:
+        console.print()
+        console.print(terminal(*words))
+        draw(*words, picture, title=found.text)
     seconds = time.monotonic() - begun
     aer = None if report.alignment is None else report.alignment.error_rate
     console.print(f"\nOn {report.pairs} unseen sentences: {exact:.1f} % translated exactly, BLEU {bleu:.1f}.")
@@ -65,9 +68,9 @@ def command(
     if as_json:
         numbers = {
             "seconds": round(seconds, 1),
-            "exact_match": exact / 100,
-            "bleu": bleu,
-            "aer": None if aer is None else aer / 100,
+            "exact_match": round(exact / 100, 4),
+            "bleu": round(bleu, 2),
+            "aer": None if aer is None else round(aer / 100, 4),
             "run": str(folder),
         }
         typer.echo(json.dumps(numbers))

@@ -147,7 +147,7 @@ class RecurrentDecoder(nn.Module):
         memory = select(memory, order.rows)
         if memory.keys is not None:
             memory = memory._replace(keys=memory.keys.held())
-        embedded_NE = embedded.values[order.places]
+        embedded_NE = order.sort(embedded.values)
         of_embedded = self._of_embedded(embedded_NE).split(order.counts)
         state = self.start(memory)
         steps: list[_Step] = []
@@ -159,9 +159,9 @@ class RecurrentDecoder(nn.Module):
             done = self._advance(embedded_BE, of_embedded_BG, state, memory, maps)
             state = done.state
             steps.append(done)
-        states_ND = torch.cat([done.output_BD for done in steps])[order.back]
+        states_ND = order.unsort(torch.cat([done.output_BD for done in steps]))
         if not self.input_feeding:
-            context_ND = torch.cat([done.context_BD for done in steps if done.context_BD is not None])[order.back]
+            context_ND = order.unsort(torch.cat([done.context_BD for done in steps if done.context_BD is not None]))
             states_ND = self._read(self.readout, states_ND, context_ND, summary_ND, embedded.values)
         weights_BTS = None
         if weights:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention import Attention
+from weft.models.decoders import Decoded
 from weft.models.layers import Embedding, Output
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.models.seq2seq import Forward
@@ -77,12 +78,17 @@ class RecurrentLanguageModel(nn.Module):
         return self.output(self._read(output_RD, context_RD)), LanguageState(layers, past_RTD), weights_RT
 
     def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
+        decoded = self.states(source, inputs, weights=weights)
+        return Forward(self.output(decoded.states.values), decoded.weights_BTS)
+
+    def states(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Decoded:
+        """What `forward` gives, before the output layer."""
         outputs, _ = self.stack(self.embedding.ragged(inputs), self.encode(source).initial)
         context_ND = weights_BTS = None
         if self.attention is not None:
             context, weights_BTS = self.attention.over_past(outputs)
             context_ND = context.values
-        return Forward(self.output(self._read(outputs.values, context_ND)), weights_BTS if weights else None)
+        return Decoded(outputs.like(self._read(outputs.values, context_ND)), weights_BTS if weights else None)
 
     def _read(self, output_ND: Tensor, context_ND: Tensor | None) -> Tensor:
         if self.readout is not None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from weft.ragged import Ragged
+from weft.ragged import Ragged, TimeMajor
 from weft.unrolled import Map, unrolled
 
 LayerState = tuple[Tensor, ...]
@@ -56,7 +56,7 @@ class Cell(NamedTuple):
 
     step: Callable[[Tensor, Tensor, LayerState], LayerState]
     sequence: Callable[..., nn.RNNBase]
-    """PyTorch's module for whole sequences; it owns the weights."""
+    """PyTorch's module for whole sequences: it owns the weights, and on CUDA does the work."""
     parts: int
     """Tensors in the state."""
 
@@ -107,10 +107,12 @@ class RecurrentStack(nn.Module):
         self.hidden = hidden
         self.connections = connections
         self.dropout = dropout
-        directions = 2 if bidirectional else 1
+        self.directions = 2 if bidirectional else 1
         sizes = [inputs + level * hidden if connections == "dense" else hidden for level in range(layers)]
         sizes[0] = inputs
-        layers_built = [self.cell.sequence(size, hidden // directions, bidirectional=bidirectional) for size in sizes]
+        layers_built = [
+            self.cell.sequence(size, hidden // self.directions, bidirectional=bidirectional) for size in sizes
+        ]
         for layer in layers_built:
             initialise(layer, kind)
         self.layers = nn.ModuleList(layers_built)
@@ -132,22 +134,73 @@ class RecurrentStack(nn.Module):
     def forward(self, sequences: Ragged, initial: StackState | None = None) -> tuple[Ragged, StackState]:
         """Whole sequences: every layer's states of the top layer, and every layer's last state."""
         order = sequences.layout.time_major
-        counts = torch.tensor(order.counts)
-        values_ND = sequences.values[order.places]
+        values_ND = order.sort(sequences.values)
+        initial = initial or self.zeros(sequences.rows, sequences.values)
+        run_layer = self._whole_layer if values_ND.is_cuda else self._layer_step_by_step
         finals: list[LayerState] = []
-        for level, layer in enumerate(self.layers):
-            start = None if initial is None else tuple(part[order.rows][None] for part in initial[level])
-            packed = PackedSequence(values_ND, counts)
-            output, final = layer(packed, start[0] if start and len(start) == 1 else start)
-            parts = final if isinstance(final, tuple) else (final,)
-            finals.append(tuple(torch.cat(part.unbind(0), -1)[order.rows_back] for part in parts))
-            values_ND = self._next_input(level, values_ND, output.data)
-        return sequences.like(values_ND[order.back]), tuple(finals)
+        for level in range(len(self.layers)):
+            start = tuple(part.index_select(0, order.rows) for part in initial[level])
+            output_ND, final = run_layer(level, values_ND, order, start)
+            finals.append(tuple(part.index_select(0, order.rows_back) for part in final))
+            values_ND = self._next_input(level, values_ND, output_ND)
+        return sequences.like(order.unsort(values_ND)), tuple(finals)
 
-    def weights(self, level: int) -> LayerWeights:
-        """The weights of a layer that reads in one direction."""
+    def _whole_layer(
+        self, level: int, values_ND: Tensor, order: TimeMajor, start: LayerState
+    ) -> tuple[Tensor, LayerState]:
+        """A layer over time-major values by PyTorch's own module: one call of cuDNN."""
+        packed = PackedSequence(values_ND, torch.tensor(order.counts))
+        parts = tuple(torch.stack(part.chunk(self.directions, -1)) for part in start)
+        output, final = self.layers[level](packed, parts if self.cell.parts > 1 else parts[0])
+        finals = final if isinstance(final, tuple) else (final,)
+        return output.data, tuple(torch.cat(part.unbind(0), -1) for part in finals)
+
+    def _layer_step_by_step(
+        self, level: int, values_ND: Tensor, order: TimeMajor, start: LayerState
+    ) -> tuple[Tensor, LayerState]:
+        """The same with our own loop. On a CPU it is the quicker one: weights' gradients are taken once."""
+        starts = [part.chunk(self.directions, -1) for part in start]
+        found = [
+            self._one_direction(self.weights(level, direction), values_ND, order.counts, one_start, bool(direction))
+            for direction, one_start in enumerate(zip(*starts, strict=True))
+        ]
+        finals = [final for _, final in found]
+        return torch.cat([output for output, _ in found], -1), tuple(
+            torch.cat(parts, -1) for parts in zip(*finals, strict=True)
+        )
+
+    def _one_direction(
+        self, weights: LayerWeights, values_ND: Tensor, counts: list[int], state: LayerState, reverse: bool
+    ) -> tuple[Tensor, LayerState]:
+        """All steps in one direction; ``counts[t]`` leading rows have a token at time t."""
+        of_input = functional.linear(values_ND, weights.input_GD, weights.input_bias_G).split(counts)
+        of_state = unrolled(weights.state_GD, weights.state_bias_G)
+        outputs: list[Tensor] = []
+        if reverse:  # shorter rows join in as the loop comes to their last token
+            start, state = state, tuple(part[:0] for part in state)
+            for of_input_BG in reversed(of_input):
+                if len(of_input_BG) > len(state[0]):
+                    joining = slice(len(state[0]), len(of_input_BG))
+                    state = tuple(torch.cat([old, new[joining]]) for old, new in zip(state, start, strict=True))
+                state = self.cell.step(of_input_BG, of_state(state[0]), state)
+                outputs.append(state[0])
+            return torch.cat(outputs[::-1]), state
+        left: list[LayerState] = []  # the last states of rows that have ended, shortest rows first
+        for of_input_BG in of_input:
+            running = len(of_input_BG)
+            if running < len(state[0]):
+                left.append(tuple(part[running:] for part in state))
+                state = tuple(part[:running] for part in state)
+            state = self.cell.step(of_input_BG, of_state(state[0]), state)
+            outputs.append(state[0])
+        left.append(state)
+        return torch.cat(outputs), tuple(torch.cat(parts) for parts in zip(*left[::-1], strict=True))
+
+    def weights(self, level: int, direction: int = 0) -> LayerWeights:
+        """The weights of a layer, forward (0) or backward (1)."""
+        suffix = "_reverse" if direction else ""
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-        return LayerWeights(*(self.layers[level].get_parameter(name) for name in names))
+        return LayerWeights(*(self.layers[level].get_parameter(name + suffix) for name in names))
 
     def step_maps(self) -> list[StepMaps]:
         """The maps for `step`, made once before a loop so that each weight's gradient is taken once after it."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor, nn
 
 from weft.models.bridge import Copy, Project, Zero
-from weft.models.decoders import DecoderState, Memory, RecurrentDecoder
+from weft.models.decoders import Decoded, DecoderState, Memory, RecurrentDecoder
 from weft.models.encoders import RecurrentEncoder
 from weft.models.layers import Embedding, Output
 from weft.ragged import Ragged
@@ -22,7 +22,9 @@ class Forward(NamedTuple):
 
 
 class Model(Protocol):
-    """The seam of the library: training uses `forward`, search uses the other three. See ARCHITECTURE.md."""
+    """The seam of the library: training uses `states` or `forward`, search the rest. See ARCHITECTURE.md."""
+
+    output: Output
 
     def encode(self, source: Ragged) -> Any:
         """The memory of a source; for a language model the source's rows are empty."""
@@ -33,8 +35,11 @@ class Model(Protocol):
     def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
         """Logits (R, V) for the token after ``tokens_R``, the new state, and the attention weights (R, S)."""
 
+    def states(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Decoded:
+        """What the output layer makes logits of, for every target position; ``inputs``: the target, shifted."""
+
     def __call__(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
-        """Logits for every target position; ``inputs`` is the target shifted behind the begin mark."""
+        """Logits for every target position."""
 
 
 class Seq2Seq(nn.Module):
@@ -72,6 +77,10 @@ class Seq2Seq(nn.Module):
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
         return self.output(output_RD), state, weights_RS
 
+    def states(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Decoded:
+        """What `forward` gives, before the output layer."""
+        return self.decoder(self.target_embedding.ragged(inputs), self.encode(source), weights=weights)
+
     def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
-        decoded = self.decoder(self.target_embedding.ragged(inputs), self.encode(source), weights=weights)
+        decoded = self.states(source, inputs, weights=weights)
         return Forward(self.output(decoded.states.values), decoded.weights_BTS)

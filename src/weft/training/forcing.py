@@ -43,4 +43,4 @@ def forced_logits(model: Model, source: Ragged, target: Ragged, *, begin: int, o
             tokens_B = torch.where(torch.rand(rows, device=true_B.device) < own, said_B, true_B)
         logits_BV, state, _ = model.step(tokens_B, state, memory)
         logits.append(logits_BV)
-    return torch.cat(logits)[order.back]
+    return order.unsort(torch.cat(logits))

@@ -32,8 +32,8 @@ from weft.training.checkpoint import (
     write_tensors,
 )
 from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
-from weft.training.forcing import forced_logits, own_share
-from weft.training.loss import cross_entropy
+from weft.training.forcing import own_share
+from weft.training.loss import batch_loss
 from weft.training.schedules import make_schedule
 
 SKIPS_ALLOWED = 5
@@ -202,8 +202,7 @@ class Trainer:
         own = own_share(settings.forcing, sampling=settings.sampling, step=step, steps=settings.steps)
         likelihood = torch.zeros((), device=self.device)
         for batch in batches:
-            logits_NV = forced_logits(self.model, batch.source, batch.target, begin=self.begin, own=own)
-            loss = cross_entropy(logits_NV, batch.target.values, smoothing=settings.label_smoothing)
+            loss = batch_loss(self.model, batch, begin=self.begin, own=own, smoothing=settings.label_smoothing)
             (loss.smoothed / target_tokens).backward()
             likelihood += loss.negative_log_likelihood
         limit = settings.clip or float("inf")

@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from weft.data.store import Batch
+from weft.models.layers import Output
+from weft.models.seq2seq import Model
+from weft.training.forcing import forced_logits
+
 
 class Loss(NamedTuple):
     """Sums over the tokens of a batch."""
@@ -20,37 +25,65 @@ class Loss(NamedTuple):
     """−Σ log p(y_t), without smoothing and without gradient: what perplexity is made of."""
 
 
-class _CrossEntropy(torch.autograd.Function):
-    """Both sums in two passes over the logits, and the gradient in three more, in place."""
-
-    @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        if logits_NV.dtype in (torch.float16, torch.bfloat16):
-            logits_NV = logits_NV.float()
-        normaliser_N = logits_NV.logsumexp(-1)
-        likelihood_N = normaliser_N - logits_NV.gather(1, targets_N[:, None])[:, 0]
-        total = likelihood_N.sum()
-        smoothed = total
-        if smoothing:
-            uniform = normaliser_N.sum() - logits_NV.mean(-1).sum()
-            smoothed = (1 - smoothing) * total + smoothing * uniform
-        ctx.save_for_backward(logits_NV, targets_N, normaliser_N)
-        ctx.smoothing = smoothing
-        ctx.mark_non_differentiable(total)
-        return smoothed.clone(), total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, unused: Tensor) -> tuple[Tensor, None, None]:
-        logits_NV, targets_N, normaliser_N = ctx.saved_tensors
-        smoothing = ctx.smoothing
-        grad_NV = torch.sub(logits_NV, normaliser_N[:, None]).exp_()
-        if smoothing:
-            grad_NV.sub_(smoothing / logits_NV.shape[-1])
-        ones_N1 = grad_NV.new_full((len(targets_N), 1), smoothing - 1)
-        grad_NV.scatter_add_(1, targets_N[:, None], ones_N1)
-        return grad_NV.mul_(gradient), None, None
-
-
 def cross_entropy(logits_NV: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
     """The loss of every target token, summed."""
-    return Loss(*_CrossEntropy.apply(logits_NV, targets_N, smoothing))
+    if logits_NV.dtype in (torch.float16, torch.bfloat16):
+        logits_NV = logits_NV.float()
+    log_NV = logits_NV.log_softmax(-1)
+    likelihood = -log_NV.gather(1, targets_N[:, None]).sum()
+    smoothed = (1 - smoothing) * likelihood - smoothing * log_NV.mean(-1).sum() if smoothing else likelihood
+    return Loss(smoothed, likelihood.detach())
+
+
+CHUNK = {"cpu": 1 << 22, "cuda": 1 << 27}
+"""Logits that exist at a time."""
+
+
+class _OutputCrossEntropy(torch.autograd.Function):
+    """Logits, loss and gradients, chunk by chunk: all in the forward pass; the backward only scales."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor, targets_N: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        vocabulary = len(bias_V)
+        rows = max(CHUNK[states_ND.device.type] // vocabulary, 1)
+        states_grad_ND, weight_grad_VD = torch.empty_like(states_ND), torch.zeros_like(weight_VD)
+        bias_grad_V = torch.zeros_like(bias_V)
+        likelihood = states_ND.new_zeros(())
+        uniform = states_ND.new_zeros(())
+        for start in range(0, len(states_ND), rows):
+            states_CD, targets_C1 = states_ND[start : start + rows], targets_N[start : start + rows, None]
+            log_CV = torch.addmm(bias_V, states_CD, weight_VD.t()).log_softmax(-1)
+            likelihood -= log_CV.gather(1, targets_C1).sum()
+            if smoothing:
+                uniform -= log_CV.mean(-1).sum()
+            grad_CV = log_CV.exp_()  # d loss / d logits = p − (1 − ε) [v = y] − ε/V
+            if smoothing:
+                grad_CV -= smoothing / vocabulary
+            grad_CV.scatter_add_(1, targets_C1, grad_CV.new_full(targets_C1.shape, smoothing - 1))
+            torch.mm(grad_CV, weight_VD, out=states_grad_ND[start : start + rows])
+            weight_grad_VD.addmm_(grad_CV.t(), states_CD)
+            bias_grad_V += grad_CV.sum(0)
+        ctx.save_for_backward(states_grad_ND, weight_grad_VD, bias_grad_V)
+        ctx.mark_non_differentiable(likelihood)
+        return (1 - smoothing) * likelihood + smoothing * uniform, likelihood
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, unused: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        states_grad_ND, weight_grad_VD, bias_grad_V = ctx.saved_tensors
+        return states_grad_ND * gradient, weight_grad_VD * gradient, bias_grad_V * gradient, None, None
+
+
+def output_cross_entropy(output: Output, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
+    """The loss of every target token, summed, from the states that the output layer would make logits of."""
+    return Loss(*_OutputCrossEntropy.apply(states_ND, output.weight_VD, output.bias_V, targets_N, smoothing))
+
+
+def batch_loss(model: Model, batch: Batch, *, begin: int, own: float = 0.0, smoothing: float = 0.0) -> Loss:
+    """The loss of a batch, the decoder reading its own predictions with probability ``own``."""
+    if own == 0.0:
+        states = model.states(batch.source, batch.target.shifted(begin)).states
+        return output_cross_entropy(model.output, states.values, batch.target.values, smoothing=smoothing)
+    logits_NV = forced_logits(model, batch.source, batch.target, begin=begin, own=own)
+    return cross_entropy(logits_NV, batch.target.values, smoothing=smoothing)

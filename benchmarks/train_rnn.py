@@ -1,0 +1,120 @@
+"""weft's training speed on the recurrent workload of benchmarks/rivals, in the same terms: one line of JSON.
+
+    python benchmarks/train_rnn.py --data /work/rivals/data --attention general --seconds 60
+
+Data: {train,val}.bpe.{en,de} as benchmarks/rivals/prepare.py writes them. Same sizes (one layer, BiLSTM 2 × 256, LSTM
+512 with input feeding, embeddings 256, nothing tied), dropout 0.2, Adam, clipping at 5, no label smoothing, fp32, "2048
+tokens" a batch. The whole loop is timed: batches, forward, backward, clipping, optimiser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--attention", choices=["general", "additive"], default="general")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--window", type=float, default=15.0)
+    parser.add_argument("--warmup", type=int, default=20, help="steps that are not counted")
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+
+    import torch
+
+    import weft
+    from weft.memory import keep_freed_memory
+    from weft.training.events import Prepared, Step
+
+    torch.set_num_threads(given.threads)
+    keep_freed_memory()  # as `weft train` does
+    recipe = weft.make_recipe(
+        {
+            "name": "rnn-speed",
+            "data": {
+                "folder": str(given.data),
+                "train": {"source": "train.bpe.en", "target": "train.bpe.de"},
+            },
+            "tokenizer": {"kind": "word", "size": 100_000, "split_punctuation": False},
+            "model": {
+                "embedding": 256,
+                "dropout": 0.2,
+                "encoder": {"kind": "lstm", "hidden": 512},
+                "decoder": {"kind": "lstm", "hidden": 512, "input_feeding": True},
+                "attention": {"score": given.attention},
+            },
+            "training": {
+                "steps": 1_000_000,
+                "batch_tokens": 2048,
+                "optimiser": "adam",
+                "schedule": "constant",
+                "clip": 5.0,
+                "label_smoothing": 0.0,
+                "validate_every": 0,
+                "save_every": 0,
+                "device": "cpu",
+            },
+        }
+    )
+    windows: list[float] = []
+    window_cores: list[float] = []
+    totals = {"source": 0, "target": 0, "steps": 0, "seconds": 0.0, "cpu": 0.0}
+    parameters = 0
+    with tempfile.TemporaryDirectory() as folder:
+        since, cpu, target, source, steps = 0.0, 0.0, 0, 0, 0
+        for event in weft.train(recipe, Path(folder) / "run"):
+            if isinstance(event, Prepared):
+                parameters = event.parameters
+            if not isinstance(event, Step):
+                continue
+            if event.step == given.warmup:
+                since, cpu = time.monotonic(), cpu_seconds()
+                continue
+            if event.step < given.warmup:
+                continue
+            target, source, steps = target + event.target_tokens, source + event.source_tokens, steps + 1
+            passed = time.monotonic() - since
+            if passed >= given.window:
+                used = cpu_seconds() - cpu
+                windows.append(round(target / passed, 1))
+                window_cores.append(round(used / passed, 2))
+                for name, amount in zip(totals, (source, target, steps, passed, used), strict=True):
+                    totals[name] += amount
+                since, cpu, target, source, steps = time.monotonic(), cpu_seconds(), 0, 0, 0
+                if totals["seconds"] >= given.seconds:
+                    break
+    print(
+        json.dumps(
+            {
+                "rival": "weft",
+                "version": weft.__version__,
+                "torch": torch.__version__,
+                "attention": given.attention,
+                "parameters": parameters,
+                "target_tokens_per_second": round(totals["target"] / totals["seconds"], 1),
+                "windows": windows,
+                "source_tokens_per_second": round(totals["source"] / totals["seconds"], 1),
+                "target_tokens_per_cpu_second": round(totals["target"] / totals["cpu"], 1),
+                "pads": 0.0,
+                "steps": totals["steps"],
+                "cores": round(totals["cpu"] / totals["seconds"], 2),
+                "window_cores": window_cores,
+            }
+        )
+    )
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()

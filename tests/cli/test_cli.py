@@ -1,0 +1,216 @@
+"""The command line as a person meets it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TINY = [
+    "data.train=copy",
+    "data.train_size=300",
+    "data.valid_size=20",
+    "data.test_size=20",
+    "data.options={length=4, symbols=5}",
+    "tokenizer.kind=word",
+    "model.embedding=8",
+    "model.encoder.hidden=16",
+    "model.decoder.hidden=16",
+    "training.steps=30",
+    "training.batch_tokens=200",
+    "training.learning_rate=0.02",
+    "training.validate_every=15",
+]
+
+
+def weft(*arguments: str | Path, stdin: str = "", check: int = 0) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "weft", *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
+    assert done.returncode == check, done.stderr
+    return done
+
+
+def changes(*more: str) -> list[str]:
+    return [part for change in (*TINY, *more) for part in ("--set", change)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    done = weft("train", "grammar", *changes(), "--out", folder)
+    assert done.stdout.strip() == str(folder), "data on stdout, the rest on stderr"
+    assert "finished at step 30" in done.stderr and "validation perplexity" in done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "lm"
+    weft("train", "grammar", *changes("model.kind=language_model"), "--out", folder)
+    return folder
+
+
+class TestHelp:
+    def test_torch_is_not_imported(self) -> None:
+        code = "import sys, weft.cli; sys.exit('torch' in sys.modules or 'pydantic' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+    @pytest.mark.parametrize("command", ["try", "train", "translate", "attend", "evaluate", "score", "sample"])
+    def test_ends_with_a_command_to_paste(self, command: str) -> None:
+        assert weft(command, "--help").stdout.rstrip().splitlines()[-1].startswith("  Try:  ")
+
+    def test_version(self) -> None:
+        import weft as package
+
+        assert weft("--version").stdout == f"weft {package.__version__}\n"
+
+
+class TestTranslate:
+    def test_one_line_in_one_line_out(self, run: Path) -> None:
+        assert len(weft("translate", run, stdin="a b\n\nc\n").stdout.split("\n")) == 4
+        assert weft("translate", run, stdin="a b\n\nc\n").stdout.split("\n")[1] == ""
+
+    def test_a_file_or_standard_input(self, run: Path, tmp_path: Path) -> None:
+        (tmp_path / "in.txt").write_text("a b c\nd\n", "utf-8")
+        assert (
+            weft("translate", run, tmp_path / "in.txt").stdout == weft("translate", run, "-", stdin="a b c\nd\n").stdout
+        )
+
+    def test_n_best_and_links(self, run: Path) -> None:
+        lines = weft("translate", run, "--n-best", "3", "--align", stdin="a b\n").stdout.splitlines()
+        assert len(lines) == 3
+        scores = [float(line.split("\t")[1]) for line in lines]
+        assert scores == sorted(scores, reverse=True)
+        assert all(len(line.split("\t")) == 3 for line in lines)
+
+    def test_json(self, run: Path) -> None:
+        found = json.loads(weft("translate", run, "--json", stdin="a b\n").stdout)
+        assert found["source"] == "a b" and len(found["attention"]) == len(found["tokens"])
+        assert found["source_tokens"] == ["a", "b", "</s>"]
+
+    def test_search_settings(self, run: Path) -> None:
+        greedy = weft("translate", run, "--search", "greedy", stdin="a b c\n").stdout
+        assert greedy == weft("translate", run, "--set", "search.kind=greedy", stdin="a b c\n").stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--set", "search.sise=3"], "search.sise: unknown setting; did you mean 'size'?"),
+            (["--set", "training.steps=3"], "--set training.steps=3: a trained run's search can be changed"),
+            (["--search", "best"], "search.kind: 'best' was given; input should be 'greedy', 'beam' or 'sample'"),
+            (["--search", "greedy", "--n-best", "2"], "--n-best 2: greedy search finds one output"),
+            (["nowhere.txt"], "nowhere.txt: no such file"),
+        ],
+    )
+    def test_errors_are_one_line(self, run: Path, arguments: list[str], message: str) -> None:
+        done = weft("translate", run, *arguments, stdin="a\n", check=2)
+        assert message in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("weft: ")
+
+    def test_no_such_run(self, tmp_path: Path) -> None:
+        done = weft("translate", tmp_path / "none", stdin="a\n", check=2)
+        assert "no such run folder" in done.stderr and done.stderr.count("\n") == 1
+
+    def test_debug_shows_the_traceback(self, tmp_path: Path) -> None:
+        assert "Traceback" in weft("translate", tmp_path / "none", "--debug", stdin="a\n", check=1).stderr
+
+
+class TestMeasuring:
+    def test_evaluate_on_the_recipes_test_set(self, run: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out.txt"
+        text = weft("evaluate", run, "--metric", "exact_match", "--metric", "chrf", "--output", out).stdout
+        assert "exact match" in text and "version:weft" in text and "search:beam|size:4" in text
+        assert "alignment error rate" in text, "copying has gold links"
+        assert len(out.read_text("utf-8").splitlines()) == 20
+
+    def test_evaluate_json(self, run: Path) -> None:
+        found = json.loads(weft("evaluate", run, "--json").stdout)
+        assert found["pairs"] == 20 and found["metrics"]["perplexity"]["value"] > 1
+        assert all("signature" in one for one in found["metrics"].values())
+
+    def test_pairs_from_a_file_or_two(self, run: Path, tmp_path: Path) -> None:
+        (tmp_path / "p.tsv").write_text("a b\ta b\nc\tc\n", "utf-8")
+        (tmp_path / "s").write_text("a b\nc\n", "utf-8")
+        one = weft("score", run, tmp_path / "p.tsv").stdout
+        assert one == weft("score", run, "--source", tmp_path / "s", "--target", tmp_path / "s").stdout
+        assert one == weft("score", run, stdin="a b\ta b\nc\tc\n").stdout
+        assert len(one.splitlines()) == 2 and all(float(line) < 0 for line in one.splitlines())
+
+    def test_score_json(self, run: Path) -> None:
+        found = json.loads(weft("score", run, "--json", stdin="a\ta\n").stdout)
+        assert abs(sum(found["token_scores"]) - found["log_probability"]) < 1e-5
+
+    def test_halves_of_pairs(self, run: Path, tmp_path: Path) -> None:
+        assert "--source and --target go together" in weft("score", run, "--source", tmp_path, check=2).stderr
+        assert "1 column, expected 2" in weft("score", run, stdin="a\n", check=2).stderr
+
+
+class TestSeeing:
+    def test_a_map_in_the_terminal(self, run: Path) -> None:
+        text = weft("attend", run, "a b c").stdout
+        assert "┌ a" in text and "links " in text
+
+    @pytest.mark.parametrize("suffix", ["svg", "png"])
+    def test_a_picture(self, run: Path, tmp_path: Path, suffix: str) -> None:
+        path = tmp_path / f"map.{suffix}"
+        weft("attend", run, "a b c", "--target", "a b c", "--to", path)
+        assert path.stat().st_size > 1000
+
+    def test_an_unknown_format(self, run: Path, tmp_path: Path) -> None:
+        assert "choose one of svg, png, pdf" in weft("attend", run, "a b", "--to", tmp_path / "map.gif", check=2).stderr
+
+
+class TestLanguageModel:
+    def test_sample(self, language_model: Path) -> None:
+        lines = weft("sample", language_model, "--prompt", "a b", "-n", "3", "--length", "5").stdout.splitlines()
+        assert len(lines) == 3 and all(line.startswith("a b") for line in lines)
+        again = weft("sample", language_model, "--prompt", "a b", "-n", "3", "--length", "5").stdout.splitlines()
+        assert lines == again, "seeded"
+
+    def test_it_translates_nothing(self, language_model: Path) -> None:
+        assert "language model" in weft("translate", language_model, stdin="a\n", check=2).stderr
+
+    def test_perplexity(self, language_model: Path) -> None:
+        assert list(json.loads(weft("evaluate", language_model, "--json").stdout)["metrics"]) == ["perplexity"]
+
+
+class TestTraining:
+    def test_an_existing_folder_is_kept(self, run: Path) -> None:
+        done = weft("train", "grammar", *changes(), "--out", run, check=2)
+        assert "exists already; go on with --resume" in done.stderr
+
+    def test_resume_with_more_steps(self, tmp_path: Path) -> None:
+        weft("train", "grammar", *changes(), "--out", tmp_path / "r")
+        done = weft("train", "grammar", *changes("training.steps=35"), "--out", tmp_path / "r", "--resume")
+        assert "finished at step 35" in done.stderr
+
+    def test_try(self, tmp_path: Path) -> None:
+        small = [
+            part for change in [*TINY[6:], "data.train_size=300", "data.test_size=20"] for part in ("--set", change)
+        ]
+        done = weft("try", *small, "--json", "--out", tmp_path / "try")
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert set(found) == {"seconds", "exact_match", "bleu", "aer", "run"}
+        assert "What next" in done.stderr
+
+
+class TestRecipesAndTokenizers:
+    def test_list(self) -> None:
+        assert [line.split()[0] for line in weft("recipes").stdout.splitlines()][-1] == "sutskever2014"
+
+    def test_show(self) -> None:
+        text = weft("recipes", "show", "addition", "--set", "training.steps=7").stdout
+        assert text.startswith("# Character-level addition") and "training.steps = 7" in text
+        assert "model.attention.score" in text
+
+    def test_tokenizer(self, tmp_path: Path) -> None:
+        (tmp_path / "text").write_text("low lower newest widest\n" * 5, "utf-8")
+        made = tmp_path / "tokenizer.json"
+        assert "bpe" in weft("tokenizer", "learn", tmp_path / "text", "--size", "30", "--out", made).stdout
+        assert weft("tokenizer", "show", made).stdout.splitlines()[1].startswith("merge     1")
+        ids = weft("tokenizer", "apply", made, "--ids", stdin="lowest newer\n").stdout
+        assert weft("tokenizer", "apply", made, "--decode", stdin=ids).stdout == "lowest newer\n"
