@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.unrolled import unrolled
+from weft.unrolled import HeldRows, unrolled
 
 ROWS, SIZE, STEPS = 3, 5, 7
 
@@ -97,3 +100,20 @@ def test_a_frozen_weight_still_passes_gradients_to_its_bias_and_input() -> None:
     found = torch.autograd.grad(run(weight, bias, state, plain=False), [bias, state])
     expected = torch.autograd.grad(run(weight, bias, state, plain=True), [bias, state])
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("use", ["dot", "mix", "plain", "weight"])
+def test_nothing_is_kept_after_the_backward_pass(use: str) -> None:
+    """A record that held on to the graph would make every training step grow."""
+    leaf_BSD = torch.randn(3, 5, 7, requires_grad=True)
+    inputs = torch.randn(3, 1, 5 if use == "mix" else 7, requires_grad=True) * 2
+    if use == "weight":
+        made = unrolled(leaf_BSD[0] * 2)(inputs[:, 0])
+    else:
+        held = HeldRows(leaf_BSD * 2)
+        made = {"dot": held.dot, "mix": held.mix, "plain": lambda given: held.plain() * given}[use](inputs)
+    made.sum().backward()
+    watched = [weakref.ref(made), weakref.ref(inputs)]
+    made = inputs = held = None
+    gc.collect()
+    assert [one() for one in watched] == [None, None]

@@ -64,7 +64,7 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         inputs, weight = ctx.saved_tensors
-        ctx.record.inputs.append(inputs)
+        ctx.record.inputs.append(inputs.detach())  # a record that held the graph would keep it alive for ever
         ctx.record.gradients.append(gradient)
         return gradient @ weight, None, None, None
 
@@ -90,6 +90,14 @@ class _RowsRecord:
         """Gradients of uses of the matrices as they are."""
 
     def gradient(self, shape: torch.Size) -> Tensor | None:
+        """The gradient of all uses; the record is empty afterwards."""
+        found = self._product(shape)
+        self.items.clear()
+        self.widths.clear()
+        self.sum_BSD = None
+        return found
+
+    def _product(self, shape: torch.Size) -> Tensor | None:
         if not self.items:
             return self.sum_BSD
         rows, items, width = shape
@@ -130,8 +138,9 @@ class _RowsProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         inputs, used = ctx.saved_tensors
-        ctx.record.items.append(gradient if ctx.along_width else inputs)
-        ctx.record.widths.append(inputs if ctx.along_width else gradient)
+        inputs_alone = inputs.detach()  # a record that held the graph would keep it alive for ever
+        ctx.record.items.append(gradient if ctx.along_width else inputs_alone)
+        ctx.record.widths.append(inputs_alone if ctx.along_width else gradient)
         return _per_row(used, gradient, not ctx.along_width), None, None, None
 
 
