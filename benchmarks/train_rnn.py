@@ -30,11 +30,9 @@ def main() -> None:
     import torch
 
     import weft
-    from weft.memory import keep_freed_memory
     from weft.training.events import Prepared, Step
 
     torch.set_num_threads(given.threads)
-    keep_freed_memory()  # as `weft train` does
     recipe = weft.make_recipe(
         {
             "name": "rnn-speed",

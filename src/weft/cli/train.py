@@ -19,12 +19,10 @@ def command(
     """Train a model from a recipe and leave a run folder."""
     from weft.cli.progress import Watcher
     from weft.cli.tensorboard import with_tensorboard
-    from weft.memory import keep_freed_memory
     from weft.recipe import load_recipe
     from weft.trainer import train
     from weft.training.events import Prepared
 
-    keep_freed_memory()
     settings = load_recipe(recipe, changes or ())
     path = Path("runs") / settings.name if out is None else out
     for event in with_tensorboard(Watcher()(train(settings, path, resume=resume)), path):

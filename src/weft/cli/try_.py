@@ -29,14 +29,12 @@ def command(
 
     from weft.build import read_corpus
     from weft.cli.progress import Watcher
-    from weft.memory import keep_freed_memory
     from weft.recipe import load_recipe
     from weft.report import evaluate
     from weft.trainer import train
     from weft.translator import load
     from weft.views.attention_map import draw, terminal
 
-    keep_freed_memory()
     console = Console(stderr=True, highlight=False)
     folder = out or _unused(Path("runs/try"))
     recipe = load_recipe("grammar", changes or ())
