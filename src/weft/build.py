@@ -175,6 +175,7 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
         hidden=encoder.hidden,
         layers=encoder.layers,
         connections=encoder.connections,
+        layer_norm=encoder.layer_norm,
         bidirectional=encoder.bidirectional,
         dropout=settings.dropout,
     )
@@ -193,6 +194,7 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
         hidden=decoder.hidden,
         layers=decoder.layers,
         connections=decoder.connections,
+        layer_norm=decoder.layer_norm,
         dropout=settings.dropout,
     )
     return Seq2Seq(
@@ -224,6 +226,7 @@ def _language_model(settings: ModelSettings, size: int) -> RecurrentLanguageMode
         hidden=decoder.hidden,
         layers=decoder.layers,
         connections=decoder.connections,
+        layer_norm=decoder.layer_norm,
         dropout=settings.dropout,
     )
     attention = None

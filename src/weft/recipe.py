@@ -86,6 +86,7 @@ class EncoderSettings(Settings):
     hidden: Count = Field(512, description="width of a state, both directions together")
     bidirectional: bool = Field(True, description="read the source both ways")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
+    layer_norm: bool = Field(False, description="normalise what a layer gives")
     reverse_source: bool = Field(False, description="read the source back to front")
 
 
@@ -96,6 +97,7 @@ class DecoderSettings(Settings):
     layers: Count = Field(1, description="number of layers")
     hidden: Count = Field(512, description="width of a state")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
+    layer_norm: bool = Field(False, description="normalise what a layer gives")
     input_feeding: bool = Field(False, description="feed the last attentional vector back in")
     feed_summary: bool = Field(False, description="feed the encoder's final state at every step")
 

@@ -81,12 +81,21 @@ def cell(kind: str, of_x: Vector, of_h: Vector, state: LayerState) -> LayerState
     return [o[k] * math.tanh(c[k]) for k in range(size)], c
 
 
+def normalised(x: Vector, a: Vector, b: Vector) -> Vector:
+    """a (x − μ) / √(σ² + ε) + b, ε = 1e-5   Ba et al. 2016."""
+    mean = sum(x) / len(x)
+    variance = sum((value - mean) ** 2 for value in x) / len(x)
+    return [a[k] * (x[k] - mean) / math.sqrt(variance + 1e-5) + b[k] for k in range(len(x))]
+
+
 class SlowStack:
     """Layers of cells below ``prefix``, as `RecurrentStack` names its parameters."""
 
-    def __init__(self, parameters: Parameters, prefix: str, kind: str, connections: str, layers: int) -> None:
+    def __init__(
+        self, parameters: Parameters, prefix: str, kind: str, connections: str, layers: int, layer_norm: bool = False
+    ) -> None:
         self.parameters, self.prefix, self.kind = parameters, prefix, kind
-        self.connections, self.layers = connections, layers
+        self.connections, self.layers, self.layer_norm = connections, layers, layer_norm
 
     def advance(self, level: int, x: Vector, state: LayerState, suffix: str = "") -> LayerState:
         """One step of one layer."""
@@ -100,6 +109,8 @@ class SlowStack:
         """What goes up from a layer that read x and gave h."""
         if self.connections == "residual" and len(x) == len(h):
             h = plus(x, h)
+        if self.layer_norm:
+            h = normalised(h, *(self.parameters[f"{self.prefix}norms.{level}.{name}"] for name in ("weight", "bias")))
         if self.connections == "dense" and level + 1 < self.layers:
             return x + h
         return h

@@ -73,6 +73,20 @@ def test_a_stack_is_a_loop_over_layers_and_time(
                 torch.testing.assert_close(part[row], torch.tensor(vector, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("connections", CONNECTIONS)
+def test_layer_norm_is_its_equation(connections: str) -> None:
+    stack = make("gru", inputs=6, hidden=6, layers=2, connections=connections, layer_norm=True)
+    torch.manual_seed(6)
+    for norm in stack.norms:
+        torch.nn.init.normal_(norm.weight)
+        torch.nn.init.normal_(norm.bias)
+    batch = sequences(6)
+    slow = SlowStack(Parameters(stack), "", "gru", connections, 2, layer_norm=True)
+    for xs, found in zip(batch.split(), stack(batch)[0].split(), strict=True):
+        expected, _ = slow.read(xs.tolist(), bidirectional=False)
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("bidirectional", [False, True], ids=["one-way", "both-ways"])
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_plain_stack_is_pytorchs(kind: str, bidirectional: bool) -> None:

@@ -89,6 +89,8 @@ class RecurrentStack(nn.Module):
 
     residual: layer l gives  x_l + h_l  where the sizes allow it (He et al. 2016; Britz et al. 2017)
     dense:    layer l reads  [x_1; h_1; …; h_{l−1}]  (Huang et al. 2017)
+
+    With ``layer_norm`` what a layer gives is normalised: a (x − μ) / √(σ² + ε) + b, ε = 1e-5 (Ba et al. 2016).
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class RecurrentStack(nn.Module):
         hidden: int,
         layers: int,
         connections: str = "plain",
+        layer_norm: bool = False,
         bidirectional: bool = False,
         dropout: float = 0.0,
     ) -> None:
@@ -116,6 +119,7 @@ class RecurrentStack(nn.Module):
         for layer in layers_built:
             initialise(layer, kind)
         self.layers = nn.ModuleList(layers_built)
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-5) if layer_norm else nn.Identity() for _ in sizes)
 
     def zeros(self, rows: int, like: Tensor) -> StackState:
         """The state before anything was read."""
@@ -126,6 +130,7 @@ class RecurrentStack(nn.Module):
         """What the layer above reads (or, on top, what the stack gives), from this layer's input and state."""
         if self.connections == "residual" and inputs is not None and inputs.shape[-1] == output.shape[-1]:
             output = output + inputs
+        output = self.norms[level](output)
         if level + 1 == len(self.layers):
             return output
         output = functional.dropout(output, self.dropout, self.training)
