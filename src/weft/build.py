@@ -25,7 +25,7 @@ from weft.models.language_model import RecurrentLanguageModel
 from weft.models.layers import Embedding, Output
 from weft.models.recurrent import CELLS, RecurrentStack
 from weft.models.seq2seq import Seq2Seq
-from weft.recipe import AttentionSettings, Corpus, DataSettings, ModelSettings, ParallelFiles, Recipe
+from weft.recipe import AttentionSettings, Corpus, DataSettings, ModelSettings, ParallelFiles, Recipe, RecurrentSettings
 from weft.text import specials
 from weft.text.tokenizer import Tokenizer, learn, load
 
@@ -169,15 +169,8 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
     target_embedding = Embedding(target_size, settings.embedding, settings.dropout)
     shared = settings.tie == "all"
     source_embedding = target_embedding if shared else Embedding(source_size, settings.embedding, settings.dropout)
-    encoder_stack = RecurrentStack(
-        encoder.kind,
-        inputs=settings.embedding,
-        hidden=encoder.hidden,
-        layers=encoder.layers,
-        connections=encoder.connections,
-        layer_norm=encoder.layer_norm,
-        bidirectional=encoder.bidirectional,
-        dropout=settings.dropout,
+    encoder_stack = _stack(
+        encoder, inputs=settings.embedding, dropout=settings.dropout, bidirectional=encoder.bidirectional
     )
     attention = None
     context = 0
@@ -188,15 +181,7 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
     summary = encoder.hidden if decoder.feed_summary else 0
     before = attention is not None and attending.placement == "before"
     extra = (context if before else 0) + (size if decoder.input_feeding else 0) + summary
-    decoder_stack = RecurrentStack(
-        decoder.kind,
-        inputs=settings.embedding + extra,
-        hidden=decoder.hidden,
-        layers=decoder.layers,
-        connections=decoder.connections,
-        layer_norm=decoder.layer_norm,
-        dropout=settings.dropout,
-    )
+    decoder_stack = _stack(decoder, inputs=settings.embedding + extra, dropout=settings.dropout)
     return Seq2Seq(
         source_embedding=source_embedding,
         target_embedding=target_embedding,
@@ -220,15 +205,7 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
 def _language_model(settings: ModelSettings, size: int) -> RecurrentLanguageModel:
     decoder, attending = settings.decoder, settings.attention
     embedding = Embedding(size, settings.embedding, settings.dropout)
-    stack = RecurrentStack(
-        decoder.kind,
-        inputs=settings.embedding,
-        hidden=decoder.hidden,
-        layers=decoder.layers,
-        connections=decoder.connections,
-        layer_norm=decoder.layer_norm,
-        dropout=settings.dropout,
-    )
+    stack = _stack(decoder, inputs=settings.embedding, dropout=settings.dropout)
     attention = None
     if attending.score != "none":
         attention = _attention(attending, queries=decoder.hidden, items=decoder.hidden, context=decoder.hidden)
@@ -240,6 +217,19 @@ def _language_model(settings: ModelSettings, size: int) -> RecurrentLanguageMode
         output=Output(size, width, embedding if settings.tie != "none" else None),
         attention=attention,
         dropout=settings.dropout,
+    )
+
+
+def _stack(settings: RecurrentSettings, *, inputs: int, dropout: float, bidirectional: bool = False) -> RecurrentStack:
+    return RecurrentStack(
+        settings.kind,
+        inputs=inputs,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        connections=settings.connections,
+        layer_norm=settings.layer_norm,
+        bidirectional=bidirectional,
+        dropout=dropout,
     )
 
 

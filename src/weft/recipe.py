@@ -78,26 +78,26 @@ class TokenizerSettings(Settings):
     split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
 
 
-class EncoderSettings(Settings):
-    """[model.encoder]"""
+class RecurrentSettings(Settings):
+    """What a stack of recurrent layers has, on either side."""
 
     kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell")
     layers: Count = Field(1, description="number of layers")
     hidden: Count = Field(512, description="width of a state, both directions together")
-    bidirectional: bool = Field(True, description="read the source both ways")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
     layer_norm: bool = Field(False, description="normalise what a layer gives")
+
+
+class EncoderSettings(RecurrentSettings):
+    """[model.encoder]"""
+
+    bidirectional: bool = Field(True, description="read the source both ways")
     reverse_source: bool = Field(False, description="read the source back to front")
 
 
-class DecoderSettings(Settings):
+class DecoderSettings(RecurrentSettings):
     """[model.decoder]"""
 
-    kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell")
-    layers: Count = Field(1, description="number of layers")
-    hidden: Count = Field(512, description="width of a state")
-    connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
-    layer_norm: bool = Field(False, description="normalise what a layer gives")
     input_feeding: bool = Field(False, description="feed the last attentional vector back in")
     feed_summary: bool = Field(False, description="feed the encoder's final state at every step")
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import BinaryIO
 from xml.etree import ElementTree
 
 import numpy as np
@@ -149,8 +150,8 @@ def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: py
     path = tmp_path / "map.png"
     path.write_bytes(b"old")
 
-    def fail(figure: object, aside: Path, suffix: str) -> None:
-        aside.write_bytes(b"half a pict")
+    def fail(figure: object, file: BinaryIO, suffix: str) -> None:
+        file.write(b"half a pict")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(attention_map, "_save", fail)

@@ -11,6 +11,7 @@ To add one: write the class, add it to SCORES.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from weft.errors import RecipeError, nearest
 from weft.unrolled import Items, dot, plain
 
 
-class Score(nn.Module):
+class Score(nn.Module, ABC):
     """A score between queries of one width and keys of another."""
 
     same_size = False
@@ -32,8 +33,9 @@ class Score(nn.Module):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return keys_BSD
 
+    @abstractmethod
     def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
-        raise NotImplementedError
+        """e_ij for every query and key of a row."""
 
 
 class Dot(Score):

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from rich.cells import cell_len
@@ -28,6 +27,7 @@ from rich.style import Style
 from rich.text import Text
 
 from weft.errors import DataError
+from weft.files import replacing
 from weft.views.fonts import choose
 from weft.views.labels import shorten, visible
 
@@ -185,30 +185,24 @@ def draw(
         more = f" and {len(fonts.missing) - 5} more" if len(fonts.missing) > 5 else ""
         log.warning("%s: no installed font has %s%s; boxes stand for them. An .svg shows them.", path, codes, more)
     families = ["DejaVu Sans", "sans-serif"] if suffix == "svg" else fonts.families
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         # Text as text in SVG is a global setting of matplotlib, and so is the filter for its warnings: one at a time.
-        with _drawing, warnings.catch_warnings():
+        with _drawing, warnings.catch_warnings(), replacing(path) as file:
             warnings.filterwarnings("ignore", message=".*[Gg]lyph.*missing")  # said above, once
-            _save(_figure(weights_TS, source_labels, target_labels, caption, families), aside, suffix)
-        aside.replace(path)
+            _save(_figure(weights_TS, source_labels, target_labels, caption, families), file, suffix)
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        aside.unlink(missing_ok=True)
     return path
 
 
-def _save(figure: Figure, path: Path, suffix: str) -> None:
+def _save(figure: Figure, file: BinaryIO, suffix: str) -> None:
     import matplotlib
 
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "weft", "pdf.fonttype": 42, "text.usetex": False}
     dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[suffix]
     dpi = min(DOTS_PER_INCH, LARGEST_PICTURE / max(figure.get_size_inches()))
-    with matplotlib.rc_context(settings), path.open("wb") as file:
+    with matplotlib.rc_context(settings):
         figure.savefig(file, format=suffix, dpi=dpi, metadata=dateless)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _figure(weights_TS: np.ndarray, source: list[str], target: list[str], title: str, families: list[str]) -> Figure:
