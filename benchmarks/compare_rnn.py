@@ -44,7 +44,7 @@ def main() -> None:
                 done = subprocess.run(
                     command(who, attention, given), capture_output=True, text=True, cwd=HERE / "rivals"
                 )
-                if done.returncode:
+                if not done.stdout.strip():  # fairseq aborts as it leaves, its line printed
                     print(f"{who} {attention}: failed\n{done.stderr[-2000:]}", file=sys.stderr)
                     continue
                 line = json.loads(done.stdout.splitlines()[-1])

@@ -185,8 +185,10 @@ class TestTraining:
 
     def test_resume_with_more_steps(self, tmp_path: Path) -> None:
         weft("train", "grammar", *changes(), "--out", tmp_path / "r")
-        done = weft("train", "grammar", *changes("training.steps=35"), "--out", tmp_path / "r", "--resume")
-        assert "finished at step 35" in done.stderr
+        done = weft("train", "grammar", "--set", "training.steps=35", "--out", tmp_path / "r", "--resume")
+        assert "finished at step 35" in done.stderr, "the run's own settings, but for what --set says"
+        done = weft("train", "addition", "--out", tmp_path / "r", "--resume", check=2)
+        assert "was trained from recipe 'grammar', not 'addition'" in done.stderr
 
     def test_try(self, tmp_path: Path) -> None:
         small = [

@@ -170,3 +170,10 @@ def test_dropout_stands_between_layers_only() -> None:
     assert not torch.equal(three(batch)[0].values, three(batch)[0].values)
     three.eval()
     assert torch.equal(three(batch)[0].values, three(batch)[0].values)
+
+
+def test_the_lstms_gradient_is_right() -> None:
+    torch.manual_seed(8)
+    of_x, of_h = (torch.randn(3, 20, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    state = tuple(torch.randn(3, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    torch.autograd.gradcheck(lambda x, h, c: CELLS["lstm"].step(x, h, (state[0], c)), (of_x, of_h, state[1]))

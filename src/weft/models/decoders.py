@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention import Attention, Keys
+from weft.models.layers import dropout
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
 from weft.ragged import Ragged
 from weft.tree import first, select
@@ -218,10 +219,10 @@ class RecurrentDecoder(nn.Module):
     ) -> Tensor:
         """ã_t = tanh(W [c_t; s_t; y_{t−1}]), of the parts that this decoder has."""
         if readout is None:
-            return functional.dropout(output_ND, self.dropout, self.training)
+            return dropout(output_ND, self.dropout, self.training)
         seen = (context_ND, summary_ND, output_ND, embedded_NE if self.reads_embedding else None)
         read_ND = torch.tanh(readout(torch.cat([part for part in seen if part is not None], -1)))
-        return functional.dropout(read_ND, self.dropout, self.training)
+        return dropout(read_ND, self.dropout, self.training)
 
 
 def _spread(summary_BD: Tensor | None, rows: int) -> Tensor | None:

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from weft.attention import Attention
 from weft.models.decoders import Decoded
-from weft.models.layers import Embedding, Output
+from weft.models.layers import Embedding, Output, dropout
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.models.seq2seq import Forward
 from weft.ragged import Ragged
@@ -94,4 +93,4 @@ class RecurrentLanguageModel(nn.Module):
         if self.readout is not None:
             seen_ND = output_ND if context_ND is None else torch.cat([context_ND, output_ND], -1)
             output_ND = torch.tanh(self.readout(seen_ND))
-        return functional.dropout(output_ND, self.dropout, self.training)
+        return dropout(output_ND, self.dropout, self.training)
