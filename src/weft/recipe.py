@@ -164,7 +164,7 @@ class TrainingSettings(Settings):
     batch_tokens: Count = Field(2_048, description="at most so many tokens a batch on each side")
     accumulate: Count = Field(1, description="batches an update")
     optimiser: Literal["adamw", "adam", "sgd"] = Field("adamw", description="what makes steps of gradients")
-    learning_rate: float = Field(0.001, gt=0, description="the peak")
+    learning_rate: float = Field(0.002, gt=0, description="the peak")
     weight_decay: float = Field(0.0, ge=0, description="pull of the weights towards zero")
     momentum: Share = Field(0.0, description="sgd only")
     beta1: Share = Field(0.9, description="adam, adamw")
@@ -172,7 +172,7 @@ class TrainingSettings(Settings):
     schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = Field(
         "inverse_sqrt", description="what follows the warm-up"
     )
-    warmup: CountOrNone = Field(0, description="steps of linear warm-up")
+    warmup: CountOrNone = Field(400, description="steps of linear warm-up")
     decay: float = Field(0.5, gt=0, lt=1, description="plateau: multiply the rate by this")
     decay_patience: CountOrNone = Field(2, description="plateau: after so many validations without gain")
     clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: no clipping")

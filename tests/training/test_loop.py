@@ -43,7 +43,8 @@ def make(tmp_path):
         (new.path / "tokenizer.json").write_text("{}")
 
     def make(*, validate=None, seed=1, data=None, model=MODEL, name="run", **changes):
-        few = {"steps": 4, "batch_tokens": 40, "schedule": "constant", "save_every": 0, "label_smoothing": 0.0}
+        few = {"steps": 4, "batch_tokens": 40, "schedule": "constant", "warmup": 0, "save_every": 0}
+        few |= {"label_smoothing": 0.0, "learning_rate": 0.001}
         settings = TrainingSettings(**{**few, "validate_every": 1 if validate else 0, **changes})
         path = tmp_path / name
         return Trainer(
