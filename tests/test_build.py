@@ -49,7 +49,7 @@ def test_building_leaves_the_callers_chance_alone() -> None:
     ],
 )
 def test_bridges(bridge: str, decoder: dict[str, Any], kind: type) -> None:
-    assert type(build(bridge=bridge, decoder=decoder).bridge) is kind
+    assert type(build(bridge=bridge, decoder=decoder).decoder.bridge) is kind
 
 
 @pytest.mark.parametrize("decoder", [{"hidden": 7}, {"hidden": 6, "layers": 2}, {"hidden": 6, "kind": "gru"}])

@@ -17,6 +17,8 @@ COMMANDS = (
     "evaluate",
     "score",
     "sample",
+    "bench",
+    "bench train",
     "recipes",
     "recipes show",
     "tokenizer",

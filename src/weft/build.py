@@ -18,14 +18,27 @@ from weft.data.readers import read_pairs, read_parallel
 from weft.data.store import PairStore, TokenStore
 from weft.errors import DataError, RecipeError, nearest
 from weft.models import AnyModel
-from weft.models.bridge import Copy, Project, Zero
-from weft.models.decoders import RecurrentDecoder
-from weft.models.encoders import RecurrentEncoder
+from weft.models.bridge import Bridge, Copy, Project, Zero
+from weft.models.decoders import RecurrentDecoder, TransformerDecoder
+from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.layers import Embedding, Output
+from weft.models.prefix import PrefixModel
 from weft.models.recurrent import CELLS, RecurrentStack
 from weft.models.seq2seq import Seq2Seq
-from weft.recipe import AttentionSettings, Corpus, DataSettings, ModelSettings, ParallelFiles, Recipe, RecurrentSettings
+from weft.models.transformer import Shape, TransformerStack
+from weft.recipe import (
+    AttentionSettings,
+    Corpus,
+    DataSettings,
+    ModelSettings,
+    ParallelFiles,
+    Recipe,
+    RecurrentDecoderSettings,
+    RecurrentEncoderSettings,
+    RecurrentSettings,
+    TransformerSettings,
+)
 from weft.text import specials
 from weft.text.tokenizer import Tokenizer, learn, load
 
@@ -84,7 +97,7 @@ def read_corpus(recipe: Recipe, split: str) -> Iterator[Pair]:
     if isinstance(corpus, str) and corpus in tasks.TASKS:
         count = {"train": data.train_size, "valid": data.valid_size, "test": data.test_size}[split]
         return tasks.generate(corpus, split, count, seed=recipe.seed, options=data.options)
-    return read_files(corpus, data, sources=recipe.model.kind == "seq2seq")
+    return read_files(corpus, data, sources=recipe.model.has_source)
 
 
 def has_corpus(recipe: Recipe, split: str) -> bool:
@@ -155,55 +168,131 @@ def build_model(settings: ModelSettings, *, source_size: int, target_size: int, 
     """A model with fresh weights, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        if settings.kind == "prefix_lm":
+            return _prefix_model(settings, source_size, target_size)
+        if settings.kind == "language_model" and isinstance(settings.decoder, TransformerSettings):
+            return _prefix_model(settings, None, target_size)
         if settings.kind == "language_model":
             return _language_model(settings, target_size)
         return _seq2seq(settings, source_size, target_size)
 
 
-def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq2Seq:
-    encoder, decoder, attending = settings.encoder, settings.decoder, settings.attention
+def _embedding(
+    settings: ModelSettings, stack: RecurrentSettings | TransformerSettings, size: int, tied: Embedding | None = None
+) -> Embedding:
+    """The table one side reads from. A Transformer drops values only after it has added positions."""
+    dropout = 0.0 if isinstance(stack, TransformerSettings) else settings.dropout
+    return Embedding(size, settings.embedding, dropout, tied)
+
+
+def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> tuple[Embedding, Embedding]:
+    """Source and target tables, one and the same where they are tied."""
     if settings.tie == "all" and source_size != target_size:
         raise RecipeError(
             f"model.tie: 'all' needs one vocabulary, but source and target have {source_size} and {target_size}"
         )
-    target_embedding = Embedding(target_size, settings.embedding, settings.dropout)
-    shared = settings.tie == "all"
-    source_embedding = target_embedding if shared else Embedding(source_size, settings.embedding, settings.dropout)
-    encoder_stack = _stack(
-        encoder, inputs=settings.embedding, dropout=settings.dropout, bidirectional=encoder.bidirectional
+    reader = settings.decoder if settings.kind == "prefix_lm" else settings.encoder
+    target = _embedding(settings, settings.decoder, target_size)
+    return _embedding(settings, reader, source_size, target if settings.tie == "all" else None), target
+
+
+def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq2Seq:
+    source_embedding, target_embedding = _embeddings(settings, source_size, target_size)
+    encoder, decoder = settings.encoder, settings.decoder
+    size = settings.embedding if settings.tie != "none" else decoder.hidden
+    made_encoder: RecurrentEncoder | TransformerEncoder
+    made_decoder: RecurrentDecoder | TransformerDecoder
+    if isinstance(encoder, TransformerSettings):
+        made_encoder = TransformerEncoder(_transformer_stack(settings, encoder, both_ways=True))
+    else:
+        stack = _stack(
+            encoder, inputs=settings.embedding, dropout=settings.dropout, bidirectional=encoder.bidirectional
+        )
+        made_encoder = RecurrentEncoder(stack, reverse_source=encoder.reverse_source)
+    if isinstance(decoder, TransformerSettings):
+        stack_of_decoder = _transformer_stack(settings, decoder, both_ways=False, items=encoder.hidden)
+        made_decoder = TransformerDecoder(stack_of_decoder, size=size)
+    else:
+        made_decoder = _recurrent_decoder(settings, decoder, size)
+    return Seq2Seq(
+        source_embedding=source_embedding,
+        target_embedding=target_embedding,
+        encoder=made_encoder,
+        decoder=made_decoder,
+        output=Output(target_size, size, target_embedding if settings.tie != "none" else None),
     )
+
+
+def _recurrent_decoder(settings: ModelSettings, decoder: RecurrentDecoderSettings, size: int) -> RecurrentDecoder:
+    encoder, attending = settings.encoder, settings.attention
     attention = None
     context = 0
     if attending.score != "none":
         context = decoder.hidden if attending.project else encoder.hidden
         attention = _attention(attending, queries=decoder.hidden, items=encoder.hidden, context=context)
-    size = settings.embedding if settings.tie != "none" else decoder.hidden
     summary = encoder.hidden if decoder.feed_summary else 0
     before = attention is not None and attending.placement == "before"
     extra = (context if before else 0) + (size if decoder.input_feeding else 0) + summary
-    decoder_stack = _stack(decoder, inputs=settings.embedding + extra, dropout=settings.dropout)
-    return Seq2Seq(
-        source_embedding=source_embedding,
-        target_embedding=target_embedding,
-        encoder=RecurrentEncoder(encoder_stack, reverse_source=encoder.reverse_source),
-        bridge=_bridge(settings),
-        decoder=RecurrentDecoder(
-            decoder_stack,
-            embedding=settings.embedding,
-            size=size,
-            attention=attention,
-            context=context,
-            placement=attending.placement,
-            input_feeding=decoder.input_feeding,
-            summary=summary,
-            dropout=settings.dropout,
-        ),
-        output=Output(target_size, size, target_embedding if settings.tie != "none" else None),
+    return RecurrentDecoder(
+        _stack(decoder, inputs=settings.embedding + extra, dropout=settings.dropout),
+        _bridge(settings, decoder),
+        embedding=settings.embedding,
+        size=size,
+        attention=attention,
+        context=context,
+        placement=attending.placement,
+        input_feeding=decoder.input_feeding,
+        summary=summary,
+        dropout=settings.dropout,
     )
+
+
+def _prefix_model(settings: ModelSettings, source_size: int | None, target_size: int) -> PrefixModel:
+    """One stack for both sides; without a source, a language model."""
+    decoder = settings.decoder
+    assert isinstance(decoder, TransformerSettings)
+    if source_size is None:
+        source, target = None, _embedding(settings, decoder, target_size)
+    else:
+        source, target = _embeddings(settings, source_size, target_size)
+    size = settings.embedding if settings.tie != "none" else decoder.hidden
+    return PrefixModel(
+        source_embedding=source,
+        target_embedding=target,
+        stack=_transformer_stack(settings, decoder, both_ways=source is not None),
+        output=Output(target_size, size, target if settings.tie != "none" else None),
+    )
+
+
+def _transformer_stack(
+    settings: ModelSettings, stack: TransformerSettings, *, both_ways: bool, items: int | None = None
+) -> TransformerStack:
+    def or_general(share: float | None) -> float:
+        return settings.dropout if share is None else share
+
+    shape = Shape(
+        width=stack.hidden,
+        layers=stack.layers,
+        heads=stack.heads,
+        key_value_heads=stack.key_value_heads,
+        feed_forward=0 if stack.kind == "attention" else stack.feed_forward,
+        activation=stack.activation,
+        norm=stack.norm,
+        placement=stack.norm_placement,
+        positions=stack.positions,
+        max_positions=stack.max_positions,
+        scale=stack.scale_embedding,
+        embedding_dropout=or_general(stack.embedding_dropout),
+        residual_dropout=or_general(stack.residual_dropout),
+        attention_dropout=stack.attention_dropout,
+        activation_dropout=stack.activation_dropout,
+    )
+    return TransformerStack(shape, inputs=settings.embedding, both_ways=both_ways, items=items)
 
 
 def _language_model(settings: ModelSettings, size: int) -> RecurrentLanguageModel:
     decoder, attending = settings.decoder, settings.attention
+    assert isinstance(decoder, RecurrentSettings)
     embedding = Embedding(size, settings.embedding, settings.dropout)
     stack = _stack(decoder, inputs=settings.embedding, dropout=settings.dropout)
     attention = None
@@ -250,10 +339,14 @@ def _attention(settings: AttentionSettings, *, queries: int, items: int, context
     return Attention(score, keys=keys, values=values)
 
 
-def _bridge(settings: ModelSettings) -> Copy | Project | Zero:
-    encoder, decoder = settings.encoder, settings.decoder
+def _bridge(settings: ModelSettings, decoder: RecurrentDecoderSettings) -> Bridge:
+    encoder = settings.encoder
     parts = CELLS[decoder.kind].parts
-    same_shape = (encoder.hidden, encoder.layers, encoder.kind) == (decoder.hidden, decoder.layers, decoder.kind)
+    same_shape = isinstance(encoder, RecurrentEncoderSettings) and (encoder.hidden, encoder.layers, encoder.kind) == (
+        decoder.hidden,
+        decoder.layers,
+        decoder.kind,
+    )
     if settings.bridge == "zero":
         return Zero(decoder.hidden, layers=decoder.layers, parts=parts)
     if settings.bridge == "copy" and not same_shape:

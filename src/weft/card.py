@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.build import Tokenizers
-from weft.recipe import Recipe
+from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
 from weft.training.events import Finished
 
 
@@ -12,16 +12,13 @@ def model_card(
 ) -> str:
     """README.md of a run folder."""
     model, data = recipe.model, recipe.data
-    attention = model.attention.score
-    looks = "no attention" if attention == "none" else f"{attention} attention"
-    parts = [f"{model.decoder.kind} language model, {model.decoder.layers} × {model.decoder.hidden}, {looks}"]
+    name = {"prefix_lm": "prefix language model", "language_model": "language model"}.get(model.kind, "decoder")
+    parts = [f"{model.decoder.kind} {name} {_stack(model.decoder)}"]
     if model.kind == "seq2seq":
-        parts = [
-            f"{model.encoder.kind} encoder {model.encoder.layers} × {model.encoder.hidden}"
-            + (", both directions" if model.encoder.bidirectional else ""),
-            f"{model.decoder.kind} decoder {model.decoder.layers} × {model.decoder.hidden}",
-            looks,
-        ]
+        parts.insert(0, f"{model.encoder.kind} encoder {_stack(model.encoder)}")
+    if isinstance(model.decoder, RecurrentSettings):
+        score = model.attention.score
+        parts.append("no attention" if score == "none" else f"{score} attention")
     sizes = (
         f"{tokenizers.target.size}, shared"
         if tokenizers.joint
@@ -48,3 +45,12 @@ def model_card(
         lines.append("- last validation: " + ", ".join(f"{name} {value:.3f}" for name, value in validation.items()))
     lines += ["", "All settings: `recipe.toml`. Use it: `weft translate FOLDER`, or `weft.load(FOLDER)` in Python.", ""]
     return "\n".join(lines)
+
+
+def _stack(stack: RecurrentSettings | TransformerSettings) -> str:
+    """A stack in a few words."""
+    size = f"{stack.layers} × {stack.hidden}"
+    if isinstance(stack, TransformerSettings):
+        return f"{size}, {stack.heads} heads, {stack.positions} positions"
+    both = isinstance(stack, RecurrentEncoderSettings) and stack.bidirectional
+    return f"{size}, both directions" if both else size

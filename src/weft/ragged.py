@@ -46,12 +46,15 @@ class TimeMajor(NamedTuple):
 class Layout:
     """The lengths of a batch's rows and the index orders that follow from them, computed once and kept."""
 
-    def __init__(self, lengths: Tensor, device: torch.device | str = "cpu") -> None:
+    def __init__(self, lengths: Tensor, device: torch.device | str = "cpu", *, longest: int | None = None) -> None:
+        """``longest``: a bound on the lengths to use in place of the longest there is."""
         self.lengths = lengths.to("cpu", torch.int64)
         self.device = torch.device(device)
         self.rows = len(self.lengths)
         self.total = int(self.lengths.sum())
-        self.longest = int(self.lengths.max()) if self.rows else 0
+        if longest is None:
+            longest = int(self.lengths.max()) if self.rows else 0
+        self.longest = longest
 
     @cached_property
     def offsets(self) -> Tensor:
@@ -86,6 +89,21 @@ class Layout:
         return (torch.arange(self.longest) >= self.lengths[:, None]).to(self.device)
 
     @cached_property
+    def starts(self) -> Tensor:
+        """(B + 1,) `offsets` in 32 bits and on the device, as kernels for sequences of unequal length want them."""
+        return self.offsets.to(torch.int32).to(self.device)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """(B,) the lengths, on the device."""
+        return self.lengths.to(self.device)
+
+    @property
+    def even(self) -> bool:
+        """Whether all rows have one length: a grid then is the values themselves."""
+        return self.total == self.rows * self.longest
+
+    @cached_property
     def time_major(self) -> TimeMajor:
         """The order of a recurrence over this batch."""
         rows = torch.argsort(self.lengths, descending=True, stable=True)
@@ -114,6 +132,21 @@ class _Permute(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return gradient.index_select(0, ctx.saved_tensors[0]), None, None
+
+
+class _FromGrid(torch.autograd.Function):
+    """Some places of a grid, each at most once; the gradient goes back to them alone, without adding up."""
+
+    @staticmethod
+    def forward(ctx: Any, flat: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.length = len(flat)
+        return flat.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        whole = gradient.new_zeros(ctx.length, *gradient.shape[1:])
+        return whole.index_copy_(0, ctx.saved_tensors[0], gradient), None
 
 
 class Ragged:
@@ -160,13 +193,22 @@ class Ragged:
     def grid(self) -> Tensor:
         """(B, longest, …) with zeros after each row's end. For attention and tests, never for a layer that sums."""
         shape = self.values.shape[1:]
-        flat = self.values.new_zeros(self.rows * self.layout.longest, *shape)
-        flat = flat.index_copy(0, self.layout.grid, self.values)
+        flat = self.values
+        if not self.layout.even:
+            flat = self.values.new_zeros(self.rows * self.layout.longest, *shape)
+            flat = flat.index_copy(0, self.layout.grid, self.values)
         return flat.view(self.rows, self.layout.longest, *shape)
 
     def from_grid(self, grid_BT: Tensor) -> Ragged:
         """The inverse of `grid`, for values that follow this layout."""
-        return self.like(grid_BT.flatten(0, 1)[self.layout.grid])
+        flat = grid_BT.flatten(0, 1)
+        return self.like(flat if self.layout.even else _FromGrid.apply(flat, self.layout.grid))
+
+    def means(self) -> Tensor:
+        """(B, …) the mean of every row's values."""
+        sums = self.values.new_zeros(self.rows, *self.values.shape[1:]).index_add(0, self.layout.row, self.values)
+        counts = self.layout.counts.clamp(min=1).to(self.values.dtype)
+        return sums / counts.view(-1, *[1] * (self.values.dim() - 1))
 
     def split(self) -> list[Tensor]:
         """One tensor a row."""

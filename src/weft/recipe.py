@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
@@ -81,29 +81,85 @@ class TokenizerSettings(Settings):
 class RecurrentSettings(Settings):
     """What a stack of recurrent layers has, on either side."""
 
-    kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell")
+    kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell, or transformer")
     layers: Count = Field(1, description="number of layers")
     hidden: Count = Field(512, description="width of a state, both directions together")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
     layer_norm: bool = Field(False, description="normalise what a layer gives")
 
 
-class EncoderSettings(RecurrentSettings):
-    """[model.encoder]"""
+class RecurrentEncoderSettings(RecurrentSettings):
+    """[model.encoder] of kind rnn, gru or lstm"""
 
     bidirectional: bool = Field(True, description="read the source both ways")
     reverse_source: bool = Field(False, description="read the source back to front")
 
 
-class DecoderSettings(RecurrentSettings):
-    """[model.decoder]"""
+class RecurrentDecoderSettings(RecurrentSettings):
+    """[model.decoder] of kind rnn, gru or lstm"""
 
     input_feeding: bool = Field(False, description="feed the last attentional vector back in")
     feed_summary: bool = Field(False, description="feed the encoder's final state at every step")
 
 
+class TransformerSettings(Settings):
+    """What a stack of Transformer layers has, on either side."""
+
+    kind: Literal["transformer"] = Field("transformer", description="or rnn, gru, lstm")
+    layers: Count = Field(6, description="number of layers")
+    hidden: Count = Field(512, description="width of a state")
+    heads: Count = Field(8, description="attentions side by side; they share the width")
+    key_value_heads: CountOrNone = Field(0, description="heads with keys and values of their own; 0: all")
+    feed_forward: Count = Field(2048, description="width of the feed-forward network")
+    activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="in the feed-forward network")
+    norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
+    norm_placement: Literal["pre", "post"] = Field("pre", description="before each sub-layer, or after it as published")
+    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = Field(
+        "sinusoidal", description="how a token knows its place"
+    )
+    max_positions: Count = Field(1_024, description="learned positions: the longest sequence")
+    scale_embedding: bool = Field(True, description="multiply embeddings by the root of their width")
+    embedding_dropout: Share | None = Field(None, description="on embeddings; not set: model.dropout")
+    residual_dropout: Share | None = Field(None, description="on what a sub-layer adds; not set: model.dropout")
+    attention_dropout: Share = Field(0.0, description="on attention weights")
+    activation_dropout: Share = Field(0.0, description="inside the feed-forward network")
+
+
+class TransformerEncoderSettings(TransformerSettings):
+    """[model.encoder] of kind transformer or attention"""
+
+    kind: Literal["transformer", "attention"] = Field(  # type: ignore[assignment]
+        "transformer", description="attention: without feed-forward networks"
+    )
+
+
+class TransformerDecoderSettings(TransformerSettings):
+    """[model.decoder] of kind transformer"""
+
+
+CELL_KINDS = ("rnn", "gru", "lstm")
+
+
+def _family(given: Any) -> str:
+    """Which settings a stack has, by its kind."""
+    kind = given.get("kind", "lstm") if isinstance(given, dict) else getattr(given, "kind", "lstm")
+    return "<transformer>" if kind in ("transformer", "attention") else "<recurrent>"
+
+
+EncoderSettings = Annotated[
+    Annotated[RecurrentEncoderSettings, Tag("<recurrent>")]
+    | Annotated[TransformerEncoderSettings, Tag("<transformer>")],
+    Discriminator(_family),
+]
+DecoderSettings = Annotated[
+    Annotated[RecurrentDecoderSettings, Tag("<recurrent>")]
+    | Annotated[TransformerDecoderSettings, Tag("<transformer>")],
+    Discriminator(_family),
+]
+
+
 class AttentionSettings(Settings):
-    """[model.attention]"""
+    """[model.attention] of a recurrent decoder; a Transformer decoder has its own"""
 
     score: Literal[
         "none",
@@ -127,7 +183,9 @@ class AttentionSettings(Settings):
 class ModelSettings(Settings):
     """[model]: the network."""
 
-    kind: Literal["seq2seq", "language_model"] = Field("seq2seq", description="with or without a source")
+    kind: Literal["seq2seq", "language_model", "prefix_lm"] = Field(
+        "seq2seq", description="encoder and decoder; the decoder alone; one stack (the decoder's) for both sides"
+    )
     embedding: Count = Field(256, description="width of an embedding")
     tie: Literal["none", "target", "all"] = Field(
         "none", description="share the output's matrix with the target embedding, or with both"
@@ -136,18 +194,37 @@ class ModelSettings(Settings):
     bridge: Literal["auto", "copy", "project", "zero"] = Field(
         "auto", description="encoder's final state to decoder's first; auto: copy where the shapes agree"
     )
-    encoder: EncoderSettings = EncoderSettings()
-    decoder: DecoderSettings = DecoderSettings()
+    encoder: EncoderSettings = RecurrentEncoderSettings()
+    decoder: DecoderSettings = RecurrentDecoderSettings()
     attention: AttentionSettings = AttentionSettings()
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the model reads one sequence to write another."""
+        return self.kind != "language_model"
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is an attention over the source (of a language model: over its past) to look at."""
+        return isinstance(self.decoder, TransformerSettings) or self.attention.score != "none"
 
     @model_validator(mode="after")
     def _agree(self) -> ModelSettings:
-        if self.encoder.bidirectional and self.encoder.hidden % 2:
-            raise ValueError(f"model.encoder.hidden: {self.encoder.hidden} is odd; two directions need an even width")
-        if self.encoder.bidirectional and self.encoder.reverse_source:
-            raise ValueError("model.encoder.reverse_source: a bidirectional encoder already reads both ways")
+        for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if isinstance(stack, TransformerSettings):
+                _check_heads(f"model.{side}", stack)
+        if isinstance(self.encoder, RecurrentEncoderSettings) and self.encoder.bidirectional:
+            if self.encoder.hidden % 2:
+                raise ValueError(
+                    f"model.encoder.hidden: {self.encoder.hidden} is odd; two directions need an even width"
+                )
+            if self.encoder.reverse_source:
+                raise ValueError("model.encoder.reverse_source: a bidirectional encoder already reads both ways")
+        if self.kind == "prefix_lm" and not isinstance(self.decoder, TransformerSettings):
+            raise ValueError("model.kind: 'prefix_lm' is one Transformer stack; set model.decoder.kind = 'transformer'")
         attends = self.attention.score != "none"
-        if self.decoder.input_feeding and not (attends and self.attention.placement == "after"):
+        feeding = isinstance(self.decoder, RecurrentDecoderSettings) and self.decoder.input_feeding
+        if feeding and not (attends and self.attention.placement == "after"):
             raise ValueError(
                 "model.decoder.input_feeding: needs an attention placed 'after' the step; "
                 "set model.attention.score and model.attention.placement"
@@ -155,6 +232,19 @@ class ModelSettings(Settings):
         if self.attention.score == "parameter_free" and self.attention.project:
             raise ValueError("model.attention.project: a parameter-free attention learns no projections; use 'dot'")
         return self
+
+
+def _check_heads(where: str, stack: TransformerSettings) -> None:
+    if stack.hidden % stack.heads:
+        raise ValueError(f"{where}.heads: {stack.heads} heads do not divide the width {stack.hidden} ({where}.hidden)")
+    if stack.key_value_heads and stack.heads % stack.key_value_heads:
+        raise ValueError(
+            f"{where}.key_value_heads: {stack.key_value_heads} do not divide the {stack.heads} heads ({where}.heads)"
+        )
+    if stack.positions == "rotary" and stack.hidden // stack.heads % 2:
+        raise ValueError(
+            f"{where}.positions: 'rotary' turns pairs, but a head is {stack.hidden // stack.heads} wide, an odd number"
+        )
 
 
 class TrainingSettings(Settings):
@@ -187,6 +277,12 @@ class TrainingSettings(Settings):
     save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: only at the end")
     log_every: Count = Field(50, description="steps between log lines")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = Field(
+        "auto", description="of products; auto: on a GPU bf16 for Transformers and tf32 for the others, else fp32"
+    )
+    compile: Literal["auto", "on", "off"] = Field(
+        "auto", description="compile a Transformer's layers on a GPU; auto: where the run is long enough to gain"
+    )
 
 
 class SearchSettings(Settings):
@@ -236,6 +332,17 @@ class Recipe(Settings):
     def _agree(self) -> Recipe:
         if self.model.tie == "all" and not self.tokenizer.joint:
             raise ValueError("model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true")
+        for side, stack in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
+            longest = self.data.max_length + 1
+            if (
+                isinstance(stack, TransformerSettings)
+                and stack.positions == "learned"
+                and stack.max_positions < longest
+            ):
+                raise ValueError(
+                    f"model.{side}.max_positions: {stack.max_positions} is below data.max_length + 1 = {longest}; "
+                    "raise the one or lower the other"
+                )
         if self.training.metric != "loss" and not self.training.validate_every:
             raise ValueError("training.metric: a metric needs validations; set training.validate_every")
         return self
@@ -304,9 +411,12 @@ def _one_line(error: ValidationError) -> str:
     place = _printable(".".join(path))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if problem["type"] == "extra_forbidden":
-        return f"{place}: unknown setting; {_suggest(path)}{more}"
+        return f"{place}: unknown setting; {_suggest(problem['loc'])}{more}"
     if problem["type"] == "missing":
         return f"{place}: missing{more}"
+    if path in (["model", "encoder", "kind"], ["model", "decoder", "kind"]):
+        kinds = [*CELL_KINDS, "transformer", *(["attention"] if path[1] == "encoder" else [])]
+        return f"{place}: unknown kind {problem['input']!r}; {nearest(str(problem['input']), kinds)}{more}"
     if problem["type"] == "value_error":
         return _printable(str(problem["ctx"]["error"])) + more
     return f"{place}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
@@ -317,13 +427,16 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
-def _suggest(path: Sequence[str]) -> str:
-    """The setting that an unknown one may have meant."""
-    group: type[BaseModel] = Recipe
+def _suggest(path: Sequence[str | int]) -> str:
+    """The setting that an unknown one may have meant. A part in brackets tells which of several forms was meant."""
+    group: Any = Recipe
     for part in path[:-1]:
-        annotation = group.model_fields[part].annotation
-        group = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ParallelFiles
-    return nearest(path[-1], group.model_fields)
+        if str(part).startswith("<"):
+            forms = {form.__metadata__[0].tag: form.__origin__ for form in get_args(group)}
+            group = forms[part]
+        else:
+            group = group.model_fields[part].annotation
+    return nearest(str(path[-1]), group.model_fields)
 
 
 class Setting(NamedTuple):

@@ -62,7 +62,7 @@ def evaluate(run: Translator, pairs: Sequence[Pair], metrics: Sequence[str] | No
 def align(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | None:
     """The attention's links for given targets against the gold links, all of them sure."""
     known = [pair for pair in pairs if pair.links is not None]
-    if not known or run.recipe.model.attention.score == "none":
+    if not known or not run.recipe.model.attends:
         return None
     predicted = [frozenset(forced.links) for forced in run.force(known)]
     gold = [frozenset(pair.links or ()) for pair in known]

@@ -52,7 +52,7 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
             RunFolder.create(folder.path, lambda _: None)  # says what to do about it
     pairs = _read(recipe, "train")
     tokenizers = tokenizers or learn_tokenizers(recipe, pairs)
-    encoded = encode_pairs(pairs, tokenizers, sources=recipe.model.kind == "seq2seq", max_length=recipe.data.max_length)
+    encoded = encode_pairs(pairs, tokenizers, sources=recipe.model.has_source, max_length=recipe.data.max_length)
     if not len(encoded.pairs):
         raise DataError(
             f"data.train: no pair is left to train on ({encoded.blank} blank, {encoded.long} over "
@@ -140,7 +140,7 @@ def _create(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
 def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
     """The recipe of the run that goes on; only how long it trains and where may differ from the one given."""
     saved = load_recipe(folder.check().recipe)
-    free = {"steps", "save_every", "log_every", "device", "patience", "learning_rate", "clip"}
+    free = {"steps", "save_every", "log_every", "device", "precision", "compile", "patience", "learning_rate", "clip"}
     given = recipe.training.model_dump(include=free)
     going = saved.model_copy(update={"training": saved.training.model_copy(update=given)})
     same = recipe.model_copy(
@@ -164,7 +164,7 @@ def _validation(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) ->
         return None
     pairs = _read(recipe, "valid")
     encoded: PairStore = encode_pairs(
-        pairs, tokenizers, sources=recipe.model.kind == "seq2seq", max_length=recipe.data.max_length
+        pairs, tokenizers, sources=recipe.model.has_source, max_length=recipe.data.max_length
     ).pairs
     if not len(encoded):
         raise DataError("data.valid: no pair is left to validate on")

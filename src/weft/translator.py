@@ -283,7 +283,7 @@ class Translator:
         return [PairScore(float(row.sum(dtype=torch.float64)), row.tolist()) for row in scores]
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
-        return encode_pairs(pairs, self.tokenizers, sources=self.recipe.model.kind == "seq2seq").pairs
+        return encode_pairs(pairs, self.tokenizers, sources=self.recipe.model.has_source).pairs
 
     def sample(
         self, count: int = 1, *, prompt: str = "", length: int = 100, seed: int | None = None, **search: Any

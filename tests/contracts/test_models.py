@@ -17,6 +17,7 @@ from weft.attention import SCORES
 from weft.build import build_model
 from weft.models import AnyModel
 from weft.models.recurrent import CELLS, CONNECTIONS
+from weft.models.transformer import POSITIONS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.tree import Tree, map_tree, repeat, select
@@ -48,6 +49,51 @@ def settings(
         "attention": {"score": "general", "size": 7, **dict(attention), **placed["attention"]},
         **model,
     }
+
+
+TRANSFORMER = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 3, "feed_forward": 7}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "post": {"norm_placement": "post"},
+    "rms": {"norm": "rms"},
+    "gelu": {"activation": "gelu"},
+    "swiglu": {"activation": "swiglu"},
+    "shared-heads": {"key_value_heads": 1},
+    "unscaled": {"scale_embedding": False},
+    **{positions: {"positions": positions} for positions in POSITIONS},
+}
+
+
+def transformer_cases() -> dict[str, dict[str, Any]]:
+    """Every option on both sides, every encoder with every decoder, and the one-stack models."""
+    cases: dict[str, dict[str, Any]] = {}
+    plain: dict[str, Any] = {"embedding": 6, "dropout": 0.0}
+    for name, option in OPTIONS.items():
+        stack = {**TRANSFORMER, **option}
+        cases[f"transformer-{name}"] = {**plain, "encoder": stack, "decoder": stack}
+        cases[f"prefix-{name}"] = {**plain, "kind": "prefix_lm", "decoder": stack}
+        cases[f"lm-transformer-{name}"] = {**plain, "kind": "language_model", "decoder": stack}
+    encoders = {
+        **{kind: {"kind": kind, "hidden": 8} for kind in CELLS},
+        "attention": {**TRANSFORMER, "kind": "attention"},
+        "transformer": TRANSFORMER,
+    }
+    decoders = {**{kind: {"kind": kind, "hidden": 5, "layers": 2} for kind in CELLS}, "transformer": TRANSFORMER}
+    for encoder, encoder_settings in encoders.items():
+        for decoder, decoder_settings in decoders.items():
+            pairing = {**plain, "encoder": encoder_settings, "decoder": decoder_settings}
+            cases[f"{encoder}-with-{decoder}"] = pairing
+            if decoder in CELLS and encoder not in CELLS:
+                for placement, placed in PLACEMENTS.items():
+                    attending = {"attention": placed["attention"]}
+                    feeding = {"decoder": {**decoder_settings, **placed.get("decoder", {})}}
+                    cases[f"{encoder}-with-{decoder}-{placement}"] = {**pairing, **attending, **feeding}
+    uneven = {"encoder": {**TRANSFORMER, "layers": 3}, "decoder": {**TRANSFORMER, "layers": 1, "hidden": 9}}
+    cases["transformer-uneven"] = {**plain, **uneven, "embedding": 5}
+    for tie in ("target", "all"):
+        sizes = {"embedding": 5, "tie": tie}
+        cases[f"transformer-tied-{tie}"] = {**plain, "encoder": TRANSFORMER, "decoder": TRANSFORMER, **sizes}
+        cases[f"prefix-tied-{tie}"] = {**plain, "kind": "prefix_lm", "decoder": TRANSFORMER, **sizes}
+    return cases
 
 
 def every_case() -> dict[str, dict[str, Any]]:
@@ -84,6 +130,7 @@ def every_case() -> dict[str, dict[str, Any]]:
         looks = not placement.startswith("none")  # else nothing reads the encoder's normalised states
         cases[f"norm-{placement}"] = settings(placement, encoder=normalised if looks else (), decoder=normalised)
     cases["lm-norm"] = settings(decoder=normalised, kind="language_model")
+    cases |= transformer_cases()
     cases["back-to-front"] = settings(encoder={"bidirectional": False, "reverse_source": True, "hidden": 7})
     return cases
 
@@ -96,7 +143,8 @@ every_model = pytest.mark.parametrize("case", CASES)
 def model_of(case: str) -> AnyModel:
     """In double precision, so that a difference is never rounding."""
     checked = ModelSettings.model_validate(CASES[case])
-    model = build_model(checked, source_size=SOURCE_SIZE, target_size=TARGET_SIZE, seed=11).double().eval()
+    source_size = TARGET_SIZE if CASES[case].get("tie") == "all" else SOURCE_SIZE
+    model = build_model(checked, source_size=source_size, target_size=TARGET_SIZE, seed=11).double().eval()
     torch.manual_seed(12)
     for name, parameter in model.named_parameters():
         if "bias" in name:
@@ -106,7 +154,8 @@ def model_of(case: str) -> AnyModel:
 
 def sources_of(case: str, rows: list[int]) -> Ragged:
     """The sources of some rows; a language model has none."""
-    return Ragged.of([[] if case.startswith("lm") else SOURCES[row] for row in rows])
+    limit = TARGET_SIZE if CASES[case].get("tie") == "all" else SOURCE_SIZE
+    return Ragged.of([[] if case.startswith("lm") else [token % limit for token in SOURCES[row]] for row in rows])
 
 
 def close(one: Tree, other: Tree) -> None:

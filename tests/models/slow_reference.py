@@ -212,11 +212,16 @@ class SlowSeq2Seq:
         parts = 2 if decoder.kind == "lstm" else 1
         if self.settings.bridge == "zero":
             return (([0.0] * decoder.hidden,) * parts,) * decoder.layers
-        if "bridge.maps.0.weight" not in self.parameters:
+        if "decoder.bridge.maps.0.weight" not in self.parameters:
             return final
         top = final[-1][0]
         started = [
-            tanh(plus(times(self.parameters[f"bridge.maps.{i}.weight"], top), self.parameters[f"bridge.maps.{i}.bias"]))
+            tanh(
+                plus(
+                    times(self.parameters[f"decoder.bridge.maps.{i}.weight"], top),
+                    self.parameters[f"decoder.bridge.maps.{i}.bias"],
+                )
+            )
             for i in range(decoder.layers * parts)
         ]
         return tuple(tuple(started[level * parts : (level + 1) * parts]) for level in range(decoder.layers))

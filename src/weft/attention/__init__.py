@@ -1,6 +1,30 @@
-"""Where to look: scores, and the attention made of a score and what it is asked over."""
+"""Where to look: scores, the attention made of a score, and multi-head attention over ragged batches."""
 
 from weft.attention.attention import Attention, Keys, attend
+from weft.attention.looking import Looking, PrefixLooking, Seen, Sight, StepItems, Watch, noting
+from weft.attention.multihead import KeysValues, MultiHead
+from weft.attention.relative import Alibi, Bias, Buckets, Rotation, rotation
 from weft.attention.scores import SCORES, Score, make_score
 
-__all__ = ["SCORES", "Attention", "Keys", "Score", "attend", "make_score"]
+__all__ = [
+    "SCORES",
+    "Alibi",
+    "Attention",
+    "Bias",
+    "Buckets",
+    "Keys",
+    "KeysValues",
+    "Looking",
+    "MultiHead",
+    "PrefixLooking",
+    "Rotation",
+    "Score",
+    "Seen",
+    "Sight",
+    "StepItems",
+    "Watch",
+    "attend",
+    "make_score",
+    "noting",
+    "rotation",
+]

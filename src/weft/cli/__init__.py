@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from weft import __version__
-from weft.cli import attend, evaluate, recipes, sample, score, tokenizer, train, translate, try_
+from weft.cli import attend, bench, evaluate, recipes, sample, score, tokenizer, train, translate, try_
 
 app = typer.Typer(
     name="weft",
@@ -29,6 +29,7 @@ app.command("evaluate", epilog="Try:  weft evaluate runs/try --json")(evaluate.c
 app.command("score", epilog="Try:  weft score runs/try pairs.tsv")(score.command)
 app.command("sample", epilog="Try:  weft sample runs/lm --prompt 'le roi'")(sample.command)
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(bench.app, name="bench")
 app.add_typer(tokenizer.app, name="tokenizer")
 
 

@@ -33,7 +33,7 @@ def command(
     from weft.translator import load
 
     model = load(run, device=device)
-    if align and model.recipe.model.attention.score == "none":
+    if align and not model.recipe.model.attends:
         raise SearchError(f"--align: {run} has no attention (model.attention.score = 'none'), so it has no links")
     settings = search_changes(search, changes)
     wants_attention = align or as_json

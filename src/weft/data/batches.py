@@ -6,7 +6,7 @@ about the same time and a recurrence wastes no steps; the batches themselves are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,27 +32,39 @@ def plan(pairs: PairStore, budget: int, *, seed: int, epoch: int) -> list[np.nda
     """
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(pairs))
-    costs = pairs.costs()
+    limits = budgets(pairs, budget)
     batches: list[np.ndarray] = []
-    for pool in _cut(order, costs, budget * POOL):
+    for pool in _cut(order, pairs, [limit * POOL for limit in limits]):
         lengths = (pairs.target.lengths[pool], pairs.source.lengths[pool])
-        batches += _cut(pool[np.lexsort((lengths[1], lengths[0]))], costs, budget)
+        batches += _cut(pool[np.lexsort((lengths[1], lengths[0]))], pairs, limits)
     return [batches[i] for i in random.permutation(len(batches))]
 
 
 def in_order(pairs: PairStore, budget: int) -> list[np.ndarray]:
     """The rows of every batch when all is only looked at once: by length, for evaluation."""
-    return _cut(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs.costs(), budget)
+    return _cut(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs, (budget, budget))
 
 
-def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Consecutive rows, as many together as the budget holds, at least one."""
-    ends = np.cumsum(costs[rows])
+def budgets(pairs: PairStore, budget: int) -> tuple[int, int]:
+    """The tokens a batch may have on each side: the whole budget on the side that has more of them in the corpus, and
+    its share, with a little room, on the other."""
+    source, target = int(pairs.source.lengths.sum()), int(pairs.target.lengths.sum())
+    most = max(source, target, 1)
+    return min(-(-budget * source * 21 // (most * 20)), budget), min(-(-budget * target * 21 // (most * 20)), budget)
+
+
+def _cut(rows: np.ndarray, pairs: PairStore, limits: Sequence[int]) -> list[np.ndarray]:
+    """Consecutive rows, as many together as the budget of each side holds, at least one."""
+    ends = [np.cumsum(side.lengths[rows]) for side in (pairs.source, pairs.target)]
     parts: list[np.ndarray] = []
     start = 0
     while start < len(rows):
-        spent = ends[start - 1] if start else 0
-        stop = max(int(np.searchsorted(ends, spent + budget, side="right")), start + 1)
+        spent = [side[start - 1] if start else 0 for side in ends]
+        stops = [
+            int(np.searchsorted(side, used + limit, side="right"))
+            for side, used, limit in zip(ends, spent, limits, strict=True)
+        ]
+        stop = max(min(stops), start + 1)
         parts.append(rows[start:stop])
         start = stop
     return parts

@@ -62,7 +62,3 @@ class PairStore:
 
     def batch(self, rows: np.ndarray) -> Batch:
         return Batch(self.source.gather(rows), self.target.gather(rows))
-
-    def costs(self) -> np.ndarray:
-        """What each pair takes of a batch's token budget: the longer side."""
-        return np.maximum(self.source.lengths, self.target.lengths)

@@ -40,3 +40,6 @@ class Zero(nn.Module):
         top_BD = final[-1][0]
         zero_BD = top_BD.new_zeros(len(top_BD), self.decoder)
         return tuple((zero_BD,) * self.parts for _ in range(self.layers))
+
+
+Bridge = Copy | Project | Zero

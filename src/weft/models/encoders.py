@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from torch import nn
 
+from weft.attention import Looking, Seen, noting
 from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 
 
@@ -15,8 +17,12 @@ class Encoded(NamedTuple):
 
     states: Ragged
     """(N, D) one state for every source token: h_1 … h_S."""
-    final: StackState
-    """Every layer's last state; both directions side by side."""
+    final: StackState | None
+    """Every layer's last state, both directions side by side; None where there is no such thing."""
+
+    def last(self) -> StackState:
+        """The final state; of an encoder without recurrence, the mean of its states."""
+        return ((self.states.means(),),) if self.final is None else self.final
 
 
 class RecurrentEncoder(nn.Module):
@@ -28,8 +34,30 @@ class RecurrentEncoder(nn.Module):
         self.reverse_source = reverse_source
         self.size = stack.hidden
 
-    def forward(self, embedded: Ragged) -> Encoded:
+    def forward(self, embedded: Ragged, seen: list[Seen] | None = None) -> Encoded:
         if not self.reverse_source:
             return Encoded(*self.stack(embedded))
         states, final = self.stack(embedded.reversed())
         return Encoded(states.reversed(), final)
+
+
+class TransformerEncoder(nn.Module):
+    """Every token looks at all of its source, layer upon layer   Vaswani et al. 2017, 3.1.
+
+    Without feed-forward networks it is the attention-only encoder: positions and attention do all the work.
+    """
+
+    def __init__(self, stack: TransformerStack) -> None:
+        super().__init__()
+        self.stack = stack
+        self.size = stack.size
+
+    def forward(self, embedded: Ragged, seen: list[Seen] | None = None) -> Encoded:
+        """``seen``: told the weights of every layer and head."""
+        layout = embedded.layout
+        stream_ND = self.stack.begin(embedded.values, layout.time, layout.longest)
+        sight = Looking("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
+        rotation = self.stack.rotation(layout.time, stream_ND.dtype)
+        for number, layer in enumerate(self.stack.layers):
+            stream_ND = layer(stream_ND, sight, rotation, watch=noting(seen, number))
+        return Encoded(embedded.like(self.stack.end(stream_ND)), None)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import Attention
+from weft.attention import Attention, Seen
 from weft.models.decoders import Decoded
 from weft.models.layers import Embedding, Output, dropout
 from weft.models.recurrent import RecurrentStack, StackState
@@ -80,13 +80,17 @@ class RecurrentLanguageModel(nn.Module):
         decoded = self.states(source, inputs, weights=weights)
         return Forward(self.output(decoded.states.values), decoded.weights_BTS)
 
-    def states(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Decoded:
+    def states(
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+    ) -> Decoded:
         """What `forward` gives, before the output layer."""
         outputs, _ = self.stack(self.embedding.ragged(inputs), self.encode(source).initial)
         context_ND = weights_BTS = None
         if self.attention is not None:
             context, weights_BTS = self.attention.over_past(outputs)
             context_ND = context.values
+            if seen is not None:
+                seen.append(Seen("decoder", 0, weights_BTS[:, None]))
         return Decoded(outputs.like(self._read(outputs.values, context_ND)), weights_BTS if weights else None)
 
     def _read(self, output_ND: Tensor, context_ND: Tensor | None) -> Tensor:

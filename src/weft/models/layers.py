@@ -26,9 +26,13 @@ def dropout(values: Tensor, share: float, training: bool) -> Tensor:
 class Embedding(nn.Module):
     """Ids to vectors, with dropout."""
 
-    def __init__(self, size: int, width: int, dropout: float = 0.0) -> None:
+    def __init__(self, size: int, width: int, dropout: float = 0.0, tied: Embedding | None = None) -> None:
+        """``tied``: the table is that of another embedding."""
         super().__init__()
-        self.weight_VE = nn.Parameter(torch.empty(size, width).normal_(0.0, width**-0.5))
+        if tied is None:
+            self.weight_VE = nn.Parameter(torch.empty(size, width).normal_(0.0, width**-0.5))
+        else:
+            self.weight_VE = tied.weight_VE
         self.dropout = dropout
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -43,6 +47,7 @@ class Output(nn.Module):
 
     def __init__(self, size: int, width: int, tied: Embedding | None = None) -> None:
         super().__init__()
+        self.width = width
         if tied is None:
             self.weight_VD = nn.Parameter(torch.empty(size, width).normal_(0.0, width**-0.5))
         else:

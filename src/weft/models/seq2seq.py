@@ -6,9 +6,17 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from weft.models.bridge import Copy, Project, Zero
-from weft.models.decoders import Decoded, DecoderState, Memory, RecurrentDecoder
-from weft.models.encoders import RecurrentEncoder
+from weft.attention import Seen
+from weft.models.decoders import (
+    Decoded,
+    DecoderState,
+    Memory,
+    RecurrentDecoder,
+    TransformerDecoder,
+    TransformerMemory,
+    TransformerState,
+)
+from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.layers import Embedding, Output
 from weft.ragged import Ragged
 
@@ -35,51 +43,53 @@ class Model(Protocol):
     def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
         """Logits (R, V) for the token after ``tokens_R``, the new state, and the attention weights (R, S)."""
 
-    def states(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Decoded:
-        """What the output layer makes logits of, for every target position; ``inputs``: the target, shifted."""
+    def states(
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+    ) -> Decoded:
+        """What the output layer makes logits of, for every target position; ``inputs``: the target, shifted.
+
+        ``seen`` is told the weights of every attention there is, all layers and heads.
+        """
 
     def __call__(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
         """Logits for every target position."""
 
 
 class Seq2Seq(nn.Module):
-    """Embeddings, encoder, bridge, decoder, output."""
+    """Embeddings, encoder, decoder, output: any encoder with any decoder."""
 
     def __init__(
         self,
         *,
         source_embedding: Embedding,
         target_embedding: Embedding,
-        encoder: RecurrentEncoder,
-        bridge: Copy | Project | Zero,
-        decoder: RecurrentDecoder,
+        encoder: RecurrentEncoder | TransformerEncoder,
+        decoder: RecurrentDecoder | TransformerDecoder,
         output: Output,
     ) -> None:
         super().__init__()
         self.source_embedding = source_embedding
         self.target_embedding = target_embedding
         self.encoder = encoder
-        self.bridge = bridge
         self.decoder = decoder
         self.output = output
 
-    def encode(self, source: Ragged) -> Memory:
-        encoded = self.encoder(self.source_embedding.ragged(source))
-        attention = self.decoder.attention
-        keys = None if attention is None else attention.prepare(encoded.states)
-        summary_BD = encoded.final[-1][0] if self.decoder.feeds_summary else None
-        return Memory(keys, summary_BD, self.bridge(encoded.final))
+    def encode(self, source: Ragged) -> Memory | TransformerMemory:
+        return self.decoder.remember(self.encoder(self.source_embedding.ragged(source)))
 
-    def start(self, memory: Memory) -> DecoderState:
+    def start(self, memory: Any) -> DecoderState | TransformerState:
         return self.decoder.start(memory)
 
-    def step(self, tokens_R: Tensor, state: DecoderState, memory: Memory) -> tuple[Tensor, DecoderState, Tensor | None]:
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
         return self.output(output_RD), state, weights_RS
 
-    def states(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Decoded:
+    def states(
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+    ) -> Decoded:
         """What `forward` gives, before the output layer."""
-        return self.decoder(self.target_embedding.ragged(inputs), self.encode(source), weights=weights)
+        encoded = self.encoder(self.source_embedding.ragged(source), seen)
+        return self.decoder(self.target_embedding.ragged(inputs), encoded, weights=weights, seen=seen)
 
     def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
         decoded = self.states(source, inputs, weights=weights)

@@ -33,8 +33,9 @@ from weft.training.checkpoint import (
 )
 from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
 from weft.training.forcing import own_share
-from weft.training.loss import batch_loss
+from weft.training.packed import PackedUpdate, can_pack, pays_to_compile
 from weft.training.schedules import make_schedule
+from weft.training.update import Measured, PlainUpdate, Update, precision_of
 
 SKIPS_ALLOWED = 5
 """Updates in a row that may be skipped before the run stops."""
@@ -82,13 +83,26 @@ class Progress(BaseModel):
 
 
 def make_optimiser(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimiser of a recipe, fused where PyTorch has it so."""
+    """The optimiser of a recipe, in one kernel, and on a GPU fit to be recorded."""
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimiser == "sgd":
         return torch.optim.SGD(model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True)
     kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
     betas = (settings.beta1, settings.beta2)
-    return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True)
+    on_gpu = next(model.parameters()).is_cuda
+    return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True, capturable=on_gpu)
+
+
+class _Started(NamedTuple):
+    """An update that was set going."""
+
+    measured: Measured
+    step: int
+    rate: float
+    source_tokens: int
+    target_tokens: int
+    begun: float
+    epoch: int
 
 
 class Trainer:
@@ -118,7 +132,20 @@ class Trainer:
         self.schedule = make_schedule(settings.schedule, warmup=settings.warmup, steps=settings.steps)
         self.progress = Progress()
         self.saved_step = -1
+        self.in_a_row = 0
+        self.reported = 0.0
+        self.update = self._make_update()
         torch.manual_seed(seed)
+
+    def _make_update(self) -> Update:
+        settings, model = self.settings, self.model
+        precision = precision_of(model, settings, self.device)
+        if can_pack(model, settings, self.device, precision):
+            compiled = settings.compile == "on" or (settings.compile == "auto" and pays_to_compile(model, settings))
+            return PackedUpdate(
+                model, self.optimiser, settings, self.pairs, begin=self.begin, device=self.device, compiled=compiled
+            )
+        return PlainUpdate(model, self.optimiser, settings, begin=self.begin, device=self.device, precision=precision)
 
     def restore(self) -> None:
         """Go back to the newest checkpoint of the folder."""
@@ -155,31 +182,29 @@ class Trainer:
         stream = endless(
             self.pairs, settings.batch_tokens, seed=self.seed, start=Position(progress.epoch, progress.batch)
         )
-        in_a_row = 0
         begun = time.monotonic() - progress.seconds
+        waiting: _Started | None = None
         while not (reason := self._reason_to_stop()):
-            started = time.monotonic()
-            position, batches = Position(), []
-            for _ in range(settings.accumulate):
-                position, batch = next(stream)
-                batches.append(batch.to(self.device))
-            event = self._update(batches, started)
-            progress.step += 1
-            progress.epoch, progress.batch = position
+            started = self._start(stream)
             progress.seconds = time.monotonic() - begun
-            in_a_row = in_a_row + 1 if isinstance(event, Skipped) else 0
-            yield Skipped(event.step, in_a_row) if isinstance(event, Skipped) else event
-            if in_a_row >= SKIPS_ALLOWED:
-                if self.saved_step != progress.step:
-                    self.save()
-                raise TrainingError(
-                    f"step {progress.step}: the loss was not finite {in_a_row} times in a row; the last good weights "
-                    f"are saved in {self.folder.path}; lower training.learning_rate or training.clip and use --resume"
-                )
-            if self.validate and settings.validate_every and progress.step % settings.validate_every == 0:
+            if waiting is not None:
+                yield self._report(waiting)
+                self._check_skips()
+            waiting = started
+            validating = self.validate and settings.validate_every and progress.step % settings.validate_every == 0
+            saving = settings.save_every and progress.step % settings.save_every == 0
+            if not started.measured.later or validating or saving:
+                yield self._report(started)
+                self._check_skips()
+                waiting = None
+            if validating:
                 yield self._validated()
-            if settings.save_every and progress.step % settings.save_every == 0:
+            if saving:
                 yield self.save()
+        if waiting is not None:
+            yield self._report(waiting)
+            self._check_skips()
+        progress.seconds = time.monotonic() - begun
         if self.saved_step != progress.step:
             yield self.save()
         yield Finished(
@@ -193,38 +218,62 @@ class Trainer:
             return "patience"
         return "steps" if progress.step >= settings.steps else ""
 
-    def _update(self, batches: list[Batch], started: float) -> Step | Skipped:
-        """One update of the weights, or none where it would spoil them."""
-        settings, step = self.settings, self.progress.step + 1
+    def _start(self, stream: Iterator[tuple[Position, Batch]]) -> _Started:
+        """Set the next update going."""
+        settings, progress = self.settings, self.progress
+        begun = time.monotonic()
         self.model.train()
-        self.optimiser.zero_grad(set_to_none=True)
-        target_tokens = sum(batch.target.layout.total for batch in batches)
+        position, batches = Position(), []
+        for _ in range(settings.accumulate):
+            position, batch = next(stream)
+            batches.append(batch)
+        epoch, step = progress.epoch, progress.step + 1
+        rate = settings.learning_rate * self.schedule(step) * settings.decay**progress.decays
         own = own_share(settings.forcing, sampling=settings.sampling, step=step, steps=settings.steps)
-        likelihood = torch.zeros((), device=self.device)
-        for batch in batches:
-            loss = batch_loss(self.model, batch, begin=self.begin, own=own, smoothing=settings.label_smoothing)
-            (loss.smoothed / target_tokens).backward()
-            likelihood += loss.negative_log_likelihood
-        limit = settings.clip or float("inf")
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        measured, norm_value = torch.stack([likelihood / target_tokens, norm]).tolist()
-        if not all(-float("inf") < value < float("inf") for value in (measured, norm_value)):
-            self.progress.skipped += 1
-            return Skipped(step, 0)
-        rate = settings.learning_rate * self.schedule(step) * settings.decay**self.progress.decays
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
-        return Step(
+        measured = self.update(batches, rate=rate, own=own)
+        progress.step = step
+        progress.epoch, progress.batch = position
+        return _Started(
+            measured,
             step=step,
-            loss=measured,
             rate=rate,
-            norm=norm_value,
             source_tokens=sum(batch.source.layout.total for batch in batches),
-            target_tokens=target_tokens,
-            seconds=time.monotonic() - started,
-            epoch=self.progress.epoch,
+            target_tokens=sum(batch.target.layout.total for batch in batches),
+            begun=begun,
+            epoch=epoch,
         )
+
+    def _check_skips(self) -> None:
+        """End the run where too many updates in a row were skipped."""
+        if self.in_a_row < SKIPS_ALLOWED:
+            return
+        if self.saved_step != self.progress.step:
+            self.save()
+        raise TrainingError(
+            f"step {self.progress.step}: the loss was not finite {self.in_a_row} times in a row; the last good weights "
+            f"are saved in {self.folder.path}; lower training.learning_rate or training.clip and use --resume"
+        )
+
+    def _report(self, update: _Started) -> Step | Skipped:
+        """What became of an update. Its time is counted from the report before, where that came after its start."""
+        loss, norm = update.measured.fetch()
+        seconds = time.monotonic() - max(update.begun, self.reported)
+        self.reported = time.monotonic()
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.in_a_row = 0
+            return Step(
+                step=update.step,
+                loss=loss,
+                rate=update.rate,
+                norm=norm,
+                source_tokens=update.source_tokens,
+                target_tokens=update.target_tokens,
+                seconds=seconds,
+                epoch=update.epoch,
+            )
+        self.progress.skipped += 1
+        self.in_a_row += 1
+        return Skipped(update.step, self.in_a_row)
 
     def _validated(self) -> Validation:
         """Measure the model, and keep it if it is among the best."""

@@ -39,6 +39,10 @@ CHUNK = {"cpu": 1 << 22, "cuda": 1 << 27}
 """Logits that exist at a time."""
 
 
+NOTHING = -1
+"""A target that is none: it has no loss and no gradient. Only batches that are filled up to a fixed size have it."""
+
+
 class _OutputCrossEntropy(torch.autograd.Function):
     """Logits, loss and gradients, chunk by chunk: all in the forward pass; the backward only scales."""
 
@@ -46,25 +50,26 @@ class _OutputCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor, targets_N: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        vocabulary = len(bias_V)
-        rows = max(CHUNK[states_ND.device.type] // vocabulary, 1)
+        vocabulary, kind = len(bias_V), states_ND.device.type
+        rows = max(CHUNK[kind] // vocabulary, 1)
         states_grad_ND, weight_grad_VD = torch.empty_like(states_ND), torch.zeros_like(weight_VD)
         bias_grad_V = torch.zeros_like(bias_V)
-        likelihood = states_ND.new_zeros(())
-        uniform = states_ND.new_zeros(())
-        for start in range(0, len(states_ND), rows):
-            states_CD, targets_C1 = states_ND[start : start + rows], targets_N[start : start + rows, None]
-            log_CV = torch.addmm(bias_V, states_CD, weight_VD.t()).log_softmax(-1)
-            likelihood -= log_CV.gather(1, targets_C1).sum()
-            if smoothing:
-                uniform -= log_CV.mean(-1).sum()
-            grad_CV = log_CV.exp_()  # d loss / d logits = p − (1 − ε) [v = y] − ε/V
-            if smoothing:
-                grad_CV -= smoothing / vocabulary
-            grad_CV.scatter_add_(1, targets_C1, grad_CV.new_full(targets_C1.shape, smoothing - 1))
-            torch.mm(grad_CV, weight_VD, out=states_grad_ND[start : start + rows])
-            weight_grad_VD.addmm_(grad_CV.t(), states_CD)
-            bias_grad_V += grad_CV.sum(0)
+        used_VD, used_bias_V = weight_VD.to(states_ND.dtype), bias_V.to(states_ND.dtype)
+        likelihood = bias_V.new_zeros(())
+        uniform = bias_V.new_zeros(())
+        with torch.autocast(kind, enabled=False):
+            for start in range(0, len(states_ND), rows):
+                states_CD, targets_C = states_ND[start : start + rows], targets_N[start : start + rows]
+                logits_CV = torch.addmm(used_bias_V, states_CD, used_VD.t())
+                likely, even, grad_CV = _losses_and_gradient(logits_CV, targets_C, smoothing)
+                likelihood += likely
+                uniform += even
+                torch.mm(grad_CV, used_VD, out=states_grad_ND[start : start + rows])
+                if used_VD.dtype == weight_VD.dtype:
+                    weight_grad_VD.addmm_(grad_CV.t(), states_CD)
+                else:
+                    weight_grad_VD += torch.mm(grad_CV.t(), states_CD)
+                bias_grad_V += grad_CV.sum(0)
         ctx.save_for_backward(states_grad_ND, weight_grad_VD, bias_grad_V)
         ctx.mark_non_differentiable(likelihood)
         return (1 - smoothing) * likelihood + smoothing * uniform, likelihood
@@ -73,6 +78,26 @@ class _OutputCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, unused: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         states_grad_ND, weight_grad_VD, bias_grad_V = ctx.saved_tensors
         return states_grad_ND * gradient, weight_grad_VD * gradient, bias_grad_V * gradient, None, None
+
+
+def _losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Σ −log p(y) and Σ −mean log p(v) over the rows, and the gradient of the smoothed loss.
+
+    d loss / d logits = p − (1 − ε) [v = y] − ε/V
+    """
+    if logits_CV.is_cuda:
+        from weft.training.loss_kernel import losses_and_gradient
+
+        return *losses_and_gradient(logits_CV, targets_C, smoothing), logits_CV
+    targets_C1 = targets_C[:, None]
+    log_CV = logits_CV.log_softmax(-1)
+    likelihood = -log_CV.gather(1, targets_C1).sum()
+    uniform = -log_CV.mean(-1).sum() if smoothing else likelihood.new_zeros(())
+    grad_CV = log_CV.exp_()
+    if smoothing:
+        grad_CV -= smoothing / logits_CV.shape[1]
+    grad_CV.scatter_add_(1, targets_C1, grad_CV.new_full(targets_C1.shape, smoothing - 1))
+    return likelihood, uniform, grad_CV
 
 
 def output_cross_entropy(output: Output, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:

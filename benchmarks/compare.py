@@ -1,0 +1,104 @@
+"""weft and its rivals one after the other, several rounds, on one training workload: a table of ratios.
+
+    python benchmarks/compare.py --model rnn --rivals /work/rivals --data /work/rivals/data --rounds 2 --seconds 45
+    python benchmarks/compare.py --model transformer --rivals /work/rivals --data /work/rivals/data
+
+Needs the rivals installed (benchmarks/rivals/README.md) and a quiet machine: rounds with fewer than 1.8 cores at work
+are thrown away and said so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).parent
+TOOLKITS = {  # of each model and, for the rnn, each attention; weft first
+    ("rnn", "general"): ["weft", "opennmt", "fairseq", "joey"],
+    ("rnn", "additive"): ["weft", "opennmt", "joey"],
+    ("transformer", None): ["weft", "fairseq", "hf", "opennmt", "eole", "sockeye", "joey"],
+}
+NAMES = sorted({name for names in TOOLKITS.values() for name in names})
+LEAST_CORES = 1.8
+
+Case = tuple[str, str | None]  # model, attention
+
+
+def command(who: str, case: Case, given: argparse.Namespace) -> list[str]:
+    model, attention = case
+    common = ["--model", model, "--data", str(given.data.resolve()), "--seconds", str(given.seconds)]
+    common += ["--threads", str(given.threads)]
+    if attention:
+        common += ["--attention", attention]
+    if who == "weft":
+        changes = [word for change in given.set for word in ("--set", change)]
+        return [sys.executable, str(HERE / "train.py"), *common, *changes]
+    return [str(given.rivals.absolute() / who / "bin/python"), str(HERE / "rivals/train.py"), "--rival", who, *common]
+
+
+def measure(who: str, case: Case, given: argparse.Namespace) -> dict[str, Any] | None:
+    """One run, as the line it prints; None if it failed."""
+    done = subprocess.run(command(who, case, given), capture_output=True, text=True, cwd=HERE / "rivals")
+    if not done.stdout.strip():  # the status says little: fairseq aborts as it leaves, its line printed
+        print(f"{who} {' '.join(filter(None, case))}: failed\n{done.stderr[-2000:]}", file=sys.stderr)
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(found: dict[tuple[Case, str], list[dict[str, Any]]]) -> Iterator[str]:
+    yield "| model | toolkit | parameters | target tokens/s, median of rounds [windows] | weft is |"
+    yield "|---|---|---|---|---|"
+    for (case, who), lines in found.items():
+        speed = median(line["target_tokens_per_second"] for line in lines)
+        windows = [speed for line in lines for speed in line["windows"]]
+        ours = found.get((case, "weft"))
+        ratio = ""
+        if ours and who != "weft":
+            ratio = f"{median(line['target_tokens_per_second'] for line in ours) / speed:.2f} ×"
+        name, parameters = f"{who} {lines[0]['version']}", f"{lines[0]['parameters'] / 1e6:.2f} M"
+        measured = f"{speed:.0f} [{min(windows):.0f}–{max(windows):.0f}]"
+        yield f"| {', '.join(filter(None, case))} | {name} | {parameters} | {measured} | {ratio} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=["rnn", "transformer"], required=True)
+    parser.add_argument(
+        "--attention", choices=["general", "additive"], action="append", help="of the rnn; both if none"
+    )
+    parser.add_argument("--toolkit", choices=NAMES, action="append", help="may be repeated; all if none")
+    parser.add_argument("--rivals", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="change weft's recipe")
+    given = parser.parse_args()
+    cases = [
+        (case, [name for name in names if name in (given.toolkit or NAMES)])
+        for case, names in TOOLKITS.items()
+        if case[0] == given.model and case[1] in (given.attention or ["general", "additive", None])
+    ]
+    found: dict[tuple[Case, str], list[dict[str, Any]]] = {}
+    for number in range(1, given.rounds + 1):
+        for case, names in cases:
+            for who in names:
+                line = measure(who, case, given)
+                if line is None:
+                    continue
+                quiet = line["cores"] >= LEAST_CORES / 2 * given.threads
+                note = "" if quiet else "thrown away, too few cores: "
+                print(f"round {number} {note}" + json.dumps(line), file=sys.stderr, flush=True)
+                if quiet:
+                    found.setdefault((case, who), []).append(line)
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()

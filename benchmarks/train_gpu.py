@@ -1,0 +1,284 @@
+"""Training speed on one GPU: weft and the usual way of doing it, one after the other in one run.
+
+    python benchmarks/train_gpu.py base big rnn-inside rnn-outside --out results.jsonl
+
+Synthetic pairs whose lengths are like those of WMT (log-normal around 25 tokens, at most 120; a target is about as
+long as its source). Real target tokens a second; data, loss, clipping and optimiser are in the time. One line of JSON
+each.
+
+Rivals: Hugging Face Marian (transformers must be installed) with padded, length-sorted batches, bf16 autocast and fused
+AdamW, on shapes it has not seen before and again on the same shapes; for the recurrent sizes, a Python loop over
+torch.nn.LSTMCell with additive attention and input feeding (fp32).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+SIZES: dict[str, dict[str, Any]] = {
+    "base": {"hidden": 512, "feed_forward": 2048, "heads": 8, "vocabulary": 32_000, "tokens": 25_000},
+    "big": {"hidden": 1024, "feed_forward": 4096, "heads": 16, "vocabulary": 32_000, "tokens": 25_000},
+    "rnn-inside": {"vocabulary": 16_000, "tokens": 8_000, "feeding": True},
+    "rnn-outside": {"vocabulary": 16_000, "tokens": 8_000, "feeding": False},
+}
+
+
+def lengths(count: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    source = np.clip(random.lognormal(np.log(25), 0.5, count).round(), 1, 119)
+    target = np.clip((source * random.lognormal(0.0, 0.15, count)).round(), 1, 119)
+    return source.astype(int), target.astype(int)
+
+
+def write_pairs(path: Path, count: int, vocabulary: int) -> None:
+    """Random words of a vocabulary, every one of them at least once."""
+    random = np.random.default_rng(2)
+    source, target = lengths(count)
+    words = [f"w{number}" for number in range(vocabulary - 3)]
+    drawn = random.integers(0, len(words), int(source.sum() + target.sum()))
+    drawn[: len(words)] = np.arange(len(words))
+    place = 0
+    with path.open("w", encoding="utf-8") as file:
+        for one, other in zip(source.tolist(), target.tolist(), strict=True):
+            middle, end = place + one, place + one + other
+            sides = (drawn[place:middle], drawn[middle:end])
+            file.write("\t".join(" ".join(words[number] for number in side) for side in sides) + "\n")
+            place = end
+
+
+def recipe(name: str, folder: Path, changes: list[str]) -> Any:
+    import weft
+
+    size = SIZES[name]
+    if name.startswith("rnn"):
+        model = {
+            "embedding": 512,
+            "dropout": 0.1,
+            "encoder": {"kind": "lstm", "layers": 2, "hidden": 512},
+            "decoder": {"kind": "lstm", "layers": 2, "hidden": 512, "input_feeding": size["feeding"]},
+            "attention": {"score": "additive" if size["feeding"] else "general"},
+        }
+    else:
+        stack = {
+            "kind": "transformer",
+            "layers": 6,
+            "norm_placement": "post",
+            **{key: size[key] for key in ("hidden", "feed_forward", "heads")},
+        }
+        model = {"embedding": size["hidden"], "tie": "all", "dropout": 0.1, "encoder": stack, "decoder": stack}
+    tree = {
+        "name": name,
+        "data": {"folder": str(folder), "train": "train.tsv"},
+        "tokenizer": {"kind": "word", "size": size["vocabulary"], "split_punctuation": False},
+        "model": model,
+        "training": {"batch_tokens": size["tokens"], "learning_rate": 0.0005, "warmup": 1000, "device": "cuda"},
+    }
+    return weft.make_recipe(tree, changes)
+
+
+def weft_speed(name: str, folder: Path, seconds: float, changes: list[str]) -> dict[str, Any]:
+    from weft.bench import training_speed
+
+    found = training_speed(recipe(name, folder, changes), seconds=seconds, warmup=60)
+    return {"who": "weft", "changes": changes, **found.record()}
+
+
+def padded_batches(tokens: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Pairs sorted by length within pools, cut to at most so many padded tokens a side, in random order."""
+    source, target = lengths(count)
+    order = np.lexsort((source, target))
+    batches, start = [], 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order):
+            longest = max(source[order[start : stop + 1]].max(), target[order[start : stop + 1]].max()) + 1
+            if longest * (stop + 1 - start) > tokens:
+                break
+            stop += max(1, (stop - start) // 50)
+        batches.append((source[order[start:stop]], target[order[start:stop]]))
+        start = stop
+    np.random.default_rng(3).shuffle(batches)  # type: ignore[arg-type]
+    return batches
+
+
+def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
+    """Hugging Face Marian: a first pass over shapes it has not seen, then the same batches again."""
+    import transformers
+
+    size = SIZES[name]
+    config = transformers.MarianConfig(
+        vocab_size=size["vocabulary"],
+        d_model=size["hidden"],
+        encoder_layers=6,
+        decoder_layers=6,
+        encoder_attention_heads=size["heads"],
+        decoder_attention_heads=size["heads"],
+        encoder_ffn_dim=size["feed_forward"],
+        decoder_ffn_dim=size["feed_forward"],
+        dropout=0.1,
+        pad_token_id=0,
+        decoder_start_token_id=0,
+        scale_embedding=True,
+        activation_function="relu",
+        attn_implementation="sdpa",
+    )
+    model = transformers.MarianMTModel(config).cuda().train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), fused=True)
+    batches = padded_batches(size["tokens"], 400_000)
+    lines = []
+    torch.cuda.reset_peak_memory_stats()
+    used = 0
+    for label in ("new shapes", "shapes seen before"):
+        torch.cuda.synchronize()
+        begun, tokens, steps = time.monotonic(), 0, 0
+        rounds = batches[: used or None]
+        for source, target in rounds:
+            tokens += marian_step(model, optimiser, source, target, size["vocabulary"])
+            steps += 1
+            if not used and time.monotonic() - begun > seconds:
+                break
+        torch.cuda.synchronize()
+        passed = time.monotonic() - begun
+        used = used or steps
+        lines.append(
+            {
+                "who": f"Hugging Face Marian {transformers.__version__}, {label}",
+                "recipe": name,
+                "steps": steps,
+                "seconds": passed,
+                "target_tokens_per_second": tokens / passed,
+                "memory_bytes": torch.cuda.max_memory_allocated(),
+            }
+        )
+    return lines
+
+
+def marian_step(model: Any, optimiser: Any, source: np.ndarray, target: np.ndarray, vocabulary: int) -> int:
+    random = np.random.default_rng(len(source))
+    rows = len(source)
+    ids, mask, labels = (
+        np.zeros((rows, longest), np.int64) for longest in (source.max(), source.max(), target.max() + 1)
+    )
+    mask[:] = np.arange(source.max()) < source[:, None]
+    ids[:] = random.integers(3, vocabulary, ids.shape) * mask
+    said = np.arange(target.max() + 1) < target[:, None] + 1
+    labels[:] = np.where(said, random.integers(3, vocabulary, labels.shape), -100)
+    tensors = [torch.from_numpy(array).pin_memory().cuda(non_blocking=True) for array in (ids, mask, labels)]
+    with torch.autocast("cuda", torch.bfloat16):
+        read = torch.where(tensors[2] < 0, 0, tensors[2]).roll(1, 1)
+        logits = model(input_ids=tensors[0], attention_mask=tensors[1], decoder_input_ids=read).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), tensors[2].flatten(), ignore_index=-100, label_smoothing=0.1
+        )
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimiser.step()
+    optimiser.zero_grad()
+    return int(said.sum())
+
+
+class CellLoop(torch.nn.Module):
+    """The usual way: a Python loop over LSTMCell, additive attention and input feeding, padded."""
+
+    def __init__(self, vocabulary: int, width: int = 512) -> None:
+        super().__init__()
+        self.source, self.target = (torch.nn.Embedding(vocabulary, width) for _ in range(2))
+        self.encoder = torch.nn.LSTM(width, width // 2, 2, bidirectional=True, batch_first=True, dropout=0.1)
+        self.cells = torch.nn.ModuleList([torch.nn.LSTMCell(2 * width, width), torch.nn.LSTMCell(width, width)])
+        self.of_keys, self.of_query = torch.nn.Linear(width, width), torch.nn.Linear(width, width, bias=False)
+        self.vector = torch.nn.Linear(width, 1, bias=False)
+        self.readout, self.output = torch.nn.Linear(2 * width, width), torch.nn.Linear(width, vocabulary)
+
+    def forward(self, source: torch.Tensor, lengths: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(
+            self.source(source), lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = torch.nn.utils.rnn.pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
+        hidden = torch.arange(states.shape[1], device=states.device) >= lengths[:, None]
+        keys = self.of_keys(states)
+        feed = states.new_zeros(len(states), states.shape[-1])
+        both = [(feed, feed), (feed, feed)]
+        said = []
+        for embedded in self.target(inputs).unbind(1):
+            both[0] = self.cells[0](torch.cat([embedded, feed], -1), both[0])
+            both[1] = self.cells[1](torch.nn.functional.dropout(both[0][0], 0.1), both[1])
+            query = both[1][0]
+            scores = self.vector(torch.tanh(keys + self.of_query(query)[:, None]))[..., 0]
+            weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+            context = torch.bmm(weights[:, None], states)[:, 0]
+            feed = torch.tanh(self.readout(torch.cat([context, query], -1)))
+            said.append(feed)
+        return self.output(torch.stack(said, 1))
+
+
+def loop_speed(name: str, seconds: float) -> dict[str, Any]:
+    size = SIZES[name]
+    model = CellLoop(size["vocabulary"]).cuda().train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
+    batches = padded_batches(size["tokens"], 200_000)
+    begun, tokens, steps = 0.0, 0, 0
+    for number, (source, target) in enumerate(batches):
+        if number == 20:
+            torch.cuda.synchronize()
+            begun, tokens, steps = time.monotonic(), 0, 0
+        ids = torch.randint(3, size["vocabulary"], (len(source), int(source.max())), device="cuda")
+        labels = torch.randint(3, size["vocabulary"], (len(target), int(target.max()) + 1), device="cuda")
+        ended = torch.arange(labels.shape[1], device="cuda") > torch.from_numpy(target).cuda()[:, None]
+        labels = labels.masked_fill(ended, -100)
+        logits = model(ids, torch.from_numpy(source).cuda(), labels.clamp(min=0).roll(1, 1))
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        tokens += int(target.sum()) + len(target)
+        steps += 1
+        if number > 20 and time.monotonic() - begun > seconds:
+            break
+    torch.cuda.synchronize()
+    passed = time.monotonic() - begun
+    return {
+        "who": "a Python loop over LSTMCell, fp32",
+        "recipe": name,
+        "steps": steps,
+        "seconds": passed,
+        "target_tokens_per_second": tokens / passed,
+        "memory_bytes": torch.cuda.max_memory_allocated(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=SIZES)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--pairs", type=int, default=200_000)
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--without-rivals", action="store_true")
+    given = parser.parse_args()
+    for name in given.names:
+        with tempfile.TemporaryDirectory() as folder:
+            write_pairs(Path(folder) / "train.tsv", given.pairs, SIZES[name]["vocabulary"])
+            lines = [weft_speed(name, Path(folder), given.seconds, given.changes)]
+        if not given.without_rivals and name in ("base", "big"):
+            torch.cuda.empty_cache()
+            lines += marian_speed(name, given.seconds)
+        elif not given.without_rivals and name == "rnn-inside":
+            lines.append(loop_speed(name, given.seconds))
+        for line in lines:
+            print(json.dumps(line), flush=True)
+            if given.out:
+                with given.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()

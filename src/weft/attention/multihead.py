@@ -1,0 +1,111 @@
+"""Multi-head attention: several attentions side by side, each over its own projections of the states.
+
+    head_h = Attention(X W_h^Q, Y W_h^K, Y W_h^V);   out = [head_1; …; head_H] W^O      Vaswani et al. 2017, 3.2.2
+
+With fewer key–value heads than heads, neighbouring heads share one (Ainslie et al. 2023).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft.attention.looking import Sight, StepItems, Watch, attend_once
+from weft.attention.relative import Rotation
+
+
+class KeysValues(NamedTuple):
+    """What may be looked at: (N, H, D) each, or (R, H, T, D) each for a search's own past."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class MultiHead(nn.Module):
+    """The projections of one attention. ``items``: width of what is looked at, where it is not the queries' stream."""
+
+    def __init__(
+        self, width: int, *, heads: int, key_value_heads: int, items: int | None = None, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.shared = key_value_heads
+        self.size = width // heads
+        self.dropout = dropout
+        queries, both = heads * self.size, 2 * self.shared * self.size
+        self.of_self = nn.Linear(width, queries + both) if items is None else None
+        self.of_queries = nn.Linear(width, queries) if items is not None else None
+        self.of_items = nn.Linear(items, both) if items is not None else None
+        self.out = nn.Linear(queries, width)
+        for linear in (self.of_self, self.of_queries, self.of_items, self.out):
+            if linear is not None:
+                _initialise(linear, queries)
+
+    def look_at_self(
+        self, stream_ND: Tensor, sight: Sight, rotation: Rotation | None = None, watch: Watch | None = None
+    ) -> Tensor:
+        """Every token of the stream over the tokens it may see."""
+        queries_NHD, own = self._split_self(stream_ND, rotation)
+        return self._answer(queries_NHD, own, sight, watch)
+
+    def look_across(self, stream_ND: Tensor, items_MD: Tensor, sight: Sight, watch: Watch | None = None) -> Tensor:
+        """Every token of the stream over the items of its row."""
+        assert self.of_queries is not None
+        queries_NHD = self.of_queries(stream_ND).unflatten(-1, (self.heads, self.size))
+        return self._answer(queries_NHD, self.keys_values(items_MD), sight, watch)
+
+    def keys_values(self, items_MD: Tensor) -> KeysValues:
+        """Keys and values of items to look across at."""
+        assert self.of_items is not None
+        keys, values = self.of_items(items_MD).unflatten(-1, (2, self.shared, self.size)).unbind(-3)
+        return KeysValues(keys, values)
+
+    def own_keys_values(self, stream_ND: Tensor, rotation: Rotation | None) -> KeysValues:
+        """Keys and values of the stream itself, for a search to look back at."""
+        return self._split_self(stream_ND, rotation)[1]
+
+    def step_at_self(
+        self,
+        stream_RD: Tensor,
+        past: KeysValues,
+        rotation: Rotation | None,
+        bias: Tensor | None,
+        prefix: StepItems | None,
+    ) -> tuple[Tensor, KeysValues, Tensor]:
+        """One token a row over a prefix, its past and itself: the answer, the longer past, the weights (R, H, S)."""
+        queries_RHD, own = self._split_self(stream_RD, rotation)
+        longer = KeysValues(
+            torch.cat([past.keys, own.keys[:, :, None]], 2), torch.cat([past.values, own.values[:, :, None]], 2)
+        )
+        parts = [StepItems(longer.keys, longer.values, bias)]
+        answers_RHD, weights_RHS = attend_once(queries_RHD, parts if prefix is None else [prefix, *parts])
+        return self.out(answers_RHD.flatten(1)), longer, weights_RHS
+
+    def step_across(self, stream_RD: Tensor, items: StepItems) -> tuple[Tensor, Tensor]:
+        """One token a row over the items of its source: the answer and the weights (R, H, S)."""
+        assert self.of_queries is not None
+        queries_RHD = self.of_queries(stream_RD).unflatten(-1, (self.heads, self.size))
+        answers_RHD, weights_RHS = attend_once(queries_RHD, [items])
+        return self.out(answers_RHD.flatten(1)), weights_RHS
+
+    def _split_self(self, stream_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeysValues]:
+        assert self.of_self is not None
+        all_NHD = self.of_self(stream_ND).unflatten(-1, (self.heads + 2 * self.shared, self.size))
+        queries_NHD, keys_NHD, values_NHD = all_NHD.split([self.heads, self.shared, self.shared], 1)
+        if rotation is not None:
+            queries_NHD, keys_NHD = rotation.turn(queries_NHD), rotation.turn(keys_NHD)
+        return queries_NHD, KeysValues(keys_NHD, values_NHD)
+
+    def _answer(self, queries_NHD: Tensor, items: KeysValues, sight: Sight, watch: Watch | None) -> Tensor:
+        share = self.dropout if self.training else 0.0
+        answers_NHD = sight.attend(queries_NHD, items.keys, items.values, dropout=share, watch=watch)
+        return self.out(answers_NHD.flatten(1))
+
+
+def _initialise(linear: nn.Linear, size: int) -> None:
+    """Glorot for every projection by itself, though they lie in one matrix; zero biases."""
+    for part in linear.weight.data.split(size):
+        nn.init.xavier_uniform_(part)
+    nn.init.zeros_(linear.bias)

@@ -1,0 +1,54 @@
+"""``weft bench``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from weft.cli.arguments import Changes, Json
+
+app = typer.Typer(help="Measure how fast things go on this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def options() -> None:
+    """Measure how fast things go on this machine."""
+
+
+@app.command("train", epilog="Try:  weft bench train addition --seconds 5")
+def training(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe's name, or a TOML file.")],
+    changes: Changes = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:N; not given: as the recipe says.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure.")] = 30.0,
+    warmup: Annotated[int, typer.Option("--warmup", min=1, help="Steps that are not counted.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Train for a while and print real tokens a second, step time, share of the matrix peak, and memory.
+
+    Nothing is kept.
+    """
+    from weft.bench import training_speed
+    from weft.recipe import load_recipe
+
+    given = [*(changes or ()), *([f"training.device={device}"] if device else [])]
+    found = training_speed(load_recipe(recipe, given), seconds=seconds, warmup=warmup)
+    if as_json:
+        typer.echo(json.dumps(found.record()))
+        return
+    low, high = min(found.windows, default=0.0), max(found.windows, default=0.0)
+    varied = f" ({low:,.0f} to {high:,.0f} in windows of 5 s)" if found.windows else ""
+    typer.echo(f"{found.recipe} on {found.device}, {found.precision}, {found.parameters:,} parameters")
+    typer.echo(f"target tokens/s  {found.target_tokens_per_second:,.0f}{varied}")
+    typer.echo(f"source tokens/s  {found.source_tokens_per_second:,.0f}")
+    typer.echo(f"step             {found.step_milliseconds:.1f} ms (median of {found.steps} in {found.seconds:.1f} s)")
+    typer.echo(f"first step       {found.first_step_seconds:.1f} s")
+    typer.echo(
+        f"matrix products  {found.operations_per_second / 1e9:,.0f} GFLOP/s, "
+        f"{found.share_of_peak:.0%} of the {found.peak_operations_per_second / 1e9:,.0f} that one large product reaches"
+    )
+    typer.echo(f"peak memory      {found.memory_bytes / 2**20:,.0f} MiB")
