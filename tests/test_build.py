@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from weft.build import build_model
+from weft.build import build_model, has_corpus, read_corpus
+from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.models import RecurrentLanguageModel, Seq2Seq
 from weft.models.bridge import Copy, Project, Zero
-from weft.recipe import ModelSettings
+from weft.recipe import ModelSettings, make_recipe
 
 
 def build(*, source_size: int = 13, target_size: int = 11, seed: int = 1, **model: Any) -> Seq2Seq:
@@ -111,3 +113,20 @@ def test_dropout_reaches_every_part(dropout: float) -> None:
     model = build(dropout=dropout)
     parts = (model.source_embedding, model.target_embedding, model.encoder.stack, model.decoder.stack, model.decoder)
     assert {part.dropout for part in parts} == {dropout}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "pairs"),
+    [
+        ("two.tsv", [Pair("gehen", "geht")]),
+        ({"source": "two.tsv", "target": "three.tsv"}, [Pair("gehen\tgeht", "gehen\tV;PRS\tgeht")]),
+        ({"file": "three.tsv", "source": [1, 2], "target": [3]}, [Pair("gehen V;PRS", "geht")]),
+        ({"file": "three.tsv", "source": [1, 2], "target": [3], "tags": [2]}, [Pair("gehen <V><PRS>", "geht")]),
+    ],
+)
+def test_every_form_of_corpus(tmp_path: Path, corpus: Any, pairs: list[Pair]) -> None:
+    (tmp_path / "two.tsv").write_text("gehen\tgeht\n", "utf-8")
+    (tmp_path / "three.tsv").write_text("gehen\tV;PRS\tgeht\n", "utf-8")
+    recipe = make_recipe({"data": {"train": corpus, "test": corpus, "folder": str(tmp_path)}})
+    assert list(read_corpus(recipe, "train")) == list(read_corpus(recipe, "test")) == pairs
+    assert has_corpus(recipe, "test") and not has_corpus(recipe, "valid")

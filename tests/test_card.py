@@ -40,6 +40,7 @@ def test_without_a_summary():
             "- model: lstm language model, 2 × 512, general attention\n",
         ),
         (['data.train={source="a.en", target="a.fr"}'], "- data: a.en → a.fr\n"),
+        (['data.train={file="a.tsv", source=[1, 2], target=[3]}'], "- data: a.tsv, columns 1, 2 → 3\n"),
     ],
 )
 def test_every_kind_of_model_and_data(changes, expected):

@@ -11,7 +11,7 @@ import torch
 
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
-from weft.recipe import load_recipe
+from weft.recipe import load_recipe, make_recipe
 from weft.trainer import train
 from weft.training import loop
 from weft.training.checkpoint import RunFolder, read_tensors
@@ -175,6 +175,20 @@ class TestARun:
         monkeypatch.chdir("/")
         saved = load_recipe(tmp_path / "run" / "recipe.toml")
         assert next(train(saved, tmp_path / "run", resume=True)).pairs == 2
+
+    def test_of_a_table(self, tiny, tmp_path):
+        """With a resumption, and validations asked for where there is nothing to validate on."""
+        (tmp_path / "t.tsv").write_text("gehen\tV;PRS\tgeht\nsehen\tV;PST(SG)\tsah\n\t\tx\n", "utf-8")
+        table = {"file": "t.tsv", "source": [1, 2], "target": [3], "tags": [2]}
+        changes = {"training.validate_every": 1, "training.steps": 2, "tokenizer.kind": "character"}
+        tree = tiny(changes).model_dump()
+        tree["data"] = {"train": table, "folder": str(tmp_path)}
+        recipe = make_recipe(tree)
+        events = list(train(recipe, tmp_path / "run"))
+        assert (events[0].pairs, events[0].blank) == (2, 1)
+        assert not [event for event in events if isinstance(event, Validation)]
+        assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
+        assert load(tmp_path / "run").recipe.data.train == recipe.data.train
 
     def test_goes_to_runs_by_default(self, tiny, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

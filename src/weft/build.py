@@ -14,7 +14,7 @@ from weft import tasks
 from weft.attention import Attention, make_score
 from weft.data.lines import read_lines
 from weft.data.pairs import Pair
-from weft.data.readers import read_pairs, read_parallel
+from weft.data.readers import read_pairs, read_parallel, read_table
 from weft.data.store import PairStore, TokenStore
 from weft.errors import DataError, RecipeError, nearest
 from weft.models import AnyModel
@@ -25,7 +25,16 @@ from weft.models.language_model import RecurrentLanguageModel
 from weft.models.layers import Embedding, Output
 from weft.models.recurrent import CELLS, RecurrentStack
 from weft.models.seq2seq import Seq2Seq
-from weft.recipe import AttentionSettings, Corpus, DataSettings, ModelSettings, ParallelFiles, Recipe, RecurrentSettings
+from weft.recipe import (
+    AttentionSettings,
+    Corpus,
+    DataSettings,
+    ModelSettings,
+    ParallelFiles,
+    Recipe,
+    RecurrentSettings,
+    TableFile,
+)
 from weft.text import specials
 from weft.text.tokenizer import Tokenizer, learn, load
 
@@ -89,7 +98,8 @@ def read_corpus(recipe: Recipe, split: str) -> Iterator[Pair]:
 
 def has_corpus(recipe: Recipe, split: str) -> bool:
     """Whether a recipe says where a split comes from."""
-    return getattr(recipe.data, split) is not None or recipe.data.train in tasks.TASKS
+    train = recipe.data.train
+    return getattr(recipe.data, split) is not None or (isinstance(train, str) and train in tasks.TASKS)
 
 
 def read_files(corpus: Corpus, data: DataSettings, *, sources: bool = True) -> Iterator[Pair]:
@@ -97,6 +107,8 @@ def read_files(corpus: Corpus, data: DataSettings, *, sources: bool = True) -> I
     folder = Path(data.folder)
     if isinstance(corpus, ParallelFiles):
         return read_parallel(folder / corpus.source, folder / corpus.target)
+    if isinstance(corpus, TableFile):
+        return read_table(folder / corpus.file, source=corpus.source, target=corpus.target, tags=corpus.tags)
     path = folder / corpus
     if not path.exists():
         hint = nearest(corpus, tasks.TASKS)

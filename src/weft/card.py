@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.build import Tokenizers
-from weft.recipe import Recipe
+from weft.recipe import Corpus, Recipe, TableFile
 from weft.training.events import Finished
 
 
@@ -11,7 +11,7 @@ def model_card(
     recipe: Recipe, tokenizers: Tokenizers, *, finished: Finished | None, validation: dict[str, float] | None
 ) -> str:
     """README.md of a run folder."""
-    model, data = recipe.model, recipe.data
+    model = recipe.model
     attention = model.attention.score
     looks = "no attention" if attention == "none" else f"{attention} attention"
     parts = [f"{model.decoder.kind} language model, {model.decoder.layers} × {model.decoder.hidden}, {looks}"]
@@ -34,7 +34,7 @@ def model_card(
         "",
         f"- model: {'; '.join(parts)}",
         f"- units: {recipe.tokenizer.kind} ({sizes})",
-        f"- data: {data.train if isinstance(data.train, str) else f'{data.train.source} → {data.train.target}'}",
+        f"- data: {_corpus(recipe.data.train)}",
         f"- seed: {recipe.seed}",
     ]
     if finished is None:
@@ -48,3 +48,12 @@ def model_card(
         lines.append("- last validation: " + ", ".join(f"{name} {value:.3f}" for name, value in validation.items()))
     lines += ["", "All settings: `recipe.toml`. Use it: `weft translate FOLDER`, or `weft.load(FOLDER)` in Python.", ""]
     return "\n".join(lines)
+
+
+def _corpus(corpus: Corpus) -> str:
+    if isinstance(corpus, str):
+        return corpus
+    if isinstance(corpus, TableFile):
+        source, target = (", ".join(map(str, columns)) for columns in (corpus.source, corpus.target))
+        return f"{corpus.file}, columns {source} → {target}"
+    return f"{corpus.source} → {corpus.target}"

@@ -37,17 +37,40 @@ class ParallelFiles(Settings):
     target: str = Field(description="file with the target of the same line")
 
 
+class TableFile(Settings):
+    """Columns of a tab-separated file, counted from 1; several that make up a side are joined by one space."""
+
+    file: str = Field(description="file with a pair on every line")
+    source: list[Count] = Field(min_length=1, description="columns of the source")
+    target: list[Count] = Field(min_length=1, description="columns of the target")
+    tags: list[Count] = Field([], description="those of them that list features, N;ACC(PL), to be read as <N><ACC(PL)>")
+
+
+def _form(given: object) -> str:
+    """Which form of corpus is meant, right or wrong in itself: a table names one file, or has lists of columns."""
+    if isinstance(given, dict):
+        return "<table>" if "file" in given or any(isinstance(value, list) for value in given.values()) else "<files>"
+    if isinstance(given, TableFile):
+        return "<table>"
+    return "<files>" if isinstance(given, ParallelFiles) else "<name>"
+
+
 Corpus = Annotated[
-    Annotated[str, Tag("<name>")] | Annotated[ParallelFiles, Tag("<files>")],
-    Discriminator(lambda given: "<files>" if isinstance(given, dict | ParallelFiles) else "<name>"),
+    Annotated[str, Tag("<name>")] | Annotated[ParallelFiles, Tag("<files>")] | Annotated[TableFile, Tag("<table>")],
+    Discriminator(_form),
 ]
-"""A built-in corpus or a file by name, or two files. The tags in brackets keep error messages to the form meant."""
+"""A built-in corpus or a file by name, two files, or columns of one. The tags in brackets keep error messages to the
+form meant."""
 
 
 class DataSettings(Settings):
     """[data]: where the pairs come from."""
 
-    train: Corpus = Field("grammar", description="a built-in corpus, a TSV file, or {source = FILE, target = FILE}")
+    train: Corpus = Field(
+        "grammar",
+        description="a built-in corpus, a TSV file, {source = FILE, target = FILE}, or columns of a table: "
+        "{file = FILE, source = [1, 2], target = [3]}, with tags = [2] where a column lists features",
+    )
     valid: Corpus | None = Field(None, description="the same; a built-in corpus brings its own")
     test: Corpus | None = Field(None, description="the same; used by `weft evaluate`")
     folder: str = Field(".", description="where relative file names start")
@@ -64,6 +87,16 @@ class DataSettings(Settings):
             if not isinstance(value, int | float | str) or value in (float("inf"), float("-inf")) or value != value:
                 raise ValueError(f"data.options.{name}: {value!r} was given; expected a number, a text, true or false")
         return given
+
+    @model_validator(mode="after")
+    def _tags_are_columns(self) -> DataSettings:
+        for split in ("train", "valid", "test"):
+            corpus = getattr(self, split)
+            if isinstance(corpus, TableFile):
+                for column in corpus.tags:
+                    if column not in (*corpus.source, *corpus.target):
+                        raise ValueError(f"data.{split}.tags: column {column} is in neither source nor target")
+        return self
 
 
 class TokenizerSettings(Settings):
@@ -322,7 +355,7 @@ def _suggest(path: Sequence[str]) -> str:
     group: type[BaseModel] = Recipe
     for part in path[:-1]:
         annotation = group.model_fields[part].annotation
-        group = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ParallelFiles
+        group = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else TableFile
     return nearest(path[-1], group.model_fields)
 
 
@@ -339,7 +372,7 @@ def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
     """Every setting of a recipe, with its value, its default and its help."""
     for name, field in type(recipe).model_fields.items():
         value = getattr(recipe, name)
-        if isinstance(value, Settings) and not isinstance(value, ParallelFiles):
+        if isinstance(value, Settings) and not isinstance(value, ParallelFiles | TableFile):
             yield from settings_of(value, f"{prefix}{name}.")
         else:
             yield Setting(prefix + name, value, field.default, field.description or "")
