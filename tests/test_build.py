@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from weft.build import build_model, has_corpus, read_corpus
+from weft.build import Tokenizers, build_model, has_corpus, learn_tokenizers, read_corpus
 from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.models import RecurrentLanguageModel, Seq2Seq
@@ -130,3 +130,30 @@ def test_every_form_of_corpus(tmp_path: Path, corpus: Any, pairs: list[Pair]) ->
     recipe = make_recipe({"data": {"train": corpus, "test": corpus, "folder": str(tmp_path)}})
     assert list(read_corpus(recipe, "train")) == list(read_corpus(recipe, "test")) == pairs
     assert has_corpus(recipe, "test") and not has_corpus(recipe, "valid")
+
+
+PHONES = [Pair("aft", "æ f t"), Pair("fat", "f æ t")]
+
+
+def learned(*changes: str) -> Tokenizers:
+    return learn_tokenizers(make_recipe({"tokenizer": {"kind": "character"}}, changes), PHONES)
+
+
+def test_each_side_may_have_its_own_unit() -> None:
+    found = learned("tokenizer.target_kind=word", "tokenizer.joint=false")
+    assert (found.source.kind, found.target.kind, found.joint) == ("character", "word", False)
+    assert found.source.pieces(found.source.encode("taf")) == ["t", "a", "f"]
+    assert found.target.pieces(found.target.encode("t æ f")) == ["t", "æ", "f"]
+    assert found.target.decode(found.target.encode("t æ f")) == "t æ f"
+
+
+@pytest.mark.parametrize("target_kind", ["same", "character"])
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_one_unit_for_both_sides(target_kind: str, joint: str) -> None:
+    found = learned(f"tokenizer.target_kind={target_kind}", f"tokenizer.joint={joint}")
+    assert found.source.kind == found.target.kind == "character" and found.joint == (joint == "true")
+
+
+def test_the_unit_of_a_language_model_is_the_targets() -> None:
+    changes = ["tokenizer.target_kind=word", "tokenizer.joint=false"]
+    assert learned(*changes, "model.kind=language_model").source.kind == "word"

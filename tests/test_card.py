@@ -47,6 +47,12 @@ def test_every_kind_of_model_and_data(changes, expected):
     assert expected in card(*changes)
 
 
+def test_two_units():
+    changes = ["tokenizer.kind=character", "tokenizer.target_kind=word", "tokenizer.joint=false"]
+    assert "- units: character → word (6 source, 8 target)\n" in card(*changes, tokenizers=Tokenizers(ONE, OTHER))
+    assert "- units: word (6, shared)\n" in card(*changes, "model.kind=language_model")
+
+
 def test_two_vocabularies():
     assert "(6 source, 8 target)" in card(tokenizers=Tokenizers(ONE, OTHER))
 

@@ -232,6 +232,11 @@ class TestContradictions:
                 "model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true",
             ),
             (
+                ["tokenizer.kind=character", "tokenizer.target_kind=word"],
+                "tokenizer.target_kind: 'word' beside tokenizer.kind = 'character' needs two vocabularies; "
+                "set tokenizer.joint = false",
+            ),
+            (
                 ["training.metric=bleu", "training.validate_every=0"],
                 "training.metric: a metric needs validations; set training.validate_every",
             ),
@@ -249,6 +254,9 @@ class TestContradictions:
             ["model.attention.score=parameter_free"],
             ["model.tie=all"],
             ["model.tie=target", "tokenizer.joint=false"],
+            ["tokenizer.kind=character", "tokenizer.target_kind=word", "tokenizer.joint=false"],
+            ["tokenizer.kind=word", "tokenizer.target_kind=word"],
+            ["tokenizer.target_kind=same", "tokenizer.joint=false"],
             ["training.metric=bleu"],
             ["training.validate_every=0"],
         ],

@@ -190,6 +190,20 @@ class TestARun:
         assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
         assert load(tmp_path / "run").recipe.data.train == recipe.data.train
 
+    def test_of_two_units(self, tiny, tmp_path):
+        """Letters in, phones out: training, and the run that is loaded, have a tokenizer for each side."""
+        (tmp_path / "g2p.tsv").write_text("chat\tʃ a\nchou\tʃ u\ntas\tt a\n", "utf-8")
+        changes = {"tokenizer.kind": "character", "tokenizer.target_kind": "word", "tokenizer.joint": False}
+        files = {"data.train": "g2p.tsv", "data.valid": "g2p.tsv", "data.folder": str(tmp_path)}
+        asked = {"training.validate_every": 6, "training.metric": "item_error_rate"}
+        events = list(train(tiny({**changes, **files, **asked}), tmp_path / "run"))
+        [validation] = [event for event in events if isinstance(event, Validation)]
+        assert "item_error_rate" in validation.metrics
+        assert (events[0].source_vocabulary, events[0].target_vocabulary) == (3 + 7, 3 + 4)
+        found = load(tmp_path / "run").force([Pair("chat", "ʃ a")])[0]
+        assert found.source_tokens == [*"chat", "</s>"] and found.tokens == ["ʃ", "a"]
+        assert found.words.source == ["chat", "</s>"] and found.words.target == ["ʃ", "a"]
+
     def test_goes_to_runs_by_default(self, tiny, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         next(train(tiny({"name": "mine"})))

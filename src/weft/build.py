@@ -122,16 +122,17 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     """Tokenizers learned from the training pairs."""
     settings = recipe.tokenizer
 
-    def make(texts: Iterable[str]) -> Tokenizer:
-        return learn(settings.kind, texts, **settings.model_dump(exclude={"kind", "joint"}))
+    def make(kind: str, texts: Iterable[str]) -> Tokenizer:
+        return learn(kind, texts, **settings.model_dump(exclude={"kind", "target_kind", "joint"}))
 
+    sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
     if recipe.model.kind == "language_model":
-        both = make(pair.target for pair in pairs)
+        both = make(settings.target_unit, targets)
         return Tokenizers(both, both)
     if settings.joint:
-        both = make(chain((pair.source for pair in pairs), (pair.target for pair in pairs)))
+        both = make(settings.kind, chain(sources, targets))
         return Tokenizers(both, both)
-    return Tokenizers(make(pair.source for pair in pairs), make(pair.target for pair in pairs))
+    return Tokenizers(make(settings.kind, sources), make(settings.target_unit, targets))
 
 
 def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:

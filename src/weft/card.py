@@ -33,7 +33,7 @@ def model_card(
         recipe.summary or "A model trained with weft.",
         "",
         f"- model: {'; '.join(parts)}",
-        f"- units: {recipe.tokenizer.kind} ({sizes})",
+        f"- units: {_units(recipe)} ({sizes})",
         f"- data: {_corpus(recipe.data.train)}",
         f"- seed: {recipe.seed}",
     ]
@@ -48,6 +48,13 @@ def model_card(
         lines.append("- last validation: " + ", ".join(f"{name} {value:.3f}" for name, value in validation.items()))
     lines += ["", "All settings: `recipe.toml`. Use it: `weft translate FOLDER`, or `weft.load(FOLDER)` in Python.", ""]
     return "\n".join(lines)
+
+
+def _units(recipe: Recipe) -> str:
+    source, target = recipe.tokenizer.kind, recipe.tokenizer.target_unit
+    if recipe.model.kind == "language_model" or source == target:
+        return target
+    return f"{source} → {target}"
 
 
 def _corpus(corpus: Corpus) -> str:

@@ -103,12 +103,29 @@ class TokenizerSettings(Settings):
     """[tokenizer]: what a token is."""
 
     kind: Literal["bpe", "word", "character", "byte"] = Field("bpe", description="the unit")
+    target_kind: Literal["same", "bpe", "word", "character", "byte"] = Field(
+        "same", description="the target's unit, where it is another; needs joint = false"
+    )
     size: Count = Field(8_000, description="number of ids, marks included (bpe, word)")
     joint: bool = Field(True, description="one vocabulary for both sides")
     minimum_count: Count = Field(1, description="leave out what is seen less often (word, character)")
     end_of_word: bool = Field(True, description="bpe: mark the end of a word with </w>; else its beginning")
     byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
     split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
+
+    @property
+    def target_unit(self) -> str:
+        """The target's kind, by name."""
+        return self.kind if self.target_kind == "same" else self.target_kind
+
+    @model_validator(mode="after")
+    def _agree(self) -> TokenizerSettings:
+        if self.joint and self.target_unit != self.kind:
+            raise ValueError(
+                f"tokenizer.target_kind: {self.target_kind!r} beside tokenizer.kind = {self.kind!r} "
+                "needs two vocabularies; set tokenizer.joint = false"
+            )
+        return self
 
 
 class RecurrentSettings(Settings):
