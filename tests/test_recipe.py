@@ -237,6 +237,10 @@ class TestContradictions:
                 "set tokenizer.joint = false",
             ),
             (
+                ["tokenizer.kind=word", "tokenizer.tags=true"],
+                "tokenizer.tags: only characters know tags; set tokenizer.kind = 'character'",
+            ),
+            (
                 ["training.metric=bleu", "training.validate_every=0"],
                 "training.metric: a metric needs validations; set training.validate_every",
             ),
@@ -256,6 +260,8 @@ class TestContradictions:
             ["model.tie=target", "tokenizer.joint=false"],
             ["tokenizer.kind=character", "tokenizer.target_kind=word", "tokenizer.joint=false"],
             ["tokenizer.kind=word", "tokenizer.target_kind=word"],
+            ["tokenizer.kind=character", "tokenizer.tags=true"],
+            ["tokenizer.target_kind=character", "tokenizer.joint=false", "tokenizer.tags=true"],
             ["tokenizer.target_kind=same", "tokenizer.joint=false"],
             ["training.metric=bleu"],
             ["training.validate_every=0"],

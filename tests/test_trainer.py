@@ -181,6 +181,7 @@ class TestARun:
         (tmp_path / "t.tsv").write_text("gehen\tV;PRS\tgeht\nsehen\tV;PST(SG)\tsah\n\t\tx\n", "utf-8")
         table = {"file": "t.tsv", "source": [1, 2], "target": [3], "tags": [2]}
         changes = {"training.validate_every": 1, "training.steps": 2, "tokenizer.kind": "character"}
+        changes["tokenizer.tags"] = True
         tree = tiny(changes).model_dump()
         tree["data"] = {"train": table, "folder": str(tmp_path)}
         recipe = make_recipe(tree)
@@ -188,7 +189,11 @@ class TestARun:
         assert (events[0].pairs, events[0].blank) == (2, 1)
         assert not [event for event in events if isinstance(event, Validation)]
         assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
-        assert load(tmp_path / "run").recipe.data.train == recipe.data.train
+        run = load(tmp_path / "run")
+        assert run.recipe.data.train == recipe.data.train
+        found = run.force([Pair("sehen <V><PST(SG)>", "sah")])[0]
+        assert found.source_tokens == [*"sehen", "␣", "<V>", "<PST(SG)>", "</s>"]
+        assert run.translate("<never><seen>", n_best=2).attention.shape[1] == 3
 
     def test_of_two_units(self, tiny, tmp_path):
         """Letters in, phones out: training, and the run that is loaded, have a tokenizer for each side."""

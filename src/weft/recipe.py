@@ -112,6 +112,7 @@ class TokenizerSettings(Settings):
     end_of_word: bool = Field(True, description="bpe: mark the end of a word with </w>; else its beginning")
     byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
     split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
+    tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
 
     @property
     def target_unit(self) -> str:
@@ -125,6 +126,8 @@ class TokenizerSettings(Settings):
                 f"tokenizer.target_kind: {self.target_kind!r} beside tokenizer.kind = {self.kind!r} "
                 "needs two vocabularies; set tokenizer.joint = false"
             )
+        if self.tags and "character" not in (self.kind, self.target_unit):
+            raise ValueError("tokenizer.tags: only characters know tags; set tokenizer.kind = 'character'")
         return self
 
 
