@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from weft.build import build_model
+from weft.build import Tokenizers, build_model, has_corpus, learn_tokenizers, read_corpus
+from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.models import RecurrentLanguageModel, Seq2Seq
 from weft.models.bridge import Copy, Project, Zero
-from weft.recipe import ModelSettings
+from weft.recipe import ModelSettings, make_recipe
 
 
 def build(*, source_size: int = 13, target_size: int = 11, seed: int = 1, **model: Any) -> Seq2Seq:
@@ -65,7 +67,7 @@ def test_tied_matrices_are_one() -> None:
     assert target.output.weight_VD is target.target_embedding.weight_VE
     assert target.source_embedding is not target.target_embedding
     both = build(tie="all", source_size=11)
-    assert both.source_embedding is both.target_embedding
+    assert both.source_embedding.weight_VE is both.target_embedding.weight_VE
     assert both.output.weight_VD is both.target_embedding.weight_VE
 
 
@@ -111,3 +113,47 @@ def test_dropout_reaches_every_part(dropout: float) -> None:
     model = build(dropout=dropout)
     parts = (model.source_embedding, model.target_embedding, model.encoder.stack, model.decoder.stack, model.decoder)
     assert {part.dropout for part in parts} == {dropout}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "pairs"),
+    [
+        ("two.tsv", [Pair("gehen", "geht")]),
+        ({"source": "two.tsv", "target": "three.tsv"}, [Pair("gehen\tgeht", "gehen\tV;PRS\tgeht")]),
+        ({"file": "three.tsv", "source": [1, 2], "target": [3]}, [Pair("gehen V;PRS", "geht")]),
+        ({"file": "three.tsv", "source": [1, 2], "target": [3], "tags": [2]}, [Pair("gehen <V><PRS>", "geht")]),
+    ],
+)
+def test_every_form_of_corpus(tmp_path: Path, corpus: Any, pairs: list[Pair]) -> None:
+    (tmp_path / "two.tsv").write_text("gehen\tgeht\n", "utf-8")
+    (tmp_path / "three.tsv").write_text("gehen\tV;PRS\tgeht\n", "utf-8")
+    recipe = make_recipe({"data": {"train": corpus, "test": corpus, "folder": str(tmp_path)}})
+    assert list(read_corpus(recipe, "train")) == list(read_corpus(recipe, "test")) == pairs
+    assert has_corpus(recipe, "test") and not has_corpus(recipe, "valid")
+
+
+PHONES = [Pair("aft", "æ f t"), Pair("fat", "f æ t")]
+
+
+def learned(*changes: str) -> Tokenizers:
+    return learn_tokenizers(make_recipe({"tokenizer": {"kind": "character"}}, changes), PHONES)
+
+
+def test_each_side_may_have_its_own_unit() -> None:
+    found = learned("tokenizer.target_kind=word", "tokenizer.joint=false")
+    assert (found.source.kind, found.target.kind, found.joint) == ("character", "word", False)
+    assert found.source.pieces(found.source.encode("taf")) == ["t", "a", "f"]
+    assert found.target.pieces(found.target.encode("t æ f")) == ["t", "æ", "f"]
+    assert found.target.decode(found.target.encode("t æ f")) == "t æ f"
+
+
+@pytest.mark.parametrize("target_kind", ["same", "character"])
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_one_unit_for_both_sides(target_kind: str, joint: str) -> None:
+    found = learned(f"tokenizer.target_kind={target_kind}", f"tokenizer.joint={joint}")
+    assert found.source.kind == found.target.kind == "character" and found.joint == (joint == "true")
+
+
+def test_the_unit_of_a_language_model_is_the_targets() -> None:
+    changes = ["tokenizer.target_kind=word", "tokenizer.joint=false"]
+    assert learned(*changes, "model.kind=language_model").source.kind == "word"

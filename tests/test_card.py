@@ -37,13 +37,20 @@ def test_without_a_summary():
         (["model.attention.score=none"], "; no attention\n"),
         (
             ["model.kind=language_model", "model.decoder.layers=2"],
-            "- model: lstm language model, 2 × 512, general attention\n",
+            "- model: lstm language model 2 × 512; general attention\n",
         ),
         (['data.train={source="a.en", target="a.fr"}'], "- data: a.en → a.fr\n"),
+        (['data.train={file="a.tsv", source=[1, 2], target=[3]}'], "- data: a.tsv, columns 1, 2 → 3\n"),
     ],
 )
 def test_every_kind_of_model_and_data(changes, expected):
     assert expected in card(*changes)
+
+
+def test_two_units():
+    changes = ["tokenizer.kind=character", "tokenizer.target_kind=word", "tokenizer.joint=false"]
+    assert "- units: character → word (6 source, 8 target)\n" in card(*changes, tokenizers=Tokenizers(ONE, OTHER))
+    assert "- units: word (6, shared)\n" in card(*changes, "model.kind=language_model")
 
 
 def test_two_vocabularies():

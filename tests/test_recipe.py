@@ -15,6 +15,7 @@ from weft.evaluation.metrics import METRICS
 from weft.recipe import (
     ParallelFiles,
     Recipe,
+    TableFile,
     load_recipe,
     make_recipe,
     settings_of,
@@ -27,11 +28,11 @@ NAMES = [setting.name for setting in settings_of(Recipe())]
 
 def field_of(name):
     """The declaration of a setting."""
-    group = Recipe
+    group = Recipe()
     *groups, last = name.split(".")
     for part in groups:
-        group = group.model_fields[part].annotation
-    return group.model_fields[last]
+        group = getattr(group, part)
+    return type(group).model_fields[last]
 
 
 def bounds_of(name):
@@ -95,6 +96,34 @@ class TestUnknownSettings:
     def test_a_missing_half_of_a_pair_of_files_is_named(self):
         message = refusal({"data": {"train": {"source": "a.txt"}}})
         assert message.startswith("data.train") and "target" in message
+
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            ({"fiel": "a.tsv", "source": [1], "target": [2]}, ".fiel: unknown setting; did you mean 'file'?"),
+            ({"file": "a.tsv", "source": [1], "targt": [2]}, ".targt: unknown setting; did you mean 'target'?"),
+            ({"source": [1], "target": [2]}, ".file: missing"),
+            ({"file": "a.tsv", "source": [1]}, ".target: missing"),
+            ({"file": 7, "source": [1], "target": [2]}, ".file: 7 was given; input should be a valid string"),
+            ({"file": "a.tsv", "source": 1, "target": [2]}, ".source: 1 was given; input should be a valid list"),
+            ({"file": "a.tsv", "source": [], "target": [2]}, ".source: [] was given; list should have at least 1 item"),
+            (
+                {"file": "a.tsv", "source": [1, 0], "target": [2]},
+                ".source.1: 0 was given; input should be greater than or equal to 1",
+            ),
+            (
+                {"file": "a.tsv", "source": [1], "target": ["form"]},
+                ".target.0: 'form' was given; input should be a valid integer",
+            ),
+            (
+                {"file": "a.tsv", "source": [1, 2], "target": [3], "tags": [2, 4]},
+                ".tags: column 4 is in neither source nor target",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("split", ["train", "valid", "test"])
+    def test_inside_a_table(self, split, table, message):
+        assert refusal({"data": {split: table}}).startswith(f"data.{split}{message}")
 
     def test_a_name_with_a_line_end_still_makes_one_line(self):
         refusal({"a\nb": 1})
@@ -203,6 +232,15 @@ class TestContradictions:
                 "model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true",
             ),
             (
+                ["tokenizer.kind=character", "tokenizer.target_kind=word"],
+                "tokenizer.target_kind: 'word' beside tokenizer.kind = 'character' needs two vocabularies; "
+                "set tokenizer.joint = false",
+            ),
+            (
+                ["tokenizer.kind=word", "tokenizer.tags=true"],
+                "tokenizer.tags: only characters know tags; set tokenizer.kind = 'character'",
+            ),
+            (
                 ["training.metric=bleu", "training.validate_every=0"],
                 "training.metric: a metric needs validations; set training.validate_every",
             ),
@@ -220,6 +258,11 @@ class TestContradictions:
             ["model.attention.score=parameter_free"],
             ["model.tie=all"],
             ["model.tie=target", "tokenizer.joint=false"],
+            ["tokenizer.kind=character", "tokenizer.target_kind=word", "tokenizer.joint=false"],
+            ["tokenizer.kind=word", "tokenizer.target_kind=word"],
+            ["tokenizer.kind=character", "tokenizer.tags=true"],
+            ["tokenizer.target_kind=character", "tokenizer.joint=false", "tokenizer.tags=true"],
+            ["tokenizer.target_kind=same", "tokenizer.joint=false"],
             ["training.metric=bleu"],
             ["training.validate_every=0"],
         ],
@@ -242,6 +285,8 @@ class TestSet:
                 "data.options.length=7",
                 "data.options.kind=short",
                 'data.valid={source="a.en", target="a.fr"}',
+                'data.test={file="a.tsv", source=[1, 2], target=[3], tags=[2]}',
+                "data.test.source=[2, 1]",
                 'evaluation.metrics=["chrf"]',
             ],
         )
@@ -250,6 +295,7 @@ class TestSet:
         assert (recipe.data.train, recipe.summary, recipe.data.train_size) == ("pairs.tsv", "two = words", 3)
         assert recipe.data.options == {"length": 7, "kind": "short"}
         assert recipe.data.valid == ParallelFiles(source="a.en", target="a.fr")
+        assert recipe.data.test == TableFile(file="a.tsv", source=[2, 1], target=[3], tags=[2])
         assert recipe.evaluation.metrics == ["chrf"]
 
     def test_a_later_change_wins(self):
@@ -364,7 +410,9 @@ def values_of(name):
     if get_origin(annotation) is dict:
         one = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False) | texts | st.booleans()
         return st.dictionaries(texts, one, max_size=4)
-    return texts | st.fixed_dictionaries({"source": texts, "target": texts})
+    columns = st.lists(st.integers(1, 9), min_size=1, max_size=3)
+    table = st.fixed_dictionaries({"file": texts, "source": columns, "target": columns}, optional={"tags": columns})
+    return texts | st.fixed_dictionaries({"source": texts, "target": texts}) | table
 
 
 @st.composite

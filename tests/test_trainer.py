@@ -11,7 +11,7 @@ import torch
 
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
-from weft.recipe import load_recipe
+from weft.recipe import load_recipe, make_recipe
 from weft.trainer import train
 from weft.training import loop
 from weft.training.checkpoint import RunFolder, read_tensors
@@ -175,6 +175,39 @@ class TestARun:
         monkeypatch.chdir("/")
         saved = load_recipe(tmp_path / "run" / "recipe.toml")
         assert next(train(saved, tmp_path / "run", resume=True)).pairs == 2
+
+    def test_of_a_table(self, tiny, tmp_path):
+        """With a resumption, and validations asked for where there is nothing to validate on."""
+        (tmp_path / "t.tsv").write_text("gehen\tV;PRS\tgeht\nsehen\tV;PST(SG)\tsah\n\t\tx\n", "utf-8")
+        table = {"file": "t.tsv", "source": [1, 2], "target": [3], "tags": [2]}
+        changes = {"training.validate_every": 1, "training.steps": 2, "tokenizer.kind": "character"}
+        changes["tokenizer.tags"] = True
+        tree = tiny(changes).model_dump()
+        tree["data"] = {"train": table, "folder": str(tmp_path)}
+        recipe = make_recipe(tree)
+        events = list(train(recipe, tmp_path / "run"))
+        assert (events[0].pairs, events[0].blank) == (2, 1)
+        assert not [event for event in events if isinstance(event, Validation)]
+        assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
+        run = load(tmp_path / "run")
+        assert run.recipe.data.train == recipe.data.train
+        found = run.force([Pair("sehen <V><PST(SG)>", "sah")])[0]
+        assert found.source_tokens == [*"sehen", "␣", "<V>", "<PST(SG)>", "</s>"]
+        assert run.translate("<never><seen>", n_best=2).attention.shape[1] == 3
+
+    def test_of_two_units(self, tiny, tmp_path):
+        """Letters in, phones out: training, and the run that is loaded, have a tokenizer for each side."""
+        (tmp_path / "g2p.tsv").write_text("chat\tʃ a\nchou\tʃ u\ntas\tt a\n", "utf-8")
+        changes = {"tokenizer.kind": "character", "tokenizer.target_kind": "word", "tokenizer.joint": False}
+        files = {"data.train": "g2p.tsv", "data.valid": "g2p.tsv", "data.folder": str(tmp_path)}
+        asked = {"training.validate_every": 6, "training.metric": "item_error_rate"}
+        events = list(train(tiny({**changes, **files, **asked}), tmp_path / "run"))
+        [validation] = [event for event in events if isinstance(event, Validation)]
+        assert "item_error_rate" in validation.metrics
+        assert (events[0].source_vocabulary, events[0].target_vocabulary) == (3 + 7, 3 + 4)
+        found = load(tmp_path / "run").force([Pair("chat", "ʃ a")])[0]
+        assert found.source_tokens == [*"chat", "</s>"] and found.tokens == ["ʃ", "a"]
+        assert found.words.source == ["chat", "</s>"] and found.words.target == ["ʃ", "a"]
 
     def test_goes_to_runs_by_default(self, tiny, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

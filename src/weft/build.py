@@ -14,7 +14,7 @@ from weft import tasks
 from weft.attention import Attention, make_score
 from weft.data.lines import read_lines
 from weft.data.pairs import Pair
-from weft.data.readers import read_pairs, read_parallel
+from weft.data.readers import read_pairs, read_parallel, read_table
 from weft.data.store import PairStore, TokenStore
 from weft.errors import DataError, RecipeError, nearest
 from weft.models import AnyModel
@@ -37,6 +37,7 @@ from weft.recipe import (
     RecurrentDecoderSettings,
     RecurrentEncoderSettings,
     RecurrentSettings,
+    TableFile,
     TransformerSettings,
 )
 from weft.text import specials
@@ -102,7 +103,8 @@ def read_corpus(recipe: Recipe, split: str) -> Iterator[Pair]:
 
 def has_corpus(recipe: Recipe, split: str) -> bool:
     """Whether a recipe says where a split comes from."""
-    return getattr(recipe.data, split) is not None or recipe.data.train in tasks.TASKS
+    train = recipe.data.train
+    return getattr(recipe.data, split) is not None or (isinstance(train, str) and train in tasks.TASKS)
 
 
 def read_files(corpus: Corpus, data: DataSettings, *, sources: bool = True) -> Iterator[Pair]:
@@ -110,6 +112,8 @@ def read_files(corpus: Corpus, data: DataSettings, *, sources: bool = True) -> I
     folder = Path(data.folder)
     if isinstance(corpus, ParallelFiles):
         return read_parallel(folder / corpus.source, folder / corpus.target)
+    if isinstance(corpus, TableFile):
+        return read_table(folder / corpus.file, source=corpus.source, target=corpus.target, tags=corpus.tags)
     path = folder / corpus
     if not path.exists():
         hint = nearest(corpus, tasks.TASKS)
@@ -123,16 +127,17 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     """Tokenizers learned from the training pairs."""
     settings = recipe.tokenizer
 
-    def make(texts: Iterable[str]) -> Tokenizer:
-        return learn(settings.kind, texts, **settings.model_dump(exclude={"kind", "joint"}))
+    def make(kind: str, texts: Iterable[str]) -> Tokenizer:
+        return learn(kind, texts, **settings.model_dump(exclude={"kind", "target_kind", "joint"}))
 
+    sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
     if recipe.model.kind == "language_model":
-        both = make(pair.target for pair in pairs)
+        both = make(settings.target_unit, targets)
         return Tokenizers(both, both)
     if settings.joint:
-        both = make(chain((pair.source for pair in pairs), (pair.target for pair in pairs)))
+        both = make(settings.kind, chain(sources, targets))
         return Tokenizers(both, both)
-    return Tokenizers(make(pair.source for pair in pairs), make(pair.target for pair in pairs))
+    return Tokenizers(make(settings.kind, sources), make(settings.target_unit, targets))
 
 
 def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.build import Tokenizers
-from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
+from weft.recipe import Corpus, Recipe, RecurrentEncoderSettings, RecurrentSettings, TableFile, TransformerSettings
 from weft.training.events import Finished
 
 
@@ -11,7 +11,7 @@ def model_card(
     recipe: Recipe, tokenizers: Tokenizers, *, finished: Finished | None, validation: dict[str, float] | None
 ) -> str:
     """README.md of a run folder."""
-    model, data = recipe.model, recipe.data
+    model = recipe.model
     name = {"prefix_lm": "prefix language model", "language_model": "language model"}.get(model.kind, "decoder")
     parts = [f"{model.decoder.kind} {name} {_stack(model.decoder)}"]
     if model.kind == "seq2seq":
@@ -30,8 +30,8 @@ def model_card(
         recipe.summary or "A model trained with weft.",
         "",
         f"- model: {'; '.join(parts)}",
-        f"- units: {recipe.tokenizer.kind} ({sizes})",
-        f"- data: {data.train if isinstance(data.train, str) else f'{data.train.source} → {data.train.target}'}",
+        f"- units: {_units(recipe)} ({sizes})",
+        f"- data: {_corpus(recipe.data.train)}",
         f"- seed: {recipe.seed}",
     ]
     if finished is None:
@@ -54,3 +54,19 @@ def _stack(stack: RecurrentSettings | TransformerSettings) -> str:
         return f"{size}, {stack.heads} heads, {stack.positions} positions"
     both = isinstance(stack, RecurrentEncoderSettings) and stack.bidirectional
     return f"{size}, both directions" if both else size
+
+
+def _units(recipe: Recipe) -> str:
+    source, target = recipe.tokenizer.kind, recipe.tokenizer.target_unit
+    if not recipe.model.has_source or source == target:
+        return target
+    return f"{source} → {target}"
+
+
+def _corpus(corpus: Corpus) -> str:
+    if isinstance(corpus, str):
+        return corpus
+    if isinstance(corpus, TableFile):
+        source, target = (", ".join(map(str, columns)) for columns in (corpus.source, corpus.target))
+        return f"{corpus.file}, columns {source} → {target}"
+    return f"{corpus.source} → {corpus.target}"

@@ -37,17 +37,40 @@ class ParallelFiles(Settings):
     target: str = Field(description="file with the target of the same line")
 
 
+class TableFile(Settings):
+    """Columns of a tab-separated file, counted from 1; several that make up a side are joined by one space."""
+
+    file: str = Field(description="file with a pair on every line")
+    source: list[Count] = Field(min_length=1, description="columns of the source")
+    target: list[Count] = Field(min_length=1, description="columns of the target")
+    tags: list[Count] = Field([], description="those of them that list features, N;ACC(PL), to be read as <N><ACC(PL)>")
+
+
+def _form(given: object) -> str:
+    """Which form of corpus is meant, right or wrong in itself: a table names one file, or has lists of columns."""
+    if isinstance(given, dict):
+        return "<table>" if "file" in given or any(isinstance(value, list) for value in given.values()) else "<files>"
+    if isinstance(given, TableFile):
+        return "<table>"
+    return "<files>" if isinstance(given, ParallelFiles) else "<name>"
+
+
 Corpus = Annotated[
-    Annotated[str, Tag("<name>")] | Annotated[ParallelFiles, Tag("<files>")],
-    Discriminator(lambda given: "<files>" if isinstance(given, dict | ParallelFiles) else "<name>"),
+    Annotated[str, Tag("<name>")] | Annotated[ParallelFiles, Tag("<files>")] | Annotated[TableFile, Tag("<table>")],
+    Discriminator(_form),
 ]
-"""A built-in corpus or a file by name, or two files. The tags in brackets keep error messages to the form meant."""
+"""A built-in corpus or a file by name, two files, or columns of one. The tags in brackets keep error messages to the
+form meant."""
 
 
 class DataSettings(Settings):
     """[data]: where the pairs come from."""
 
-    train: Corpus = Field("grammar", description="a built-in corpus, a TSV file, or {source = FILE, target = FILE}")
+    train: Corpus = Field(
+        "grammar",
+        description="a built-in corpus, a TSV file, {source = FILE, target = FILE}, or columns of a table: "
+        "{file = FILE, source = [1, 2], target = [3]}, with tags = [2] where a column lists features",
+    )
     valid: Corpus | None = Field(None, description="the same; a built-in corpus brings its own")
     test: Corpus | None = Field(None, description="the same; used by `weft evaluate`")
     folder: str = Field(".", description="where relative file names start")
@@ -65,17 +88,47 @@ class DataSettings(Settings):
                 raise ValueError(f"data.options.{name}: {value!r} was given; expected a number, a text, true or false")
         return given
 
+    @model_validator(mode="after")
+    def _tags_are_columns(self) -> DataSettings:
+        for split in ("train", "valid", "test"):
+            corpus = getattr(self, split)
+            if isinstance(corpus, TableFile):
+                for column in corpus.tags:
+                    if column not in (*corpus.source, *corpus.target):
+                        raise ValueError(f"data.{split}.tags: column {column} is in neither source nor target")
+        return self
+
 
 class TokenizerSettings(Settings):
     """[tokenizer]: what a token is."""
 
     kind: Literal["bpe", "word", "character", "byte"] = Field("bpe", description="the unit")
+    target_kind: Literal["same", "bpe", "word", "character", "byte"] = Field(
+        "same", description="the target's unit, where it is another; needs joint = false"
+    )
     size: Count = Field(8_000, description="number of ids, marks included (bpe, word)")
     joint: bool = Field(True, description="one vocabulary for both sides")
     minimum_count: Count = Field(1, description="leave out what is seen less often (word, character)")
     end_of_word: bool = Field(True, description="bpe: mark the end of a word with </w>; else its beginning")
     byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
     split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
+    tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
+
+    @property
+    def target_unit(self) -> str:
+        """The target's kind, by name."""
+        return self.kind if self.target_kind == "same" else self.target_kind
+
+    @model_validator(mode="after")
+    def _agree(self) -> TokenizerSettings:
+        if self.joint and self.target_unit != self.kind:
+            raise ValueError(
+                f"tokenizer.target_kind: {self.target_kind!r} beside tokenizer.kind = {self.kind!r} "
+                "needs two vocabularies; set tokenizer.joint = false"
+            )
+        if self.tags and "character" not in (self.kind, self.target_unit):
+            raise ValueError("tokenizer.tags: only characters know tags; set tokenizer.kind = 'character'")
+        return self
 
 
 class RecurrentSettings(Settings):
@@ -414,9 +467,9 @@ def _one_line(error: ValidationError) -> str:
         return f"{place}: unknown setting; {_suggest(problem['loc'])}{more}"
     if problem["type"] == "missing":
         return f"{place}: missing{more}"
-    if path in (["model", "encoder", "kind"], ["model", "decoder", "kind"]):
+    if path[:1] == ["model"] and path[2:] == ["kind"] and isinstance(problem["input"], str):
         kinds = [*CELL_KINDS, "transformer", *(["attention"] if path[1] == "encoder" else [])]
-        return f"{place}: unknown kind {problem['input']!r}; {nearest(str(problem['input']), kinds)}{more}"
+        return f"{place}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
     if problem["type"] == "value_error":
         return _printable(str(problem["ctx"]["error"])) + more
     return f"{place}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
@@ -431,12 +484,18 @@ def _suggest(path: Sequence[str | int]) -> str:
     """The setting that an unknown one may have meant. A part in brackets tells which of several forms was meant."""
     group: Any = Recipe
     for part in path[:-1]:
-        if str(part).startswith("<"):
-            forms = {form.__metadata__[0].tag: form.__origin__ for form in get_args(group)}
-            group = forms[part]
-        else:
-            group = group.model_fields[part].annotation
+        group = dict(_forms(group))[str(part)] if str(part).startswith("<") else group.model_fields[part].annotation
     return nearest(str(path[-1]), group.model_fields)
+
+
+def _forms(annotation: Any) -> Iterator[tuple[str, Any]]:
+    """The forms that an annotation allows, by their tags; also inside ``| None``."""
+    for part in get_args(annotation):
+        tags = [mark.tag for mark in getattr(part, "__metadata__", ()) if isinstance(mark, Tag)]
+        if tags:
+            yield tags[0], part.__origin__
+        else:
+            yield from _forms(part)
 
 
 class Setting(NamedTuple):
@@ -452,7 +511,7 @@ def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
     """Every setting of a recipe, with its value, its default and its help."""
     for name, field in type(recipe).model_fields.items():
         value = getattr(recipe, name)
-        if isinstance(value, Settings) and not isinstance(value, ParallelFiles):
+        if isinstance(value, Settings) and not isinstance(value, ParallelFiles | TableFile):
             yield from settings_of(value, f"{prefix}{name}.")
         else:
             yield Setting(prefix + name, value, field.default, field.description or "")

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data.pairs import Pair
-from weft.data.readers import read_pairs, read_parallel, write_pairs
+from weft.data.readers import read_pairs, read_parallel, read_table, write_pairs
 from weft.errors import DataError
 
 
@@ -66,6 +66,63 @@ def test_parallel_files_of_unequal_length(tmp_path):
 
 def test_one_standard_input_only():
     assert failure(read_parallel("-", "-")) == "source and target cannot both be standard input"
+
+
+def test_columns_of_a_table(tmp_path):
+    path = write(tmp_path / "t.tsv", "Abmachung\tN;ACC(PL)\tAbmachungen\r\n\tV\tx y\tmore\na b\t\t\n")
+    assert list(read_table(path, source=[1, 2], target=[3])) == [
+        Pair("Abmachung N;ACC(PL)", "Abmachungen"),
+        Pair("V", "x y"),  # an empty column leaves no space
+        Pair("a b", ""),
+    ]
+    swapped = read_table(path, source=[3, 1, 1], target=[2])
+    assert next(swapped) == Pair("Abmachungen Abmachung Abmachung", "N;ACC(PL)")
+    assert list(read_table(path, source=[3], target=[1, 2], tags=[2])) == [
+        Pair("Abmachungen", "Abmachung <N><ACC(PL)>"),
+        Pair("x y", "<V>"),
+        Pair("", "a b"),
+    ]
+    assert list(read_table(path, source=[2, 2], target=[1], tags=[2, 2]))[1] == Pair("<V> <V>", "")
+
+
+@pytest.mark.parametrize(
+    ("features", "written"),
+    [
+        ("N;ACC(PL)", "<N><ACC(PL)>"),
+        ("V.PTCP;PRS", "<V.PTCP><PRS>"),
+        ("ADJ;AT+ABL(PL)", "<ADJ><AT+ABL(PL)>"),
+        ("N;ABL(PL;PSS(1,PL));X", "<N><ABL(PL;PSS(1,PL))><X>"),
+        ("s", "<s>"),  # which a tokenizer reads as three characters
+        ("", ""),
+    ],
+)
+def test_features_as_tags(tmp_path, features, written):
+    path = write(tmp_path / "t.tsv", f"{features}\tx\n")
+    assert list(read_table(path, source=[1], target=[2], tags=[1])) == [Pair(written, "x")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a\tN", "2 columns, but column 3 was asked for"),
+        ("", "1 column, but column 3 was asked for"),
+        ("a\tN;;V\tb", "column 2, 'N;;V', is not a list of features such as 'N;ACC(PL)'"),
+        ("a\tN;\tb", "column 2, 'N;', is not a list of features such as 'N;ACC(PL)'"),
+        ("a\tN; V\tb", "column 2, 'N; V', is not a list of features such as 'N;ACC(PL)'"),
+        ("a\t<N>\tb", "column 2, '<N>', is not a list of features such as 'N;ACC(PL)'"),
+        ("a\tACC(PL\tb", "column 2, 'ACC(PL', is not a list of features such as 'N;ACC(PL)'"),
+        ("a\tACC)(\tb", "column 2, 'ACC)(', is not a list of features such as 'N;ACC(PL)'"),
+        ("a\t" + "( " * 30 + "\tb", f"column 2, '{'( ' * 20}…', is not a list of features such as 'N;ACC(PL)'"),
+    ],
+)
+def test_rows_that_a_table_cannot_have(tmp_path, line, message):
+    path = write(tmp_path / "t.tsv", f"a\tN\tb\n{line}\n")
+    assert failure(read_table(path, source=[1, 2], target=[3], tags=[2])) == f"{path}:2: {message}"
+
+
+def test_a_table_that_is_not_there(tmp_path):
+    path = tmp_path / "t.tsv"
+    assert failure(read_table(path, source=[1], target=[2])) == f"{path}: no such file"
 
 
 TEXT = st.text().filter(lambda text: not set(text) & set("\t\n\ufeff") and not text.endswith("\r"))

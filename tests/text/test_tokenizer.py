@@ -24,6 +24,7 @@ DIFFICULT = [
 ]
 KINDS = {
     "character": learn("character", DIFFICULT),
+    "character, tags": learn("character", [*DIFFICULT, "gehen <V><PST(SG)>"], tags=True),
     "byte": learn("byte", DIFFICULT),
     "word": learn("word", DIFFICULT),
     "word, white space": learn("word", DIFFICULT, split_punctuation=False),
@@ -95,7 +96,9 @@ def test_any_ids_decode(tokenizer, data):
 
 
 @every_kind
-@pytest.mark.parametrize("line", ["lower" * 200_000, "low. " * 200_000, "e\u0301" * 500_000, "'" * 300_000])
+@pytest.mark.parametrize(
+    "line", ["lower" * 200_000, "low. " * 200_000, "e\u0301" * 500_000, "'" * 300_000, "<l" * 200_000]
+)
 def test_a_line_of_a_megabyte(tokenizer, line):
     start = time.process_time()
     ids = tokenizer.encode(line)
@@ -177,6 +180,12 @@ UNITS = {"weft_tokenizer": 1, "kind": "word", "split_punctuation": True, "symbol
         ({**UNITS, "symbols": ["a", "a"]}, "damaged: vocabulary: the symbol 'a' stands in it twice"),
         ({**UNITS, "split_punctuation": 1}, "damaged: split_punctuation is 1, expected true or false"),
         ({**UNITS, "kind": "character", "symbols": ["ab"]}, "damaged: 'ab' is not one character"),
+        ({**UNITS, "kind": "character", "symbols": ["<V>"]}, "damaged: '<V>' is not one character"),
+        ({**UNITS, "kind": "character", "tags": 1}, "damaged: tags is 1, expected true or false"),
+        (
+            {**UNITS, "kind": "character", "tags": True, "symbols": ["<V>", "</s>"]},
+            "damaged: '</s>' is not one character or tag",
+        ),
     ],
 )
 def test_files_that_cannot_be_loaded(tmp_path, content, message):

@@ -28,6 +28,56 @@ def test_character_known_answers():
     assert tokenizer.spans(ids) == [(0, 0), (0, 1), (1, 2), (2, 3), (3, 3)]
 
 
+TAGGED = st.lists(st.sampled_from([*"<>/abs (;\n🙂", "<V>", "<PST(SG)>", "<s>", "</s>", "<unk>", "<a b>"])).map("".join)
+
+
+@given(st.lists(TAGGED | TEXT, min_size=1).filter(any))
+def test_character_round_trip_with_tags(texts):
+    tokenizer = Character.learn(texts, tags=True)
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert UNKNOWN not in ids and BEGIN not in ids and END not in ids
+        assert tokenizer.decode(ids) == text
+        symbols = [text[start:end] for start, end in tokenizer.spans(ids)]
+        assert "".join(symbols) == text and symbols == literal_symbols(text)
+
+
+def literal_symbols(text):
+    """Character by character: at a ``<``, look for the end of a tag."""
+    symbols = []
+    while text:
+        end = text.find(">") + 1
+        tag = text[:end]
+        inside = tag[1:-1]
+        is_tag = tag.startswith("<") and inside and not any(c in "<>" or c.isspace() for c in inside)
+        symbols.append(tag if is_tag and tag not in ("<unk>", "<s>", "</s>") else text[0])
+        text = text[len(symbols[-1]) :]
+    return symbols
+
+
+def test_tags_known_answers():
+    tokenizer = Character.learn(["gehen <V><PST(SG)>", "n<V>"], tags=True)
+    ids = [*tokenizer.encode("neh <V><PST(SG)><PRS>"), END]
+    assert tokenizer.pieces(ids) == ["n", "e", "h", "␣", "<V>", "<PST(SG)>", "<unk>", "</s>"]
+    assert tokenizer.decode(ids) == "neh <V><PST(SG)>⁇"
+    assert tokenizer.spans(ids) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 7), (7, 16), (16, 17), (17, 17)]
+    assert Character.learn(["<V>"]).size == 3 + 3 and Character.learn(["<V>"], tags=True).size == 3 + 1
+
+
+@pytest.mark.parametrize(
+    "text", ["<s>", "</s>", "<unk>", "<s></s>", "<<s>>", "<>", "<a b>", "<a\n>", "<a", "a>", "<<", "<"]
+)
+def test_what_is_no_tag(text):
+    tokenizer = Character.learn([text, "<V>"], tags=True)
+    assert tokenizer.pieces(tokenizer.encode(text)) == [{" ": "␣", "\n": "U+000A"}.get(c, c) for c in text]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_a_tag_begins_at_the_last_bracket():
+    tokenizer = Character.learn(["<<V>>"], tags=True)
+    assert tokenizer.pieces(tokenizer.encode("<<V>>")) == ["<", "<V>", ">"]
+
+
 @given(TEXT)
 def test_byte_round_trip(text):
     tokenizer = Byte.learn([])

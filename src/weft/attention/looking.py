@@ -3,8 +3,8 @@
     out_i = Σ_j α_ij v_j,   α_i = softmax_j(q_i·k_j / √d + b_ij)      Vaswani et al. 2017, eq. 1, in every head
 
 Queries, keys and values are laid end to end (N, H, D). On CUDA in half precision the work is one kernel for rows of
-unequal length (short_rows.py, or PyTorch's own); elsewhere, or where a bias, dropout or the weights themselves are wanted, the rows are laid out as a
-grid inside, and nothing of that grid leaves this file.
+unequal length (short_rows.py, or PyTorch's own); elsewhere, or where a bias, dropout or the weights themselves are
+wanted, the rows are laid out as a grid inside, and nothing of that grid leaves this file.
 """
 
 from __future__ import annotations

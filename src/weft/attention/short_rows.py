@@ -1,8 +1,8 @@
 """Attention on a GPU for rows of unequal length that are short: one program for each row and head.
 
-Flash attention works in tiles of 128 by 128, so rows of 25 tokens waste most of it. Here a row fits into one tile, whose
-size is the next power of two; the softmax is made in one go, and the backward pass makes it again instead of keeping it.
-Loaded only where there is a GPU. Not for rows longer than `LONGEST`.
+Flash attention works in tiles of 128 by 128, so rows of 25 tokens waste most of it. Here a row fits into one tile,
+whose size is the next power of two; the softmax is made in one go, and the backward pass makes it again instead of
+keeping it. Loaded only where there is a GPU. Not for rows longer than `LONGEST`.
 """
 
 # No `from __future__ import annotations` here: PyTorch reads the types of a custom operator as they stand.

@@ -1,14 +1,18 @@
-"""Corpora of pairs: one tab-separated file, or two files whose lines belong together.
+"""Corpora of pairs: one tab-separated file, two files whose lines belong together, or chosen columns of a table.
 
 A tab-separated line is ``source TAB target`` or ``source TAB target TAB links``, the links in Pharaoh format
 (``0-0 1-2``: source word 0 with target word 0, source word 1 with target word 2; words as `weft.text.words` cuts
 them). Pairs with a blank side are yielded as they are: whoever trains on them drops and counts them.
+
+In a table, columns are counted from 1 and those of a side are joined by one space, without the empty ones. A column
+of features, as in UniMorph, can be written as tags: ``N;ABL(PL;PSS(1,PL))`` → ``<N><ABL(PL;PSS(1,PL))>``, one for
+each feature; a semicolon in parentheses separates nothing. The character tokenizer can read a tag as one token.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -31,7 +35,7 @@ def read_pairs(path: Path | str) -> Iterator[Pair]:
             where = f"{display_name(path)}:{number}"
             yield _check_links(Pair(columns[0], columns[1], _read_links(columns[2], where)), where)
         else:
-            found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+            found = _columns(len(columns))
             raise DataError(f"{display_name(path)}:{number}: {found}, expected 2 (source, tab, target)")
 
 
@@ -52,6 +56,21 @@ def read_parallel(source_path: Path | str, target_path: Path | str) -> Iterator[
         )
 
 
+def read_table(
+    path: Path | str, *, source: Sequence[int], target: Sequence[int], tags: Sequence[int] = ()
+) -> Iterator[Pair]:
+    """The pairs of a table: which columns make up each side, and which of them list features."""
+    last = max(*source, *target)
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        where = f"{display_name(path)}:{number}"
+        if len(columns) < last:
+            raise DataError(f"{where}: {_columns(len(columns))}, but column {last} was asked for")
+        for column in set(tags):
+            columns[column - 1] = _tags(columns[column - 1], f"{where}: column {column}")
+        yield Pair(_joined(columns, source), _joined(columns, target))
+
+
 def write_pairs(path: Path | str, pairs: Iterable[Pair]) -> int:
     """Write a tab-separated file that `read_pairs` reads back, atomically; the number of pairs written."""
     count = 0
@@ -67,8 +86,7 @@ def write_pairs(path: Path | str, pairs: Iterable[Pair]) -> int:
 
 def _read_links(text: str, where: str) -> tuple[tuple[int, int], ...]:
     if not _LINKS.fullmatch(text):
-        shown = text if len(text) <= 40 else text[:40] + "…"
-        raise DataError(f"{where}: the third column, {shown!r}, is not a list of links such as '0-0 1-2'")
+        raise DataError(f"{where}: the third column, {_shown(text)}, is not a list of links such as '0-0 1-2'")
     ends = [link.split("-") for link in text.split()]
     return tuple((int(left), int(right)) for left, right in ends)
 
@@ -102,6 +120,36 @@ def _line(pair: Pair, where: str, *, first: bool) -> bytes:
         return ("\t".join(columns) + "\n").encode("utf-8")
     except UnicodeEncodeError:
         raise DataError(f"{where}: a lone surrogate in the text, which UTF-8 cannot write") from None
+
+
+def _joined(columns: Sequence[str], numbers: Sequence[int]) -> str:
+    return " ".join(filter(None, (columns[number - 1] for number in numbers)))
+
+
+def _tags(text: str, where: str) -> str:
+    """A list of features as tags; no feature is empty, has white space or angle brackets, or an open parenthesis."""
+    if not text:
+        return ""
+    features, depth = [""], 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            break
+        if character == ";" and not depth:
+            features.append("")
+        else:
+            features[-1] += character
+    if depth or not all(re.fullmatch(r"[^<>\s]+", feature) for feature in features):
+        raise DataError(f"{where}, {_shown(text)}, is not a list of features such as 'N;ACC(PL)'")
+    return "".join(f"<{feature}>" for feature in features)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
 
 
 def _lines(count: int) -> str:

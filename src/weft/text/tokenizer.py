@@ -3,7 +3,8 @@
 ========== ===================================== ============================ ==============================
 kind       unit                                  unknown symbols              decode(encode(text)) == text
 ========== ===================================== ============================ ==============================
-character  Unicode character (code point)        characters never seen        if every character is known
+character  Unicode character (code point); with  characters never seen;       if every character and tag is
+           ``tags`` also ``<...>`` (see units)   tags never seen              known
 byte       byte of the UTF-8 form                none                         always
 word       word of `weft.text.words`, or between words never seen             if every word is known, words
            white space                                                        are one space apart, and the
@@ -91,6 +92,7 @@ def learn(
     end_of_word: bool = True,
     byte_level: bool = False,
     split_punctuation: bool = True,
+    tags: bool = False,
 ) -> Tokenizer:
     """Learn a tokenizer from texts, read once. A setting that a kind has no use for is ignored by it.
 
@@ -99,9 +101,10 @@ def learn(
     end_of_word         bpe: mark where a word ends (``</w>``) rather than where it begins (``▁``)
     byte_level          bpe: merge bytes rather than characters, so that nothing is unknown
     split_punctuation   word, bpe: a punctuation mark is no part of the word beside it
+    tags                character: a tag such as ``<ACC(PL)>`` is one symbol
     """
     if kind == "character":
-        return Character.learn(texts, size=size, minimum_count=minimum_count)
+        return Character.learn(texts, size=size, minimum_count=minimum_count, tags=tags)
     if kind == "byte":
         return Byte.learn(texts, size=size)
     if kind == "word":

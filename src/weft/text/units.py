@@ -13,11 +13,20 @@ So the vocabulary knows ``￭.`` and ``(￭``, the letters' words are the same w
 restores the line exactly if its words were separated by single spaces and it neither began nor ended with one. All
 white space (as `str.split` sees it) counts as one space. A ``￭`` in the text itself is read as ``■`` (U+25A0), the
 character that Unicode gives as its equivalent. An unknown word decodes as ``⁇`` between spaces.
+
+Characters may come with tags, for what is no spelling: the features of a word form, the language wanted. A tag is
+``<``, anything but angle brackets and white space, ``>``, and is one symbol::
+
+    gehen <V><PST(SG)>   →   g  e  h  e  n  ␣  <V>  <PST(SG)>
+
+A tag is text and a symbol like any other: it decodes to its spelling, and one never seen is unknown, as a whole. What
+is spelt like a mark (``<unk>``, ``<s>``, ``</s>``) is no tag, but characters.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -35,21 +44,25 @@ JOINER = "￭"
 JOINER_TYPED = "■"
 
 _FIRST = len(SPECIALS)
+_TAG_OR_CHARACTER = re.compile(rf"(?!{'|'.join(map(re.escape, SPECIALS))})<[^<>\s]+>|.", re.DOTALL)
 
 
 class Character:
-    """One id a Unicode character."""
+    """One id a Unicode character or, with `tags`, a tag (module docstring)."""
 
     kind = "character"
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, tags: bool = False) -> None:
         self.vocabulary = vocabulary
+        self.tags = tags
         self._texts = (UNKNOWN_TEXT, "", "", *vocabulary.symbols)
 
     @classmethod
-    def learn(cls, texts: Iterable[str], *, size: int | None = None, minimum_count: int = 1) -> Self:
-        characters = (character for text in _checked(texts) for character in text)
-        return cls(Vocabulary.count(characters, size=size, minimum_count=minimum_count))
+    def learn(
+        cls, texts: Iterable[str], *, size: int | None = None, minimum_count: int = 1, tags: bool = False
+    ) -> Self:
+        found = (symbol for text in _checked(texts) for symbol in spell(text, tags=tags))
+        return cls(Vocabulary.count(found, size=size, minimum_count=minimum_count), tags=tags)
 
     @property
     def size(self) -> int:
@@ -57,7 +70,7 @@ class Character:
 
     def encode(self, text: str) -> list[int]:
         check_text(text)
-        return self.vocabulary.ids(text)
+        return self.vocabulary.ids(spell(text, tags=self.tags))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
@@ -75,15 +88,21 @@ class Character:
         return _end_to_end(len(self._texts[id]) for id in ids)
 
     def save(self, path: Path) -> None:
-        _save(path, self.kind, symbols=self.vocabulary.symbols)
+        _save(path, self.kind, tags=self.tags, symbols=self.vocabulary.symbols)
 
     @classmethod
     def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
+        tags = _choice({"tags": False, **found}, "tags", name)
         symbols = _symbols(found, name)
         for symbol in symbols:
-            if len(symbol) != 1:
-                raise VocabularyError(f"{name}: damaged: {symbol!r} is not one character")
-        return cls(_vocabulary(symbols, name))
+            if len(spell(symbol, tags=tags)) != 1:
+                raise VocabularyError(f"{name}: damaged: {symbol!r} is not one character{' or tag' if tags else ''}")
+        return cls(_vocabulary(symbols, name), tags=tags)
+
+
+def spell(text: str, *, tags: bool = False) -> Sequence[str]:
+    """The characters of a text, with its tags in one piece."""
+    return _TAG_OR_CHARACTER.findall(text) if tags else text
 
 
 class Byte:
@@ -209,11 +228,7 @@ class Word:
 
     @classmethod
     def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
-        split_punctuation = found.get("split_punctuation")
-        if not isinstance(split_punctuation, bool):
-            raise VocabularyError(
-                f"{name}: damaged: split_punctuation is {split_punctuation!r}, expected true or false"
-            )
+        split_punctuation = _choice(found, "split_punctuation", name)
         return cls(_vocabulary(_symbols(found, name), name), split_punctuation=split_punctuation)
 
 
@@ -254,6 +269,13 @@ def _end_to_end(lengths: Iterable[int]) -> list[tuple[int, int]]:
 
 def _save(path: Path, kind: str, **content: object) -> None:
     save_text(path, json.dumps({"weft_tokenizer": FORMAT, "kind": kind, **content}, ensure_ascii=False, indent=0))
+
+
+def _choice(found: dict[str, Any], setting: str, name: str) -> bool:
+    value = found.get(setting)
+    if not isinstance(value, bool):
+        raise VocabularyError(f"{name}: damaged: {setting} is {value!r}, expected true or false")
+    return value
 
 
 def _symbols(found: dict[str, Any], name: str) -> list[str]:
