@@ -13,7 +13,11 @@ from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.models import RecurrentLanguageModel, Seq2Seq
 from weft.models.bridge import Copy, Project, Zero
-from weft.recipe import ModelSettings, make_recipe
+from weft.models.decoders import RecurrentDecoder, TransformerDecoder
+from weft.models.encoders import RecurrentEncoder, TransformerEncoder
+from weft.models.prefix import PrefixModel
+from weft.models.transformer import Shape
+from weft.recipe import ModelSettings, TransformerDecoderSettings, make_recipe
 
 
 def build(*, source_size: int = 13, target_size: int = 11, seed: int = 1, **model: Any) -> Seq2Seq:
@@ -106,6 +110,103 @@ def test_a_language_model_has_no_source() -> None:
     assert isinstance(model, RecurrentLanguageModel)
     assert model.embedding.weight_VE.shape == (11, 5)
     assert not any("source" in name or "encoder" in name for name, _ in model.named_parameters())
+
+
+STACK = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 3, "feed_forward": 7}
+
+
+def transformer(**model: Any) -> Any:
+    return build(**{"encoder": STACK, "decoder": STACK, **model})
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoder", "decoder", "built"),
+    [
+        ("seq2seq", STACK, STACK, Seq2Seq),
+        ("seq2seq", {**STACK, "kind": "attention"}, STACK, Seq2Seq),
+        ("seq2seq", {"hidden": 6}, STACK, Seq2Seq),
+        ("seq2seq", STACK, {"hidden": 6}, Seq2Seq),
+        ("prefix_lm", STACK, STACK, PrefixModel),
+        ("language_model", STACK, STACK, PrefixModel),
+        ("language_model", STACK, {"hidden": 6}, RecurrentLanguageModel),
+    ],
+)
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_every_family_of_models(
+    kind: str, encoder: dict[str, Any], decoder: dict[str, Any], built: type, tie: str
+) -> None:
+    model: Any = build(kind=kind, encoder=encoder, decoder=decoder, tie=tie, source_size=11)
+    assert type(model) is built
+    size = 5 if tie != "none" else 6
+    assert model.output.weight_VD.shape == (11, size)
+    names = [name for name, _ in model.named_parameters()]
+    if kind == "seq2seq":
+        recurrent = "kind" not in encoder
+        assert isinstance(model.encoder, RecurrentEncoder if recurrent else TransformerEncoder)
+        assert isinstance(model.decoder, RecurrentDecoder if "kind" not in decoder else TransformerDecoder)
+    else:
+        assert not any(name.startswith("encoder") for name in names)
+    assert any(name.startswith("source_embedding") for name in names) == (kind != "language_model")
+
+
+def test_an_encoder_of_attention_alone_has_no_feed_forward_network() -> None:
+    model = transformer(encoder={**STACK, "kind": "attention"})
+    assert all(layer.feed_forward is None for layer in model.encoder.stack.layers)
+    assert all(layer.feed_forward is not None for layer in model.decoder.stack.layers)
+
+
+def test_settings_of_a_stack_reach_it() -> None:
+    """Every setting, each with a value of its own."""
+    given = {
+        **STACK,
+        "key_value_heads": 1,
+        "activation": "swiglu",
+        "norm": "rms",
+        "norm_placement": "post",
+        "positions": "learned",
+        "max_positions": 400,
+        "scale_embedding": False,
+        "embedding_dropout": 0.1,
+        "residual_dropout": 0.2,
+        "attention_dropout": 0.3,
+        "activation_dropout": 0.4,
+    }
+    assert given.keys() == TransformerDecoderSettings.model_fields.keys()
+    for side in ("encoder", "decoder"):
+        model = transformer(**{side: given})
+        assert getattr(model, side).stack.shape == Shape(
+            6, 2, 3, 1, 7, "swiglu", "rms", "post", "learned", 400, False, 0.1, 0.2, 0.3, 0.4
+        )
+        other = "decoder" if side == "encoder" else "encoder"
+        assert getattr(model, other).stack.shape.positions == "sinusoidal"
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_the_dropout_of_a_transformer_is_the_models_unless_set(dropout: float) -> None:
+    model = transformer(dropout=dropout, decoder={**STACK, "residual_dropout": 0.25})
+    encoder, decoder = model.encoder.stack.shape, model.decoder.stack.shape
+    assert (encoder.embedding_dropout, encoder.residual_dropout) == (dropout, dropout)
+    assert (decoder.embedding_dropout, decoder.residual_dropout) == (dropout, 0.25)
+    assert (encoder.attention_dropout, encoder.activation_dropout) == (0.0, 0.0)
+    assert (model.source_embedding.dropout, model.target_embedding.dropout) == (0.0, 0.0), "after positions are added"
+
+
+def test_a_decoder_looks_at_the_width_of_its_encoder() -> None:
+    cross = transformer(encoder={"hidden": 10}).decoder.stack.layers[0].cross
+    assert cross.of_items.weight.shape == (12, 10)
+    assert type(transformer(decoder={"hidden": 6}).decoder.bridge) is Project
+
+
+def test_a_transformer_has_no_final_state_to_copy() -> None:
+    with pytest.raises(RecipeError, match=r"^model.bridge: 'copy' needs encoder and decoder of the same kind, layers"):
+        transformer(decoder={"hidden": 6, "layers": 2}, bridge="copy")
+
+
+def test_tied_matrices_of_one_stack_are_one() -> None:
+    model = transformer(kind="prefix_lm", tie="all", source_size=11)
+    assert model.source_embedding.weight_VE is model.target_embedding.weight_VE is model.output.weight_VD
+    with pytest.raises(RecipeError, match=r"'all' needs one vocabulary, but source and target have 13 and 11$"):
+        transformer(kind="prefix_lm", tie="all")
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])

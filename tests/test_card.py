@@ -36,6 +36,29 @@ def test_without_a_summary():
         (["model.encoder.bidirectional=false", "model.encoder.kind=gru"], "gru encoder 1 × 512; lstm decoder"),
         (["model.attention.score=none"], "; no attention\n"),
         (
+            ["model.encoder.kind=transformer", "model.decoder.kind=transformer", "model.decoder.positions=rotary"],
+            "- model: transformer encoder 6 × 512, 8 heads, sinusoidal positions; "
+            "transformer decoder 6 × 512, 8 heads, rotary positions\n",
+        ),
+        (
+            ["model.encoder.kind=attention", "model.encoder.layers=2"],
+            "- model: attention encoder 2 × 512, 8 heads, sinusoidal positions; lstm decoder 1 × 512; "
+            "general attention\n",
+        ),
+        (
+            ["model.encoder.kind=gru", "model.decoder.kind=transformer"],
+            "- model: gru encoder 1 × 512, both directions; "
+            "transformer decoder 6 × 512, 8 heads, sinusoidal positions\n",
+        ),
+        (
+            ["model.kind=prefix_lm", "model.decoder.kind=transformer", "model.decoder.heads=4"],
+            "- model: transformer prefix language model 6 × 512, 4 heads, sinusoidal positions\n",
+        ),
+        (
+            ["model.kind=language_model", "model.decoder.kind=transformer"],
+            "- model: transformer language model 6 × 512, 8 heads, sinusoidal positions\n",
+        ),
+        (
             ["model.kind=language_model", "model.decoder.layers=2"],
             "- model: lstm language model 2 × 512; general attention\n",
         ),

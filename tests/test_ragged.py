@@ -42,7 +42,7 @@ def test_layout_says_where_every_token_is(rows: list[list[int]]) -> None:
     assert layout.time.tolist() == [time for _, time in tokens]
     assert layout.grid.tolist() == [row * longest + time for row, time in tokens]
     assert layout.blocked_BS.shape == (len(rows), longest)
-    assert layout.blocked_BS.tolist() == [[time >= len(ids) for time in range(longest)] for ids in rows]
+    assert layout.blocked_BS.tolist() == [[time >= max(len(ids), 1) for time in range(longest)] for ids in rows]
 
 
 @quick

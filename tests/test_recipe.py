@@ -3,7 +3,7 @@
 import json
 import math
 import tomllib
-from typing import Literal, get_args, get_origin
+from typing import Literal, NamedTuple, get_args, get_origin
 
 import pytest
 from hypothesis import assume, given
@@ -13,9 +13,14 @@ from pydantic import BaseModel
 from weft.errors import RecipeError
 from weft.evaluation.metrics import METRICS
 from weft.recipe import (
+    AttentionSettings,
     ParallelFiles,
     Recipe,
+    RecurrentDecoderSettings,
+    RecurrentEncoderSettings,
     TableFile,
+    TransformerDecoderSettings,
+    TransformerEncoderSettings,
     load_recipe,
     make_recipe,
     settings_of,
@@ -23,33 +28,70 @@ from weft.recipe import (
     write_toml,
 )
 
-NAMES = [setting.name for setting in settings_of(Recipe())]
+TRANSFORMER = ["model.encoder.kind=transformer", "model.decoder.kind=transformer"]
+FAMILIES = {"recurrent": Recipe(), "transformer": make_recipe({}, TRANSFORMER)}
+NAMES = {family: [setting.name for setting in settings_of(recipe)] for family, recipe in FAMILIES.items()}
 
 
-def field_of(name):
-    """The declaration of a setting."""
-    group = Recipe()
-    *groups, last = name.split(".")
-    for part in groups:
-        group = getattr(group, part)
-    return type(group).model_fields[last]
+class Case(NamedTuple):
+    """A setting, and the family of stacks in whose recipes it stands."""
+
+    name: str
+    family: str
+
+    @property
+    def field(self):
+        """Its declaration."""
+        group = FAMILIES[self.family]
+        *groups, last = self.name.split(".")
+        for part in groups:
+            group = getattr(group, part)
+        return type(group).model_fields[last]
+
+    @property
+    def annotation(self):
+        """Its type; what may also be left out, as if it may not."""
+        found = self.field.annotation
+        parts = [part for part in get_args(found) if part is not type(None)]
+        if type(None) in get_args(found) and len(parts) == 1 and hasattr(parts[0], "__metadata__"):
+            return get_args(parts[0])[0]
+        return found
+
+    @property
+    def bounds(self):
+        """``{"ge": 1}`` and the like."""
+        constraints = list(self.field.metadata)
+        for part in get_args(self.field.annotation):
+            constraints += [one for mark in getattr(part, "__metadata__", ()) for one in getattr(mark, "metadata", ())]
+        names = ("ge", "gt", "le", "lt")
+        return {bound: getattr(one, bound) for one in constraints for bound in names if hasattr(one, bound)}
+
+    def tree(self, value, *, suffix=""):
+        """A recipe with this one setting: nested dictionaries. ``suffix``: of its name."""
+        *groups, last = self.name.split(".")
+        tree = {last + suffix: value}
+        if self.family == "transformer" and last + suffix != "kind":
+            tree["kind"] = "transformer"
+        for group in reversed(groups):
+            tree = {group: tree}
+        return tree
 
 
-def bounds_of(name):
-    """``{"ge": 1}`` and the like."""
-    found = {}
-    for constraint in field_of(name).metadata:
-        found |= {bound: getattr(constraint, bound) for bound in ("ge", "gt", "le", "lt") if hasattr(constraint, bound)}
-    return found
+CASES = [Case(name, "recurrent") for name in NAMES["recurrent"]]
+CASES += [
+    Case(name, "transformer") for name in NAMES["transformer"] if name.startswith(("model.encoder.", "model.dec"))
+]
+BOUNDED = [case for case in CASES if case.bounds]
+
+
+def every(cases):
+    """A test of each of them."""
+    return pytest.mark.parametrize("case", cases, ids=lambda case: f"{case.name} ({case.family})")
 
 
 def tree_of(name, value):
     """A recipe with one setting: nested dictionaries."""
-    *groups, last = name.split(".")
-    tree = {last: value}
-    for group in reversed(groups):
-        tree = {group: tree}
-    return tree
+    return Case(name, "recurrent").tree(value)
 
 
 def refusal(tree, *changes):
@@ -62,14 +104,20 @@ def refusal(tree, *changes):
 
 
 def numbers(*kinds):
-    return [name for name in NAMES if field_of(name).annotation in kinds]
+    return every([case for case in CASES if case.annotation in kinds])
 
 
 class TestUnknownSettings:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_every_setting_is_suggested_for_its_misspelling(self, name):
-        message = refusal(tree_of(name + "x", 1))
-        assert message == f"{name}x: unknown setting; did you mean {name.rpartition('.')[2]!r}?"
+    @every(CASES)
+    def test_every_setting_is_suggested_for_its_misspelling(self, case):
+        message = refusal(case.tree(1, suffix="x"))
+        assert message == f"{case.name}x: unknown setting; did you mean {case.name.rpartition('.')[2]!r}?"
+
+    @pytest.mark.parametrize("side", ["encoder", "decoder"])
+    @pytest.mark.parametrize(("kind", "name"), [("lstm", "norm_placement"), ("transformer", "connections")])
+    def test_what_the_other_family_has_is_unknown(self, side, kind, name):
+        message = refusal({"model": {side: {"kind": kind, name: 1}}})
+        assert message.startswith(f"model.{side}.{name}: unknown setting; ")
 
     @pytest.mark.parametrize("name", ["modle", "data.trian", "model.encodr", "model.attention.scor"])
     def test_it_says_the_same_of_set(self, name):
@@ -133,17 +181,15 @@ class TestUnknownSettings:
 
 
 class TestValues:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_a_wrong_type_is_refused(self, name):
-        annotation = field_of(name).annotation
-        wrong = 7 if get_origin(annotation) in (list, dict) else [7]
-        message = refusal(tree_of(name, wrong))
-        assert message.startswith(f"{name}: {wrong!r} was given; input should be ")
+    @every(CASES)
+    def test_a_wrong_type_is_refused(self, case):
+        wrong = 7 if get_origin(case.annotation) in (list, dict) else [7]
+        message = refusal(case.tree(wrong))
+        assert message.startswith(f"{case.name}: {wrong!r} was given; input should be ")
 
-    @pytest.mark.parametrize("name", NAMES)
-    def test_one_mistake_counts_as_one(self, name):
-        annotation = field_of(name).annotation
-        assert "more)" not in refusal(tree_of(name, 7 if get_origin(annotation) in (list, dict) else [7]))
+    @every(CASES)
+    def test_one_mistake_counts_as_one(self, case):
+        assert "more)" not in refusal(case.tree(7 if get_origin(case.annotation) in (list, dict) else [7]))
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -158,7 +204,29 @@ class TestValues:
             ("name=5", "name: 5 was given; input should be a valid string"),
             ("evaluation.metrics=bleu", "evaluation.metrics: 'bleu' was given; input should be a valid list"),
             ("evaluation.metrics=['bleu', 3]", "evaluation.metrics.1: 3 was given; input should be a valid string"),
-            ("model.encoder.kind=gruu", "model.encoder.kind: 'gruu' was given; input should be 'rnn', 'gru' or 'lstm'"),
+            ("model.encoder.kind=gruu", "model.encoder.kind: 'gruu' was given; did you mean 'gru'?"),
+            (
+                "model.decoder.kind=transformr",
+                "model.decoder.kind: 'transformr' was given; did you mean 'transformer'?",
+            ),
+            ("model.encoder.kind=atention", "model.encoder.kind: 'atention' was given; did you mean 'attention'?"),
+            (
+                "model.encoder.kind=cnn2d",
+                "model.encoder.kind: 'cnn2d' was given; choose one of rnn, gru, lstm, transformer, attention",
+            ),
+            (
+                "model.decoder.kind=attention",
+                "model.decoder.kind: 'attention' was given; choose one of rnn, gru, lstm, transformer",
+            ),
+            (
+                "model.kind=prefix",
+                "model.kind: 'prefix' was given; input should be 'seq2seq', 'language_model' or 'prefix_lm'",
+            ),
+            (
+                "training.precision=fp16",
+                "training.precision: 'fp16' was given; input should be 'auto', 'fp32', 'tf32' or 'bf16'",
+            ),
+            ("training.compile=true", "training.compile: True was given; input should be 'auto', 'on' or 'off'"),
             ("model=3", "model: 3 was given; input should be a valid dictionary or instance of ModelSettings"),
             ("data.options.length=[1]", "data.options.length: [1] was given; "),
         ],
@@ -166,39 +234,122 @@ class TestValues:
     def test_what_was_given_and_what_is_allowed(self, change, message):
         assert refusal({}, change).startswith(message)
 
-    @pytest.mark.parametrize("name", [name for name in NAMES if bounds_of(name)])
-    def test_out_of_range(self, name):
-        for bound, limit in bounds_of(name).items():
-            kind = field_of(name).annotation
-            step = 1 if kind is int else 0.5
-            value = kind({"ge": limit - step, "gt": limit, "le": limit + step, "lt": limit}[bound])
+    @every(BOUNDED)
+    def test_out_of_range(self, case):
+        for bound, limit in case.bounds.items():
+            step = 1 if case.annotation is int else 0.5
+            value = case.annotation({"ge": limit - step, "gt": limit, "le": limit + step, "lt": limit}[bound])
             words = {
                 "ge": "greater than or equal to",
                 "gt": "greater than",
                 "le": "less than or equal to",
                 "lt": "less than",
             }
-            expected = f"{name}: {value!r} was given; input should be {words[bound]} {limit:g}"
-            assert refusal(tree_of(name, value)) == expected
+            expected = f"{case.name}: {value!r} was given; input should be {words[bound]} {limit:g}"
+            assert refusal(case.tree(value)) == expected
 
-    @pytest.mark.parametrize("name", [name for name in NAMES if bounds_of(name)])
-    def test_the_edge_itself_is_allowed(self, name):
-        for bound, limit in bounds_of(name).items():
-            if bound in ("ge", "le") and name != "training.validate_every":
-                make_recipe(tree_of(name, field_of(name).annotation(limit)), ["model.encoder.bidirectional=false"])
+    @every(BOUNDED)
+    def test_the_edge_itself_is_allowed(self, case):
+        agreeing = ["model.encoder.bidirectional=false"] if case.family == "recurrent" else []
+        if case.family == "transformer" and case.name.endswith(".hidden"):
+            agreeing = [case.name.replace("hidden", "heads") + "=1"]
+        for bound, limit in case.bounds.items():
+            if bound in ("ge", "le") and case.name != "training.validate_every":
+                make_recipe(case.tree(case.annotation(limit)), agreeing)
 
-    @pytest.mark.parametrize("name", numbers(float))
+    @numbers(float)
     @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_numbers_are_finite(self, name, value):
-        assert refusal(tree_of(name, value)).startswith(f"{name}: {value} was given; ")
+    def test_numbers_are_finite(self, case, value):
+        assert refusal(case.tree(value)).startswith(f"{case.name}: {value} was given; ")
 
-    @pytest.mark.parametrize("name", numbers(float))
-    def test_a_whole_number_may_stand_for_a_real_one(self, name):
-        lowest, highest = bounds_of(name).get("gt", -1), bounds_of(name).get("lt", 2)
+    @numbers(float)
+    def test_a_whole_number_may_stand_for_a_real_one(self, case):
+        lowest, highest = case.bounds.get("gt", -1), case.bounds.get("lt", 2)
         whole = next((value for value in (0, 1) if lowest < value < highest), None)
         if whole is not None:
-            recipe = make_recipe(tree_of(name, whole))
-            assert {one.name: one.value for one in settings_of(recipe)}[name] == whole
+            recipe = make_recipe(case.tree(whole))
+            assert {one.name: one.value for one in settings_of(recipe)}[case.name] == whole
+
+    @pytest.mark.parametrize(
+        ("kind", "encoder", "decoder"),
+        [
+            ("rnn", RecurrentEncoderSettings, RecurrentDecoderSettings),
+            ("gru", RecurrentEncoderSettings, RecurrentDecoderSettings),
+            ("lstm", RecurrentEncoderSettings, RecurrentDecoderSettings),
+            ("transformer", TransformerEncoderSettings, TransformerDecoderSettings),
+            ("attention", TransformerEncoderSettings, None),
+        ],
+    )
+    def test_the_kind_says_which_settings_a_stack_has(self, kind, encoder, decoder):
+        assert type(make_recipe({}, [f"model.encoder.kind={kind}"]).model.encoder) is encoder
+        if decoder:
+            assert type(make_recipe({}, [f"model.decoder.kind={kind}"]).model.decoder) is decoder
+
+    def test_the_kind_is_lstm_unless_set(self):
+        recipe = make_recipe({}, ["model.encoder.layers=3", "model.decoder.layers=2"])
+        assert (recipe.model.encoder.kind, recipe.model.decoder.kind) == ("lstm", "lstm")
+        assert type(recipe.model.attention) is AttentionSettings
+
+
+def contradictions_of_transformers():
+    """Changes and what is said of them, on either side."""
+    for side in ("encoder", "decoder"):
+        where, kind = f"model.{side}", f"model.{side}.kind=transformer"
+        yield [kind, f"{where}.heads=7"], f"{where}.heads: 7 heads do not divide the width 512 ({where}.hidden)"
+        yield (
+            [kind, f"{where}.hidden=36"],
+            f"{where}.heads: 8 heads do not divide the width 36 ({where}.hidden)",
+        )
+        for shared in (3, 16):
+            yield (
+                [kind, f"{where}.key_value_heads={shared}"],
+                f"{where}.key_value_heads: {shared} do not divide the 8 heads ({where}.heads)",
+            )
+        yield (
+            [kind, f"{where}.hidden=40", f"{where}.positions=rotary"],
+            f"{where}.positions: 'rotary' turns pairs, but a head is 5 wide, an odd number",
+        )
+        yield (
+            [kind, f"{where}.positions=learned", f"{where}.max_positions=250"],
+            f"{where}.max_positions: 250 is below data.max_length + 1 = 251; raise the one or lower the other",
+        )
+        yield (
+            [kind, f"{where}.positions=learned", "data.max_length=1024"],
+            f"{where}.max_positions: 1024 is below data.max_length + 1 = 1025; raise the one or lower the other",
+        )
+    yield (
+        ["model.encoder.kind=attention", "model.encoder.heads=7"],
+        "model.encoder.heads: 7 heads do not divide the width 512 (model.encoder.hidden)",
+    )
+    for kind in ("rnn", "gru", "lstm"):
+        yield (
+            ["model.kind=prefix_lm", f"model.decoder.kind={kind}"],
+            "model.kind: 'prefix_lm' is one Transformer stack; set model.decoder.kind = 'transformer'",
+        )
+
+
+CONTRADICTIONS_OF_TRANSFORMERS = list(contradictions_of_transformers())
+NEIGHBOURS_OF_TRANSFORMERS = [
+    [f"model.{side}.kind=transformer", *(f"model.{side}.{change}" for change in changes)]
+    for side in ("encoder", "decoder")
+    for changes in (
+        [],
+        ["heads=1", "hidden=37"],
+        ["heads=16"],
+        ["key_value_heads=8"],
+        ["key_value_heads=2"],
+        ["hidden=40"],
+        ["hidden=48", "positions=rotary"],
+        ["positions=learned", "max_positions=251"],
+        ["max_positions=250"],
+    )
+] + [
+    ["model.encoder.kind=attention"],
+    ["model.kind=prefix_lm", "model.decoder.kind=transformer"],
+    ["model.kind=language_model", "model.decoder.kind=transformer"],
+    ["model.encoder.kind=transformer", "model.decoder.kind=gru"],
+    ["model.encoder.kind=gru", "model.decoder.kind=transformer"],
+]
 
 
 class TestContradictions:
@@ -244,6 +395,7 @@ class TestContradictions:
                 ["training.metric=bleu", "training.validate_every=0"],
                 "training.metric: a metric needs validations; set training.validate_every",
             ),
+            *CONTRADICTIONS_OF_TRANSFORMERS,
         ],
     )
     def test_refused(self, changes, message):
@@ -265,6 +417,7 @@ class TestContradictions:
             ["tokenizer.target_kind=same", "tokenizer.joint=false"],
             ["training.metric=bleu"],
             ["training.validate_every=0"],
+            *NEIGHBOURS_OF_TRANSFORMERS,
         ],
     )
     def test_its_neighbours_are_allowed(self, changes):
@@ -387,9 +540,13 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.samp
 )
 
 
-def values_of(name):
+def values_of(case):
     """What a setting may be."""
-    annotation, bounds = field_of(name).annotation, bounds_of(name)
+    name, annotation, bounds = case.name, case.annotation, case.bounds
+    if case.family == "transformer" and name.endswith("heads"):  # numbers that may agree
+        return st.sampled_from((1, 2, 4, 8))
+    if case.family == "transformer" and name.endswith(".hidden"):
+        return st.integers(1, 10**9).map(lambda number: 16 * number)
     if get_origin(annotation) is Literal:
         return st.sampled_from(get_args(annotation))
     if annotation is bool:
@@ -417,13 +574,16 @@ def values_of(name):
 
 @st.composite
 def recipes(draw):
-    tree = {}
-    for name in draw(st.lists(st.sampled_from(NAMES), max_size=12, unique=True)):
-        *groups, last = name.split(".")
+    """Recipes of a few settings; each side's stack is of either family."""
+    families = {side: draw(st.sampled_from(sorted(FAMILIES))) for side in ("model.encoder", "model.decoder")}
+    own = [case for case in CASES if case.family == families.get(case.name.rpartition(".")[0], "recurrent")]
+    tree = {"model": {side[6:]: {"kind": "transformer"} for side in families if families[side] == "transformer"}}
+    for case in draw(st.lists(st.sampled_from(own), max_size=12, unique=True)):
+        *groups, last = case.name.split(".")
         place = tree
         for group in groups:
             place = place.setdefault(group, {})
-        place[last] = draw(values_of(name))
+        place[last] = draw(values_of(case))
     try:
         return make_recipe(tree)
     except RecipeError as error:
@@ -446,9 +606,24 @@ def test_written_files_are_read_back(tmp_path_factory, name, train):
     assert load_recipe(path) == recipe
 
 
-def test_nothing_is_left_to_defaults_in_a_written_recipe():
-    written = tomllib.loads(write_toml(Recipe()))
-    for setting in settings_of(Recipe()):
+@every([case for case in CASES if case.family == "transformer"])
+@given(st.data())
+def test_every_setting_of_a_transformer_is_read_back(tmp_path_factory, case, data):
+    path = tmp_path_factory.getbasetemp() / "transformer.toml"
+    value = data.draw(values_of(case))
+    try:
+        recipe = make_recipe({**case.tree(value), "name": "transformer"})
+    except RecipeError:
+        assume(False)
+    path.write_text(write_toml(recipe), "utf-8")
+    assert load_recipe(path) == recipe
+    assert {one.name: one.value for one in settings_of(load_recipe(path))}[case.name] == value
+
+
+@pytest.mark.parametrize("recipe", FAMILIES.values(), ids=FAMILIES)
+def test_nothing_is_left_to_defaults_in_a_written_recipe(recipe):
+    written = tomllib.loads(write_toml(recipe))
+    for setting in settings_of(recipe):
         place = written
         for part in setting.name.split(".")[:-1]:
             place = place[part]
@@ -459,11 +634,13 @@ def test_nothing_is_left_to_defaults_in_a_written_recipe():
 
 
 def leaves(schema, definitions, prefix=""):
-    """Every setting of a JSON schema, with its declaration."""
+    """Every setting of a JSON schema, with its declaration; of a stack, those of either family."""
     for name, found in schema["properties"].items():
-        reference = found.get("$ref", "").rpartition("/")[2]
-        if reference:
-            yield from leaves(definitions[reference], definitions, f"{prefix}{name}.")
+        forms = found.get("oneOf", [found])
+        references = [one["$ref"].rpartition("/")[2] for one in forms if "$ref" in one]
+        if len(references) == len(forms):
+            for reference in references:
+                yield from leaves(definitions[reference], definitions, f"{prefix}{name}.")
         else:
             yield prefix + name, found
 
@@ -471,35 +648,46 @@ def leaves(schema, definitions, prefix=""):
 def test_the_schema_has_every_setting_and_its_type():
     schema = Recipe.model_json_schema()
     assert json.loads(json.dumps(schema)) == schema
-    found = dict(leaves(schema, schema["$defs"]))
-    assert sorted(found) == sorted(NAMES)
-    for name, one in found.items():
+    found = list(leaves(schema, schema["$defs"]))
+    assert sorted(name for name, _ in found) == sorted(case.name for case in CASES)
+    for name, one in found:
         assert one.keys() & {"type", "anyOf", "oneOf", "enum"}, name
     assert schema["additionalProperties"] is False
     assert all(group["additionalProperties"] is False for group in schema["$defs"].values())
 
 
-def test_the_table_has_every_field_of_every_group():
+@pytest.mark.parametrize(("place", "family"), list(enumerate(FAMILIES)))
+def test_the_table_has_every_field_of_every_group(place, family):
+    def group_of(annotation):
+        """The settings that stand there: those of the family, where there are several."""
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return annotation
+        forms = [get_args(form)[0] for form in get_args(annotation) if hasattr(form, "__metadata__")]
+        groups = [form for form in forms if isinstance(form, type) and issubclass(form, BaseModel)]
+        return groups[place] if groups and len(groups) == len(get_args(annotation)) else None
+
     def names(group, prefix=""):
         for name, field in group.model_fields.items():
-            kind = field.annotation
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from names(kind, f"{prefix}{name}.")
+            inner = group_of(field.annotation)
+            if inner:
+                yield from names(inner, f"{prefix}{name}.")
             else:
                 yield prefix + name
 
-    assert list(names(Recipe)) == NAMES
+    assert list(names(Recipe)) == NAMES[family]
 
 
 def test_the_table_has_values_and_defaults():
     table = {one.name: one for one in settings_of(make_recipe({}, ["seed=9"]))}
     assert (table["seed"].value, table["seed"].default) == (9, 1)
     assert (table["model.attention.score"].value, table["model.attention.score"].default) == ("general", "general")
-    assert all(one.value == one.default for one in settings_of(Recipe()))
+    for recipe in FAMILIES.values():
+        assert all(one.value == one.default for one in settings_of(recipe))
 
 
-@pytest.mark.parametrize("setting", list(settings_of(Recipe())), ids=NAMES)
-def test_every_setting_has_one_line_of_help(setting):
+@every(CASES)
+def test_every_setting_has_one_line_of_help(case):
+    [setting] = [one for one in settings_of(FAMILIES[case.family]) if one.name == case.name]
     assert setting.help and "\n" not in setting.help
 
 

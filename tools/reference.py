@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.recipe import Setting
 
 DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = (
@@ -42,15 +47,34 @@ def commands() -> str:
 
 
 def settings() -> str:
-    """Every setting, its default and what it means."""
-    from weft.recipe import Recipe, settings_of, toml_value
+    """Every setting, its default and what it means; of a stack, first the recurrent kinds, then the Transformer."""
+    from weft.recipe import Recipe, TransformerDecoderSettings, TransformerEncoderSettings, settings_of
 
-    rows = []
-    for setting in settings_of(Recipe()):
+    parts = [
+        "# Settings\n\n" + NOTE + "Written in a recipe (TOML), or given as `--set NAME=VALUE`.\n",
+        "`model.encoder.kind` and `model.decoder.kind` say which settings a stack has. This table has those of the "
+        "recurrent\nkinds, `rnn`, `gru` and `lstm`; those of kind `transformer` follow below.\n",
+        _table(settings_of(Recipe())),
+        "## `[model.encoder]` of kind `transformer`\n",
+        "`attention` is a kind of encoder too: a Transformer without feed-forward networks. It has the same settings "
+        "and makes\nno use of `feed_forward`, `activation` and `activation_dropout`.\n",
+        _table(settings_of(TransformerEncoderSettings(), "model.encoder.")),
+        "## `[model.decoder]` of kind `transformer`\n",
+        "Also the one stack of a `prefix_lm`, and of a Transformer `language_model`. It brings its own attention: "
+        "`[model.attention]`\nand `model.bridge` are for recurrent decoders.\n",
+        _table(settings_of(TransformerDecoderSettings(), "model.decoder.")),
+    ]
+    return "\n".join(parts)
+
+
+def _table(found: Iterable[Setting]) -> str:
+    from weft.recipe import toml_value
+
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for setting in found:
         default = "" if setting.default is None else f"`{toml_value(setting.default)}`"
-        rows.append(f"| `{setting.name}` | {default} | {setting.help} |")
-    head = "# Settings\n\n" + NOTE + "Written in a recipe (TOML), or given as `--set NAME=VALUE`.\n\n"
-    return head + "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows).replace("|y|", "\\|y\\|") + "\n"
+        rows.append(f"| `{setting.name}` | {default} | {setting.help} |".replace("|y|", "\\|y\\|"))
+    return "\n".join(rows) + "\n"
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,6 +47,10 @@ class TimeMajor(NamedTuple):
 class Layout:
     """The lengths of a batch's rows and the index orders that follow from them, computed once and kept."""
 
+    fixed = False
+    """Whether this is the layout of a recorded update: nothing but the tensors on the device may be read then, because
+    other lengths will stand there when it is replayed. See training/packed.py."""
+
     def __init__(self, lengths: Tensor, device: torch.device | str = "cpu", *, longest: int | None = None) -> None:
         """``longest``: a bound on the lengths to use in place of the longest there is."""
         self.lengths = lengths.to("cpu", torch.int64)
@@ -62,7 +67,7 @@ class Layout:
         return torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
 
     def _along_rows(self, per_row: Tensor) -> Tensor:
-        return torch.repeat_interleave(per_row, self.lengths, output_size=self.total)
+        return torch.from_numpy(np.repeat(per_row.numpy(), self.lengths.numpy()))
 
     @cached_property
     def _time_cpu(self) -> Tensor:
@@ -85,8 +90,9 @@ class Layout:
 
     @cached_property
     def blocked_BS(self) -> Tensor:
-        """(B, longest) true where a grid has no token. For the attention primitive only."""
-        return (torch.arange(self.longest) >= self.lengths[:, None]).to(self.device)
+        """(B, longest) true where a grid has no token, except in rows without any: those hide nothing, because a
+        softmax over nothing is not a number. For attention only."""
+        return (torch.arange(self.longest) >= self.lengths[:, None].clamp(min=1)).to(self.device)
 
     @cached_property
     def starts(self) -> Tensor:
@@ -101,7 +107,17 @@ class Layout:
     @property
     def even(self) -> bool:
         """Whether all rows have one length: a grid then is the values themselves."""
-        return self.total == self.rows * self.longest
+        return self.total == self.rows * self.longest and not self.fixed
+
+    @property
+    def steps(self) -> Tensor:
+        """(N,) the place of every token in a (longest × B) grid: step by step."""
+        return self.time * self.rows + self.row
+
+    @property
+    def steps_back(self) -> Tensor:
+        """(N,) the same with every row back to front."""
+        return (self.counts[self.row] - 1 - self.time) * self.rows + self.row
 
     @cached_property
     def time_major(self) -> TimeMajor:
@@ -203,6 +219,18 @@ class Ragged:
         """The inverse of `grid`, for values that follow this layout."""
         flat = grid_BT.flatten(0, 1)
         return self.like(flat if self.layout.even else _FromGrid.apply(flat, self.layout.grid))
+
+    def steps(self, back: bool = False) -> Tensor:
+        """(longest, B, …) step by step, ``back`` to front or not, with zeros after each row's end."""
+        layout = self.layout
+        flat = self.values.new_zeros(layout.longest * self.rows, *self.values.shape[1:])
+        flat = flat.index_copy(0, layout.steps_back if back else layout.steps, self.values)
+        return flat.view(layout.longest, self.rows, *self.values.shape[1:])
+
+    def from_steps(self, grid_TB: Tensor, back: bool = False) -> Ragged:
+        """The inverse of `steps`, for values that follow this layout."""
+        places = self.layout.steps_back if back else self.layout.steps
+        return self.like(_FromGrid.apply(grid_TB.flatten(0, 1), places))
 
     def means(self) -> Tensor:
         """(B, …) the mean of every row's values."""

@@ -113,6 +113,7 @@ class TokenizerSettings(Settings):
     byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
     split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
     tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
+    decompose: bool = Field(False, description="character: of decomposed text (NFD), a Korean syllable as its letters")
 
     @property
     def target_unit(self) -> str:

@@ -18,7 +18,7 @@ from weft.build import build_model
 from weft.models import AnyModel
 from weft.models.recurrent import CELLS, CONNECTIONS
 from weft.models.transformer import POSITIONS
-from weft.ragged import Ragged
+from weft.ragged import Layout, Ragged
 from weft.recipe import ModelSettings
 from weft.tree import Tree, map_tree, repeat, select
 
@@ -277,6 +277,25 @@ def test_state_and_memory_are_values(case: str) -> None:
     model.step(tokens, once[1], memory)
     torch.testing.assert_close(given, kept, rtol=0, atol=0)
     torch.testing.assert_close(model.step(tokens, state, memory), once, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("lm", "prefix", "back"))])
+def test_a_fixed_grid_changes_nothing(case: str) -> None:
+    """Updates on a GPU are recorded for a fixed shape: more rows and longer bounds than there are, lengths unread."""
+    model = model_of(case)
+    source, inputs = sources_of(case, [0, 1, 2, 3]), Ragged.of(INPUTS)
+    said = model(source, inputs).logits_NV
+    probe = torch.linspace(-1, 1, said.numel(), dtype=torch.float64).view_as(said)
+    expected = torch.autograd.grad((said * probe).sum(), list(model.parameters()))
+    framed = []
+    for side, filling, longest in ((source, [2, 0, 0], 7), (inputs, [0, 3, 0], 6)):
+        lengths = torch.cat([side.lengths, torch.tensor(filling)])
+        layout = Layout(lengths, longest=longest)
+        layout.fixed = True
+        framed.append(Ragged(torch.cat([side.values, torch.ones(sum(filling), dtype=torch.int64)]), layout))
+    found = model(*framed).logits_NV[: len(said)]
+    close(found, said)
+    close(torch.autograd.grad((found * probe).sum(), list(model.parameters())), expected)
 
 
 def test_the_cases_are_all_there_are() -> None:

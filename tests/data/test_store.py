@@ -45,7 +45,8 @@ def test_a_batch_is_its_own_copy() -> None:
 def test_pairs_stay_together(pairs: list[tuple[list[int], list[int]]]) -> None:
     store = PairStore(TokenStore.of(source for source, _ in pairs), TokenStore.of(target for _, target in pairs))
     assert len(store) == len(pairs)
-    assert store.costs().tolist() == [max(len(source), len(target)) for source, target in pairs]
+    assert store.source.lengths.tolist() == [len(source) for source, _ in pairs]
+    assert store.target.lengths.tolist() == [len(target) for _, target in pairs]
     backwards = np.arange(len(pairs))[::-1]
     batch = store.batch(backwards).to("cpu")
     sources = [row.tolist() for row in batch.source.split()]

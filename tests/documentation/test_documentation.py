@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from weft.cli import app
-from weft.recipe import SHIPPED, Recipe, load_recipe, settings_of, shipped
+from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, settings_of, shipped, toml_value
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -78,7 +78,8 @@ def test_recipes_tell_what_they_reached(name: str) -> None:
 
 
 def test_settings_named_in_documents_exist() -> None:
-    known = {setting.name for setting in settings_of(Recipe())}
+    transformer = make_recipe({}, ["model.encoder.kind=transformer", "model.decoder.kind=transformer"])
+    known = {setting.name for recipe in (Recipe(), transformer) for setting in settings_of(recipe)}
     groups = {name.rsplit(".", 1)[0] for name in known if "." in name}
     for path in DOCUMENTS:
         for group, name in re.findall(
@@ -89,6 +90,29 @@ def test_settings_named_in_documents_exist() -> None:
             assert full in known or full in groups or name in ("py", "json", "toml", "safetensors"), (
                 f"{path.name}: {full}"
             )
+
+
+def test_the_settings_of_both_families_are_listed() -> None:
+    """Each once, with its default and its help; the encoder's and the decoder's Transformer in tables of their own."""
+    text = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    main, encoder, decoder = re.split(r"^## ", text, flags=re.M)
+    assert (
+        encoder.startswith("`[model.encoder]` of kind `transformer`\n")
+        and "`attention` is a kind of encoder" in encoder
+    )
+    assert decoder.startswith("`[model.decoder]` of kind `transformer`\n")
+    transformer = make_recipe({}, ["model.encoder.kind=transformer", "model.decoder.kind=transformer"])
+    for part, recipe, prefix in (
+        (main, Recipe(), ""),
+        (encoder, transformer, "model.encoder."),
+        (decoder, transformer, "model.decoder."),
+    ):
+        wanted = [setting for setting in settings_of(recipe) if setting.name.startswith(prefix)]
+        rows = [re.split(r" \| ", line[2:-2]) for line in part.splitlines() if line.startswith("| `")]
+        assert [name for name, *_ in rows] == [f"`{setting.name}`" for setting in wanted]
+        for (_, default, *meaning), setting in zip(rows, wanted, strict=True):
+            assert default == ("" if setting.default is None else f"`{toml_value(setting.default)}`")
+            assert " | ".join(meaning).replace("\\|", "|") == setting.help
 
 
 def test_no_registry_is_named() -> None:

@@ -101,8 +101,20 @@ def test_chance_is_the_global_seeds() -> None:
     assert any(once(3) != once(seed) for seed in range(4, 12))
 
 
-@pytest.fixture(scope="module", params=["none", "after", "feeding", "before"])
+STACK = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 1, "feed_forward": 7}
+TRANSFORMERS = {
+    "transformer": {"encoder": STACK, "decoder": STACK},
+    "rotary": {"encoder": STACK, "decoder": {**STACK, "positions": "rotary"}},
+    "prefix": {"kind": "prefix_lm", "decoder": {**STACK, "positions": "relative"}},
+    "gru to transformer": {"encoder": {"kind": "gru", "hidden": 8}, "decoder": STACK},
+}
+
+
+@pytest.fixture(scope="module", params=["none", "after", "feeding", "before", *TRANSFORMERS])
 def model(request: pytest.FixtureRequest) -> AnyModel:
+    if request.param in TRANSFORMERS:
+        settings = ModelSettings.model_validate({"embedding": 5, "dropout": 0.0, **TRANSFORMERS[request.param]})
+        return build_model(settings, source_size=VOCABULARY, target_size=VOCABULARY, seed=3).double()
     settings = ModelSettings.model_validate(
         {
             "embedding": 5,

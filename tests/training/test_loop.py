@@ -12,7 +12,7 @@ from weft.data.batches import plan
 from weft.data.store import PairStore, TokenStore
 from weft.errors import TrainingError
 from weft.recipe import ModelSettings, TrainingSettings
-from weft.training import loop
+from weft.training import loop, update
 from weft.training.checkpoint import RunFolder, read_tensors
 from weft.training.events import Finished, Saved, Skipped, Step, Validation
 from weft.training.loop import Scores, Trainer, model_tensors
@@ -22,6 +22,11 @@ BEGIN, END, VOCABULARY = 1, 2, 13
 MODEL = ModelSettings.model_validate(
     {"embedding": 7, "dropout": 0.0, "encoder": {"hidden": 10}, "decoder": {"hidden": 10}}
 )
+
+STACK = {"kind": "transformer", "layers": 2, "hidden": 10, "heads": 2, "feed_forward": 14}
+TRANSFORMER = ModelSettings.model_validate({"embedding": 7, "dropout": 0.0, "encoder": STACK, "decoder": STACK})
+PREFIX = ModelSettings.model_validate({"kind": "prefix_lm", "embedding": 7, "dropout": 0.0, "decoder": STACK})
+every_model = pytest.mark.parametrize("model", [MODEL, TRANSFORMER, PREFIX], ids=["lstm", "transformer", "prefix"])
 
 
 def pairs(count=24, longest=5):
@@ -94,8 +99,9 @@ def kept(trainer):
 
 
 class TestOneUpdate:
-    def test_is_the_gradient_of_the_mean_loss(self, make):
-        trainer = make(steps=1, optimiser="sgd", learning_rate=0.5, clip=0.0, batch_tokens=10_000)
+    @every_model
+    def test_is_the_gradient_of_the_mean_loss(self, make, model):
+        trainer = make(model=model, steps=1, optimiser="sgd", learning_rate=0.5, clip=0.0, batch_tokens=10_000)
         model, before = trainer.model, weights_of(trainer.model)
         batch = trainer.pairs.batch(torch.arange(24).numpy())
         logits_NV = model(batch.source, batch.target.shifted(BEGIN)).logits_NV
@@ -111,7 +117,7 @@ class TestOneUpdate:
     def test_accumulated_batches_are_one_batch(self, make, smoothing):
         settings = {"steps": 1, "optimiser": "sgd", "learning_rate": 1.0, "clip": 0.0, "label_smoothing": smoothing}
         data = pairs(7)
-        whole = int(data.costs().sum())
+        whole = int(max(side.lengths.sum() for side in (data.source, data.target)))
         batches = next(budget for budget in range(1, whole) if len(loop_batches(data, budget)) == 2)
         joint = make(name="joint", data=data, batch_tokens=whole, **settings)
         parts = make(name="parts", data=data, batch_tokens=batches, accumulate=2, **settings)
@@ -140,19 +146,18 @@ class TestOneUpdate:
             next(trainer.events())
         assert same(weights_of(free.model), weights_of(held.model))
 
+    @every_model
     @pytest.mark.parametrize("optimiser", ["adamw", "adam", "sgd"])
-    def test_the_loss_falls(self, make, optimiser):
-        rate = 1.0 if optimiser == "sgd" else 0.01
-        losses = [
-            event.loss
-            for event in make(steps=30, optimiser=optimiser, learning_rate=rate, momentum=0.5).events()
-            if isinstance(event, Step)
-        ]
+    def test_the_loss_falls(self, make, model, optimiser):
+        rate = 0.01 if optimiser != "sgd" else 1.0 if model is MODEL else 0.1
+        trainer = make(model=model, steps=30, optimiser=optimiser, learning_rate=rate, momentum=0.5)
+        losses = [event.loss for event in trainer.events() if isinstance(event, Step)]
         assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
 
+    @every_model
     @pytest.mark.parametrize("forcing", ["teacher", "scheduled", "free"])
-    def test_every_forcing_trains(self, make, forcing):
-        events = list(make(steps=5, forcing=forcing, sampling=1.0, learning_rate=0.01).events())
+    def test_every_forcing_trains(self, make, model, forcing):
+        events = list(make(model=model, steps=5, forcing=forcing, sampling=1.0, learning_rate=0.01).events())
         assert isinstance(events[-1], Finished) and not any(isinstance(event, Skipped) for event in events)
 
     def test_the_rate_follows_the_schedule(self, make):
@@ -181,14 +186,15 @@ class TestNotFinite:
                     return found
                 return Loss(found.smoothed * smoothed, found.negative_log_likelihood * likelihood)
 
-            monkeypatch.setattr(loop, "batch_loss", spoilt)
+            monkeypatch.setattr(update, "batch_loss", spoilt)
 
         return spoil
 
     @pytest.mark.parametrize(("smoothed", "likelihood"), [(math.nan, math.nan), (math.inf, 1.0), (1.0, math.inf)])
-    def test_an_update_is_skipped(self, make, spoil, smoothed, likelihood):
+    @every_model
+    def test_an_update_is_skipped(self, make, spoil, model, smoothed, likelihood):
         spoil({2, 3}, smoothed, likelihood)
-        trainer = make(steps=5)
+        trainer = make(model=model, steps=5)
         before = weights_of(trainer.model)
         moments = {}
         changed = []
@@ -239,6 +245,65 @@ class TestNotFinite:
         spoil({2})
         events = [type(event) for event in make(steps=3, accumulate=2).events()]
         assert events[:3] == [Skipped, Step, Step]
+
+
+class TestMeasuredLater:
+    """On a GPU an update is asked for its loss only after the next was started. Here a CPU pretends to be one."""
+
+    def late(self, trainer):
+        now, asked = trainer.update, []
+
+        def later(batches, **keywords):
+            measured, number = now(batches, **keywords), trainer.progress.step + 1
+
+            def fetch():
+                asked.append((number, trainer.progress.step))
+                return measured.fetch()
+
+            return update.Measured(fetch, later=True)
+
+        trainer.update = later
+        return asked
+
+    @pytest.mark.parametrize(("validate_every", "save_every"), [(0, 0), (2, 0), (0, 3), (2, 2), (1, 1), (5, 5)])
+    def test_events_are_the_same_in_the_same_order(self, make, validate_every, save_every):
+        found = []
+        for name in ("now", "later"):
+            given = {"validate": Judge(1, 2)} if validate_every else {}
+            trainer = make(name=name, steps=5, validate_every=validate_every, save_every=save_every, **given)
+            asked = self.late(trainer) if name == "later" else None
+            events = list(trainer.events())
+            found.append([(event.step, type(event), getattr(event, "loss", None)) for event in events])
+            state = trainer.folder.read_checkpoint().state
+            assert state["step"] == 5 and all(event.seconds >= 0 for event in events if isinstance(event, Step))
+        assert found[0] == found[1]
+        due = {step for every in (validate_every, save_every) if every for step in range(every, 6, every)}
+        assert asked == [(step, step if step in due or step == 5 else step + 1) for step in range(1, 6)]
+
+    def test_skipped_updates_are_told_and_counted(self, make, monkeypatch):
+        trainer = make(steps=7)
+        self.late(trainer)
+        inner, calls = trainer.update, iter(range(1, 100))
+
+        def spoilt(batches, **keywords):
+            return (
+                update.Measured(lambda: (math.nan, 1.0), later=True)
+                if next(calls) in (2, 3, 7)
+                else inner(batches, **keywords)
+            )
+
+        trainer.update = spoilt
+        seen = [(event.step, type(event)) for event in trainer.events() if isinstance(event, Step | Skipped)]
+        assert seen == [(1, Step), (2, Skipped), (3, Skipped), (4, Step), (5, Step), (6, Step), (7, Skipped)]
+        assert trainer.folder.read_checkpoint().state["skipped"] == 3
+
+    def test_five_in_a_row_end_the_run(self, make):
+        trainer = make(steps=50)
+        trainer.update = lambda batches, **_: update.Measured(lambda: (math.nan, 1.0), later=True)
+        seen = []
+        with pytest.raises(TrainingError, match=r"the loss was not finite 5 times in a row; "):
+            seen += [event.step for event in trainer.events()]
+        assert trainer.folder.read_checkpoint().state["skipped"] == 5
 
 
 class TestWhatIsKept:
@@ -367,8 +432,9 @@ class TestEvents:
             assert totals == (data.source.lengths.sum(), data.target.lengths.sum())
         assert all(max(one) <= 40 for many in tokens.values() for one in many)
 
-    def test_the_same_seed_gives_the_same_weights(self, make):
-        dropout = MODEL.model_copy(update={"dropout": 0.3})
+    @every_model
+    def test_the_same_seed_gives_the_same_weights(self, make, model):
+        dropout = model.model_copy(update={"dropout": 0.3})
         found = []
         for name, seed in (("a", 1), ("b", 1), ("c", 2)):
             trainer = make(name=name, seed=seed, model=dropout)
@@ -376,8 +442,9 @@ class TestEvents:
             found.append(weights_of(trainer.model))
         assert same(found[0], found[1]) and not same(found[0], found[2])
 
-    def test_a_restored_trainer_goes_on_the_same_way(self, make):
-        dropout = MODEL.model_copy(update={"dropout": 0.3})
+    @every_model
+    def test_a_restored_trainer_goes_on_the_same_way(self, make, model):
+        dropout = model.model_copy(update={"dropout": 0.3})
         straight = make(name="straight", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2)
         list(straight.events())
         first = make(name="halved", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2)

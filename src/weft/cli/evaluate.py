@@ -30,6 +30,9 @@ def command(
     metric: Annotated[
         list[str] | None, typer.Option("--metric", help="bleu, chrf, ter, exact_match, …; may be repeated.")
     ] = None,
+    split: Annotated[
+        str, typer.Option("--split", help="Which of the recipe's pairs, where none are given: test or valid.")
+    ] = "test",
     search: Search = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations to this file.")] = None,
     as_json: Json = False,
@@ -41,6 +44,7 @@ def command(
     On the pairs given or, without any, on the test set that the run's recipe names.
     """
     from weft.build import read_corpus
+    from weft.errors import DataError
     from weft.files import save_text
     from weft.report import evaluate
     from weft.translator import load
@@ -48,7 +52,9 @@ def command(
     given = read_given(pairs, source, target)
     model = load(run, device=device)
     if given is None:
-        given = list(read_corpus(model.recipe, "test"))
+        if split not in ("test", "valid"):
+            raise DataError(f"--split {split}: use test or valid")
+        given = list(read_corpus(model.recipe, split))
     report = evaluate(model, given, metric, **search_changes(search, changes))
     if output is not None:
         save_text(output, "".join(line + "\n" for line in report.outputs))

@@ -39,5 +39,6 @@ def show(
             typer.echo(line)
     for setting in settings_of(recipe):
         value = "" if setting.value is None else toml_value(setting.value)
-        changed = "" if setting.value == setting.default else f" (default {toml_value(setting.default)})"
+        default = "not set" if setting.default is None else toml_value(setting.default)
+        changed = "" if setting.value == setting.default else f" (default {default})"
         typer.echo(f"{f'{setting.name} = {value}':<46} # {setting.help}{changed}")

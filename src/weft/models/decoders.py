@@ -160,6 +160,8 @@ class RecurrentDecoder(nn.Module):
 
     def _step_by_step(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
         """The context enters the recurrence: one time step after the other, for the rows that are still running."""
+        if embedded.layout.fixed:
+            return self._steps_of_all(embedded, memory)
         order = embedded.layout.time_major
         maps = self._maps()
         summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
@@ -187,6 +189,27 @@ class RecurrentDecoder(nn.Module):
             weights_NS = torch.cat([done.weights_BS for done in steps if done.weights_BS is not None])
             weights_BTS = embedded.like(weights_NS[order.back]).grid()
         return Decoded(embedded.like(states_ND), weights_BTS)
+
+    def _steps_of_all(self, embedded: Ragged, memory: Memory) -> Decoded:
+        """The same with every row running to the end of a fixed grid: no shape depends on the lengths."""
+        maps = self._maps()
+        summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
+        if memory.keys is not None:
+            memory = memory._replace(keys=memory.keys.held())
+        embedded_TBE = embedded.steps()
+        of_embedded_TBG = embedded.like(self._of_embedded(embedded.values)).steps()
+        state = self.start(memory)
+        steps: list[_Step] = []
+        for embedded_BE, of_embedded_BG in zip(embedded_TBE.unbind(0), of_embedded_TBG.unbind(0), strict=True):
+            done = self._advance(embedded_BE, of_embedded_BG, state, memory, maps)
+            state = done.state
+            steps.append(done)
+        states_ND = embedded.from_steps(torch.stack([done.output_BD for done in steps])).values
+        if not self.input_feeding:
+            contexts = [done.context_BD for done in steps if done.context_BD is not None]
+            context_ND = embedded.from_steps(torch.stack(contexts)).values
+            states_ND = self._read(self.readout, states_ND, context_ND, summary_ND, embedded.values)
+        return Decoded(embedded.like(states_ND), None)
 
     def _maps(self) -> _Maps:
         weight_GD = self.stack.weights(0).input_GD

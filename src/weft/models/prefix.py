@@ -52,8 +52,8 @@ class PrefixModel(nn.Module):
 
     def encode(self, source: Ragged) -> PrefixMemory:
         layout = source.layout
-        blocked_BS = layout.blocked_BS
         weight = self.output.weight_VD
+        blocked_BS = torch.arange(layout.longest, device=weight.device) >= layout.counts[:, None]
         bias_BS = weight.new_zeros(blocked_BS.shape).masked_fill(blocked_BS, float("-inf"))
         layers = self.stack.empty_past(source.rows, weight)
         if self.source_embedding is not None and layout.total:

@@ -80,6 +80,8 @@ def lstm_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> La
 
     Hochreiter & Schmidhuber 1997 with the forget gate of Gers et al. 2000.
     """
+    if of_input_BG.is_cuda:
+        return torch.ops.aten._thnn_fused_lstm_cell(of_input_BG, of_state_BG, state[1])[:2]
     return _LstmStep.apply(of_input_BG, of_state_BG, state[1])
 
 
@@ -170,6 +172,8 @@ class RecurrentStack(nn.Module):
 
     def forward(self, sequences: Ragged, initial: StackState | None = None) -> tuple[Ragged, StackState]:
         """Whole sequences: every layer's states of the top layer, and every layer's last state."""
+        if sequences.layout.fixed:
+            return self._on_fixed_grid(sequences, initial or self.zeros(sequences.rows, sequences.values))
         order = sequences.layout.time_major
         values_ND = order.sort(sequences.values)
         initial = initial or self.zeros(sequences.rows, sequences.values)
@@ -181,6 +185,34 @@ class RecurrentStack(nn.Module):
             finals.append(tuple(part.index_select(0, order.rows_back) for part in final))
             values_ND = self._next_input(level, values_ND, output_ND)
         return sequences.like(order.unsort(values_ND)), tuple(finals)
+
+    def _on_fixed_grid(self, sequences: Ragged, initial: StackState) -> tuple[Ragged, StackState]:
+        """The same with every row running to the end of a fixed grid: no shape depends on the lengths.
+
+        Rows lie at the left whichever way they are read, so what is computed after a row's end is never read.
+        """
+        layout = sequences.layout
+        ends_B = (layout.counts - 1).clamp(min=0) * layout.rows + torch.arange(layout.rows, device=layout.device)
+        values_ND = sequences.values
+        finals: list[LayerState] = []
+        for level in range(len(self.layers)):
+            outputs: list[Tensor] = []
+            last: list[LayerState] = []
+            starts = zip(*(part.chunk(self.directions, -1) for part in initial[level]), strict=True)
+            for direction, state in enumerate(starts):
+                weights = self.weights(level, direction)
+                of_input_NG = functional.linear(values_ND, weights.input_GD, weights.input_bias_G)
+                of_state = unrolled(weights.state_GD, weights.state_bias_G)
+                states: list[LayerState] = []
+                for of_input_BG in sequences.like(of_input_NG).steps(back=bool(direction)).unbind(0):
+                    state = self.cell.step(of_input_BG, of_state(state[0]), state)
+                    states.append(state)
+                grids = [torch.stack(part) for part in zip(*states, strict=True)]
+                outputs.append(sequences.from_steps(grids[0], back=bool(direction)).values)
+                last.append(tuple(grid_TBD.flatten(0, 1).index_select(0, ends_B) for grid_TBD in grids))
+            finals.append(tuple(torch.cat(parts, -1) for parts in zip(*last, strict=True)))
+            values_ND = self._next_input(level, values_ND, torch.cat(outputs, -1))
+        return sequences.like(values_ND), tuple(finals)
 
     def _whole_layer(
         self, level: int, values_ND: Tensor, order: TimeMajor, start: LayerState

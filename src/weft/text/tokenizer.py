@@ -93,6 +93,7 @@ def learn(
     byte_level: bool = False,
     split_punctuation: bool = True,
     tags: bool = False,
+    decompose: bool = False,
 ) -> Tokenizer:
     """Learn a tokenizer from texts, read once. A setting that a kind has no use for is ignored by it.
 
@@ -102,9 +103,10 @@ def learn(
     byte_level          bpe: merge bytes rather than characters, so that nothing is unknown
     split_punctuation   word, bpe: a punctuation mark is no part of the word beside it
     tags                character: a tag such as ``<ACC(PL)>`` is one symbol
+    decompose           character: of decomposed text, a Korean syllable as its letters
     """
     if kind == "character":
-        return Character.learn(texts, size=size, minimum_count=minimum_count, tags=tags)
+        return Character.learn(texts, size=size, minimum_count=minimum_count, tags=tags, decompose=decompose)
     if kind == "byte":
         return Byte.learn(texts, size=size)
     if kind == "word":

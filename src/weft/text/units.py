@@ -21,6 +21,11 @@ Characters may come with tags, for what is no spelling: the features of a word f
 
 A tag is text and a symbol like any other: it decodes to its spelling, and one never seen is unknown, as a whole. What
 is spelt like a mark (``<unk>``, ``<s>``, ``</s>``) is no tag, but characters.
+
+Characters may be decomposed (Unicode's NFD): a Korean syllable into its letters, ``é`` into ``e`` and an accent. What
+is decoded is composed again (NFC)::
+
+    각   →   ᄀ  ᅡ  ᆨ
 """
 
 from __future__ import annotations
@@ -48,21 +53,29 @@ _TAG_OR_CHARACTER = re.compile(rf"(?!{'|'.join(map(re.escape, SPECIALS))})<[^<>\
 
 
 class Character:
-    """One id a Unicode character or, with `tags`, a tag (module docstring)."""
+    """One id a Unicode character or, with `tags`, a tag; with `decompose`, of decomposed text (module docstring)."""
 
     kind = "character"
 
-    def __init__(self, vocabulary: Vocabulary, *, tags: bool = False) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, tags: bool = False, decompose: bool = False) -> None:
         self.vocabulary = vocabulary
         self.tags = tags
+        self.decompose = decompose
         self._texts = (UNKNOWN_TEXT, "", "", *vocabulary.symbols)
 
     @classmethod
     def learn(
-        cls, texts: Iterable[str], *, size: int | None = None, minimum_count: int = 1, tags: bool = False
+        cls,
+        texts: Iterable[str],
+        *,
+        size: int | None = None,
+        minimum_count: int = 1,
+        tags: bool = False,
+        decompose: bool = False,
     ) -> Self:
-        found = (symbol for text in _checked(texts) for symbol in spell(text, tags=tags))
-        return cls(Vocabulary.count(found, size=size, minimum_count=minimum_count), tags=tags)
+        found = (symbol for text in _checked(texts) for symbol in spell(text, tags=tags, decompose=decompose))
+        vocabulary = Vocabulary.count(found, size=size, minimum_count=minimum_count)
+        return cls(vocabulary, tags=tags, decompose=decompose)
 
     @property
     def size(self) -> int:
@@ -70,14 +83,15 @@ class Character:
 
     def encode(self, text: str) -> list[int]:
         check_text(text)
-        return self.vocabulary.ids(spell(text, tags=self.tags))
+        return self.vocabulary.ids(spell(text, tags=self.tags, decompose=self.decompose))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         check_ids(ids, self.size)
-        return "".join([self._texts[id] for id in ids])
+        text = "".join([self._texts[id] for id in ids])
+        return unicodedata.normalize("NFC", text) if self.decompose else text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         check_ids(ids, self.size)
@@ -85,23 +99,33 @@ class Character:
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         check_ids(ids, self.size)
-        return _end_to_end(len(self._texts[id]) for id in ids)
+        if not self.decompose:
+            return _end_to_end(len(self._texts[id]) for id in ids)
+        ends = [len(self.decode(ids[: count + 1])) for count in range(len(ids))]
+        starts = [0, *ends]
+        return [
+            (min(start, end - 1) if self._texts[id] else end, end)
+            for id, start, end in zip(ids, starts, ends, strict=False)
+        ]
 
     def save(self, path: Path) -> None:
-        _save(path, self.kind, tags=self.tags, symbols=self.vocabulary.symbols)
+        _save(path, self.kind, tags=self.tags, decompose=self.decompose, symbols=self.vocabulary.symbols)
 
     @classmethod
     def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
-        tags = _choice({"tags": False, **found}, "tags", name)
+        found = {"tags": False, "decompose": False, **found}
+        tags, decompose = _choice(found, "tags", name), _choice(found, "decompose", name)
         symbols = _symbols(found, name)
         for symbol in symbols:
-            if len(spell(symbol, tags=tags)) != 1:
+            if len(spell(symbol, tags=tags, decompose=decompose)) != 1:
                 raise VocabularyError(f"{name}: damaged: {symbol!r} is not one character{' or tag' if tags else ''}")
-        return cls(_vocabulary(symbols, name), tags=tags)
+        return cls(_vocabulary(symbols, name), tags=tags, decompose=decompose)
 
 
-def spell(text: str, *, tags: bool = False) -> Sequence[str]:
+def spell(text: str, *, tags: bool = False, decompose: bool = False) -> Sequence[str]:
     """The characters of a text, with its tags in one piece."""
+    if decompose:
+        text = unicodedata.normalize("NFD", text)
     return _TAG_OR_CHARACTER.findall(text) if tags else text
 
 

@@ -140,10 +140,17 @@ class Trainer:
     def _make_update(self) -> Update:
         settings, model = self.settings, self.model
         precision = precision_of(model, settings, self.device)
-        if can_pack(model, settings, self.device, precision):
+        if can_pack(model, settings, self.device):
             compiled = settings.compile == "on" or (settings.compile == "auto" and pays_to_compile(model, settings))
             return PackedUpdate(
-                model, self.optimiser, settings, self.pairs, begin=self.begin, device=self.device, compiled=compiled
+                model,
+                self.optimiser,
+                settings,
+                self.pairs,
+                begin=self.begin,
+                device=self.device,
+                precision=precision,
+                compiled=compiled,
             )
         return PlainUpdate(model, self.optimiser, settings, begin=self.begin, device=self.device, precision=precision)
 

@@ -1,14 +1,16 @@
-"""Updates of a Transformer on a GPU: batches filled up to one shape, the whole update replayed as a CUDA graph.
+"""Updates on a GPU: batches filled up to one of a few shapes, the whole update replayed as a CUDA graph.
 
-A ragged batch has no pads, but its size differs from the last one's, and with it the plans of every kernel. Here a
-batch is filled up with tokens that have no loss, so that all have the same number of tokens; forward, backward,
-clipping and optimiser are recorded once and then launched as one. Rows vary: a graph is kept for each of a few counts.
-Where a run is long enough to pay for it, the layers are compiled too (one compilation for all layers of a side).
+A ragged batch has no pads, but its size differs from the last one's, and with it the plans of every kernel; and a
+recurrence is a thousand small kernels, each of which waits for Python. Here a batch is filled up with tokens that have
+no loss, so that all have the same number of tokens; forward, backward, clipping and optimiser are recorded once and
+then launched as one. Rows and their lengths vary: a graph is kept for each of a few counts and bounds. Where a run is
+long enough to pay for it, a Transformer's layers are compiled too (one compilation for all layers of a side).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
 import torch
@@ -17,36 +19,26 @@ from torch import Tensor
 from weft.data.batches import budgets
 from weft.data.store import Batch, PairStore
 from weft.models import AnyModel, Seq2Seq
-from weft.models.decoders import TransformerDecoder
-from weft.models.encoders import TransformerEncoder
-from weft.models.transformer import TransformerLayer, TransformerStack
+from weft.models.recurrent import RecurrentStack
+from weft.models.transformer import TransformerLayer
 from weft.ragged import Layout, Ragged
 from weft.recipe import TrainingSettings
 from weft.training.loss import NOTHING, output_cross_entropy
-from weft.training.update import Measured, in_precision, read_later
+from weft.training.update import Measured, in_precision, read_later, tensor_float
 
 EAGER = 3
 """Updates made one kernel after the other before anything is recorded."""
 
 
-def can_pack(model: AnyModel, settings: TrainingSettings, device: torch.device, precision: str) -> TypeGuard[Seq2Seq]:
-    """Whether updates of this model can be recorded: everything in them must be of a fixed shape."""
-    if device.type != "cuda" or precision != "bf16" or settings.accumulate > 1 or settings.forcing != "teacher":
+def can_pack(model: AnyModel, settings: TrainingSettings, device: torch.device) -> TypeGuard[Seq2Seq]:
+    """Whether updates of this model can be recorded: no shape in them may depend on the lengths of a batch."""
+    if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimiser == "sgd":
         return False
-    if settings.optimiser == "sgd" or not isinstance(model, Seq2Seq):
-        return False
-    if not isinstance(model.encoder, TransformerEncoder) or not isinstance(model.decoder, TransformerDecoder):
-        return False
-    return all(_fixed(stack) for stack in (model.encoder.stack, model.decoder.stack))
-
-
-def _fixed(stack: TransformerStack) -> bool:
-    """Whether a stack's attention is the kernel for rows of unequal length, with nothing added to scores or weights."""
-    return stack.relative is None and stack.shape.attention_dropout == 0.0
+    return isinstance(model, Seq2Seq) and not getattr(model.encoder, "reverse_source", False)
 
 
 class Frame(NamedTuple):
-    """The shape that batches are filled up to."""
+    """The shape that the batches of a corpus are filled up to."""
 
     source_tokens: int
     target_tokens: int
@@ -54,13 +46,52 @@ class Frame(NamedTuple):
     target_longest: int
     row_step: int
     """Rows are filled up to a multiple of this."""
+    bounds: Sequence[int]
+
+    def key(self, batch: Batch) -> Key:
+        """The graph that a batch belongs to."""
+        source = bound(batch.source.layout.longest, self.source_longest, self.bounds)
+        target = bound(batch.target.layout.longest, self.target_longest, self.bounds)
+        needed = max(
+            rows_needed(batch.source.lengths, self.source_tokens, source),
+            rows_needed(batch.target.lengths, self.target_tokens, target),
+        )
+        return Key(math.ceil(needed / self.row_step) * self.row_step, source, target)
 
 
-def frame_of(pairs: PairStore, budget: int) -> Frame:
+class Key(NamedTuple):
+    """What differs from graph to graph."""
+
+    rows: int
+    source_longest: int
+    target_longest: int
+
+
+BOUNDS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 40, 48, 64, 80, 96, 128)}
+"""Lengths that batches are bounded by: the tiles of the attention kernel, or few steps more than there are."""
+
+
+def bound(longest: int, ever: int, bounds: Sequence[int]) -> int:
+    """A bound on the lengths of a batch, one of a few; above them the longest row of the corpus."""
+    return next((size for size in bounds if longest <= size), ever)
+
+
+def rows_needed(lengths: Tensor, tokens: int, longest: int) -> int:
+    """Rows of a batch once it is filled up to so many tokens with rows of at most ``longest``."""
+    return len(lengths) + math.ceil((tokens - int(lengths.sum())) / longest)
+
+
+def frame_of(pairs: PairStore, budget: int, *, recurrent: bool) -> Frame:
     """The shape for a corpus: a row longer than the budget is a batch of its own, and sets the shape."""
     longest = [int(side.lengths.max(initial=1)) for side in (pairs.source, pairs.target)]
     tokens = [max(own, one) for own, one in zip(budgets(pairs, budget), longest, strict=True)]
-    return Frame(tokens[0], tokens[1], longest[0], longest[1], max(budget // 64, 16))
+    # A recurrence does its work for every row of the grid, attention for the rows there are.
+    row_step, bounds = (32, BOUNDS["recurrent"]) if recurrent else (max(budget // 16, 16), BOUNDS["transformer"])
+    return Frame(tokens[0], tokens[1], longest[0], longest[1], row_step, bounds)
+
+
+LAID_OUT = ("starts", "time", "row", "counts", "grid", "blocked_BS")
+"""The tensors of a layout that a recorded update may read."""
 
 
 class Side:
@@ -69,9 +100,9 @@ class Side:
     def __init__(self, tokens: int, longest: int, rows: int, device: torch.device) -> None:
         self.tokens, self.longest, self.rows = tokens, longest, rows
         self.layout = Layout(self._lengths(torch.zeros(0, dtype=torch.int64)), device, longest=longest)
+        self.layout.fixed = True
+        self.laid_out = {name: getattr(self.layout, name) for name in LAID_OUT}
         self.values = torch.zeros(tokens, dtype=torch.int64, device=device)
-        for tensor in (self.layout.starts, self.layout.time):
-            assert tensor.device == self.values.device
 
     def _lengths(self, lengths: Tensor) -> Tensor:
         """The lengths of a batch's rows, then of the rows that fill it up, then zeros."""
@@ -81,15 +112,11 @@ class Side:
         zeros = self.rows - len(lengths) - len(fill)
         return torch.cat([lengths, torch.tensor(fill + [0] * zeros, dtype=torch.int64)])
 
-    @staticmethod
-    def rows_needed(lengths: Tensor, tokens: int, longest: int) -> int:
-        return len(lengths) + math.ceil((tokens - int(lengths.sum())) / longest)
-
     def take(self, batch: Ragged, filler: int) -> None:
         """Copy a batch here, filled up."""
         layout = Layout(self._lengths(batch.lengths), longest=self.longest)
-        for name in ("starts", "time"):
-            getattr(self.layout, name).copy_(getattr(layout, name).pin_memory(), non_blocking=True)
+        for name, tensor in self.laid_out.items():
+            tensor.copy_(getattr(layout, name).pin_memory(), non_blocking=True)
         self.values.copy_(filled(batch.values, self.tokens, filler).pin_memory(), non_blocking=True)
 
     def ragged(self) -> Ragged:
@@ -104,11 +131,11 @@ def filled(values: Tensor, count: int, filler: int) -> Tensor:
 
 
 class Recorded:
-    """The memory of batches with one count of rows and, once recorded, the graph that works on it."""
+    """The memory of batches with one key and, once recorded, the graph that works on it."""
 
-    def __init__(self, frame: Frame, rows: int, device: torch.device) -> None:
-        self.source = Side(frame.source_tokens, frame.source_longest, rows, device)
-        self.inputs = Side(frame.target_tokens, frame.target_longest, rows, device)
+    def __init__(self, frame: Frame, key: Key, device: torch.device) -> None:
+        self.source = Side(frame.source_tokens, key.source_longest, key.rows, device)
+        self.inputs = Side(frame.target_tokens, key.target_longest, key.rows, device)
         self.targets = torch.zeros(frame.target_tokens, dtype=torch.int64, device=device)
         self.tokens = torch.ones((), device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -135,6 +162,7 @@ class PackedUpdate:
         *,
         begin: int,
         device: torch.device,
+        precision: str,
         compiled: bool,
     ) -> None:
         self.model = model
@@ -142,12 +170,14 @@ class PackedUpdate:
         self.settings = settings
         self.begin = begin
         self.device = device
-        self.frame = frame_of(pairs, settings.batch_tokens)
+        self.precision = precision
+        recurrent = any(isinstance(part, RecurrentStack) for part in model.modules())
+        self.frame = frame_of(pairs, settings.batch_tokens, recurrent=recurrent)
         self.rate = torch.zeros((), device=device)
         self.measured = torch.zeros(2, device=device)
         for group in optimiser.param_groups:
             group["lr"] = self.rate
-        self.recorded: dict[int, Recorded] = {}
+        self.recorded: dict[Key, Recorded] = {}
         self.made = 0
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
@@ -176,17 +206,12 @@ class PackedUpdate:
         return Measured(fetch, later=True)
 
     def _recorded(self, batch: Batch) -> Recorded:
-        frame = self.frame
-        needed = max(
-            Side.rows_needed(batch.source.lengths, frame.source_tokens, frame.source_longest),
-            Side.rows_needed(batch.target.lengths, frame.target_tokens, frame.target_longest),
-        )
-        rows = math.ceil(needed / frame.row_step) * frame.row_step
-        if rows not in self.recorded:
-            self.recorded[rows] = found = Recorded(frame, rows, self.device)
+        key = self.frame.key(batch)
+        if key not in self.recorded:
+            self.recorded[key] = found = Recorded(self.frame, key, self.device)
             for side in (found.source, found.inputs):
                 torch._dynamo.maybe_mark_dynamic(side.layout.starts, 0)
-        return self.recorded[rows]
+        return self.recorded[key]
 
     def _record(self, recorded: Recorded) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
@@ -198,9 +223,13 @@ class PackedUpdate:
         return graph
 
     def _update(self, recorded: Recorded) -> None:
+        with tensor_float(self.precision == "tf32"):
+            self._update_in_precision(recorded)
+
+    def _update_in_precision(self, recorded: Recorded) -> None:
         """One update on what ``recorded`` holds; where it would spoil the weights, the optimiser leaves them alone."""
         self.optimiser.zero_grad(set_to_none=True)
-        with in_precision("bf16", self.device):
+        with in_precision(self.precision, self.device):
             states = self.model.states(recorded.source.ragged(), recorded.inputs.ragged()).states
             loss = output_cross_entropy(
                 self.model.output, states.values, recorded.targets, smoothing=self.settings.label_smoothing
