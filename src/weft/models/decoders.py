@@ -59,8 +59,6 @@ class _Maps(NamedTuple):
     """Every linear map of one step, made once before a loop."""
 
     stack: list[StepMaps]
-    extra: Map | None
-    """The first layer's map of what it reads besides the embedding."""
     readout: Map | None
 
 
@@ -171,10 +169,8 @@ class RecurrentDecoder(nn.Module):
         return Decoded(embedded.like(states_ND), weights_BTS)
 
     def _maps(self) -> _Maps:
-        weight_GD = self.stack.weights(0).input_GD
-        extra = unrolled(weight_GD[:, self.embedding :]) if weight_GD.shape[1] > self.embedding else None
         readout = None if self.readout is None else unrolled(self.readout.weight, self.readout.bias)
-        return _Maps(self.stack.step_maps(), extra, readout)
+        return _Maps(self.stack.step_maps(self.embedding), readout)
 
     def _of_embedded(self, embedded_NE: Tensor) -> Tensor:
         """The first layer's map of the embeddings, which need not wait for the recurrence."""
@@ -190,12 +186,9 @@ class RecurrentDecoder(nn.Module):
         if self.looks_before:
             context_BD, weights_BS = self._look(state.layers[-1][0], memory)
         extras = [extra for extra in (context_BD, state.feed_BD, summary_BD) if extra is not None]
-        inputs_BD = None
-        if maps.extra is not None:
-            of_embedded_BG = of_embedded_BG + maps.extra(torch.cat(extras, -1) if len(extras) > 1 else extras[0])
-        if self.stack.connections != "plain":
-            inputs_BD = torch.cat([embedded_BE, *extras], -1)
-        output_BD, layers = self.stack.step(inputs_BD, of_embedded_BG, state.layers, maps.stack)
+        extra_BD = torch.cat(extras, -1) if len(extras) > 1 else extras[0] if extras else None
+        inputs_BD = None if self.stack.connections == "plain" else torch.cat([embedded_BE, *extras], -1)
+        output_BD, layers = self.stack.step(inputs_BD, of_embedded_BG, state.layers, maps.stack, extra_BD)
         if self.looks_after:
             context_BD, weights_BS = self._look(output_BD, memory)
         feed_BD = None

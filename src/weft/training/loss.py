@@ -52,15 +52,21 @@ class _OutputCrossEntropy(torch.autograd.Function):
         bias_grad_V = torch.zeros_like(bias_V)
         likelihood = states_ND.new_zeros(())
         uniform = states_ND.new_zeros(())
+        logits_CV = states_ND.new_empty(min(rows, len(states_ND)), vocabulary)
         for start in range(0, len(states_ND), rows):
             states_CD, targets_C1 = states_ND[start : start + rows], targets_N[start : start + rows, None]
-            log_CV = torch.addmm(bias_V, states_CD, weight_VD.t()).log_softmax(-1)
-            likelihood -= log_CV.gather(1, targets_C1).sum()
-            if smoothing:
-                uniform -= log_CV.mean(-1).sum()
-            grad_CV = log_CV.exp_()  # d loss / d logits = p − (1 − ε) [v = y] − ε/V
-            if smoothing:
+            grad_CV = logits_CV[: len(states_CD)]
+            torch.addmm(bias_V, states_CD, weight_VD.t(), out=grad_CV)
+            most_C = grad_CV.amax(-1)
+            of_targets_C1 = grad_CV.gather(1, targets_C1)
+            mean_C = grad_CV.mean(-1) if smoothing else None
+            torch.softmax(grad_CV, -1, out=grad_CV)
+            total_C = most_C - grad_CV.amax(-1).log()  # log Σ exp(logits): the greatest p is exp(greatest) / Σ exp
+            likelihood += (total_C - of_targets_C1[:, 0]).sum()
+            if mean_C is not None:
+                uniform += (total_C - mean_C).sum()
                 grad_CV -= smoothing / vocabulary
+            # d loss / d logits = p − (1 − ε) [v = y] − ε/V
             grad_CV.scatter_add_(1, targets_C1, grad_CV.new_full(targets_C1.shape, smoothing - 1))
             torch.mm(grad_CV, weight_VD, out=states_grad_ND[start : start + rows])
             weight_grad_VD.addmm_(grad_CV.t(), states_CD)
