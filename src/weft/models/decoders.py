@@ -21,11 +21,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention import Attention, Keys
-from weft.models.layers import dropout
+from weft.attention.scores import Dot, General
+from weft.models.input_feeding import Weights, feed_inputs
+from weft.models.layers import dropout, dropout_factors
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
 from weft.ragged import Ragged
 from weft.tree import first, select
-from weft.unrolled import Map, unrolled
+from weft.unrolled import Map, plain, unrolled
 
 
 class Memory(NamedTuple):
@@ -140,6 +142,8 @@ class RecurrentDecoder(nn.Module):
 
     def _step_by_step(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
         """The context enters the recurrence: one time step after the other, for the rows that are still running."""
+        if self._feeds_quickly(embedded) and not (weights and torch.is_grad_enabled()):
+            return self._quickly(embedded, memory, weights)
         order = embedded.layout.time_major
         maps = self._maps()
         summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
@@ -167,6 +171,41 @@ class RecurrentDecoder(nn.Module):
             weights_NS = torch.cat([done.weights_BS for done in steps if done.weights_BS is not None])
             weights_BTS = embedded.like(weights_NS[order.back]).grid()
         return Decoded(embedded.like(states_ND), weights_BTS)
+
+    def _feeds_quickly(self, embedded: Ragged) -> bool:
+        """Whether `input_feeding` knows this decoder: one LSTM layer, and a score that is a product with the keys."""
+        return (
+            self.input_feeding
+            and self.looks_after
+            and self.attention is not None
+            and type(self.attention.score).forward in (Dot.forward, General.forward)
+            and self.stack.is_one_lstm
+            and not (self.feeds_summary or embedded.values.is_cuda)
+        )
+
+    def _quickly(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
+        """The same as step by step, with the gradient written out."""
+        assert memory.keys is not None and self.readout is not None
+        order, layer = embedded.layout.time_major, self.stack.weights(0)
+        bias_G = layer.input_bias_G + layer.state_bias_G
+        embedded_NE = order.sort(embedded.values)
+        kept_NO = None
+        if self.training and self.dropout:
+            kept_NO = dropout_factors((len(embedded_NE), self.size), self.dropout, embedded_NE.dtype)
+        [(state_BD, memory_BD)], keys = select((memory.initial, memory.keys), order.rows)
+        found = feed_inputs(
+            functional.linear(embedded_NE, layer.input_GD[:, : self.embedding], bias_G),
+            Weights(layer.input_GD[:, self.embedding :], layer.state_GD, self.readout.weight, self.readout.bias),
+            state_BD=state_BD,
+            memory_BD=memory_BD,
+            keys_BSD=plain(keys.prepared_BSD),
+            values_BSC=plain(keys.values_BSD),
+            bias_BS=keys.bias_BS,
+            kept_NO=kept_NO,
+            counts=order.counts,
+        )
+        weights_BTS = embedded.like(found.weights_NS[order.back]).grid() if weights else None
+        return Decoded(embedded.like(order.unsort(found.outputs_NO)), weights_BTS)
 
     def _maps(self) -> _Maps:
         readout = None if self.readout is None else unrolled(self.readout.weight, self.readout.bias)

@@ -14,6 +14,7 @@ Gates stand in PyTorch's order i, f, g, o. First-order gradients only.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -22,14 +23,14 @@ from torch import Tensor
 from weft.unrolled import spaced
 
 
-def _activate(gates_BG: Tensor, size: int, out_BG: Tensor) -> None:
+def activate(gates_BG: Tensor, size: int, out_BG: Tensor) -> None:
     """i, f, g, o of a; ``out_BG`` may be ``gates_BG`` itself."""
     torch.sigmoid(gates_BG[:, : 2 * size], out=out_BG[:, : 2 * size])
     torch.tanh(gates_BG[:, 2 * size : 3 * size], out=out_BG[:, 2 * size : 3 * size])
     torch.sigmoid(gates_BG[:, 3 * size :], out=out_BG[:, 3 * size :])
 
 
-def _gates_gradient(
+def gates_gradient(
     gates_BG: Tensor, memory_BD: Tensor, shown_BD: Tensor, state_grad_BD: Tensor, next_grad_BD: Tensor, out_BG: Tensor
 ) -> Tensor:
     """da into ``out_BG``; gives dc_{t−1}. ``gates_BG`` are i, f, g, o; ``shown_BD`` is tanh(c_t)."""
@@ -51,7 +52,7 @@ class _LstmStep(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gates_BG: Tensor, memory_BD: Tensor) -> tuple[Tensor, Tensor]:
         active_BG = torch.empty_like(gates_BG)
-        _activate(gates_BG, memory_BD.shape[-1], active_BG)
+        activate(gates_BG, memory_BD.shape[-1], active_BG)
         enter, forget, new, out = active_BG.chunk(4, -1)
         next_BD = torch.mul(forget, memory_BD).addcmul_(enter, new)
         shown_BD = next_BD.tanh()
@@ -62,7 +63,7 @@ class _LstmStep(torch.autograd.Function):
     def backward(ctx: Any, state_grad_BD: Tensor, next_grad_BD: Tensor) -> tuple[Tensor, Tensor]:
         gates_BG, memory_BD, shown_BD = ctx.saved_tensors
         grad_BG = torch.empty_like(gates_BG)
-        memory_grad_BD = _gates_gradient(gates_BG, memory_BD, shown_BD, state_grad_BD, next_grad_BD, grad_BG)
+        memory_grad_BD = gates_gradient(gates_BG, memory_BD, shown_BD, state_grad_BD, next_grad_BD, grad_BG)
         return grad_BG, memory_grad_BD
 
 
@@ -89,7 +90,7 @@ class _LstmLayer(torch.autograd.Function):
             before_ND[span] = state
             memories_ND[span] = memory
             torch.addmm(of_input_NG[span], state, weight_DG, out=gates)
-            _activate(gates, size, gates)
+            activate(gates, size, gates)
             enter, forget, new, out = gates.chunk(4, -1)
             memory.mul_(forget).addcmul_(enter, new)
             torch.tanh(memory, out=shown)
@@ -112,7 +113,7 @@ class _LstmLayer(torch.autograd.Function):
             state_grad, memory_grad = state_grad_BD[:rows], memory_grad_BD[:rows]
             state_grad += states_grad_ND[span]
             memory_grad.copy_(
-                _gates_gradient(
+                gates_gradient(
                     gates_NG[span], memories_ND[span], shown_ND[span], state_grad, memory_grad, grad_NG[span]
                 )
             )
@@ -128,11 +129,14 @@ def lstm_layer(
 
     ``counts[t]`` leading rows have a token at time t; in ``reverse`` the last is read first.
     """
-    spans, begin = [], 0
-    for count in counts:
-        spans.append(slice(begin, begin + count))
-        begin += count
+    spans = spans_of(counts)
     found: tuple[Tensor, Tensor, Tensor] = _LstmLayer.apply(
         of_input_NG, weight_GD, start_BD, memory_BD, spans[::-1] if reverse else spans
     )
     return found
+
+
+def spans_of(counts: list[int]) -> list[slice]:
+    """Where the tokens of every time stand in time-major order."""
+    ends = list(accumulate(counts))
+    return [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]

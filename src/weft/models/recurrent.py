@@ -136,6 +136,12 @@ class RecurrentStack(nn.Module):
         self.layers = nn.ModuleList(layers_built)
         self.norms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-5) if layer_norm else nn.Identity() for _ in sizes)
 
+    @property
+    def is_one_lstm(self) -> bool:
+        """Whether this is one plain LSTM layer, forwards, and nothing else."""
+        plain = self.connections == "plain" and isinstance(self.norms[0], nn.Identity)
+        return plain and self.cell.step is lstm_cell and len(self.layers) == self.directions == 1
+
     def zeros(self, rows: int, like: Tensor) -> StackState:
         """The state before anything was read."""
         part = like.new_zeros(rows, self.hidden)
