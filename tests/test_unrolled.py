@@ -60,6 +60,22 @@ def test_a_slice_of_a_weight() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("grad", [True, False], ids=["training", "no_grad"])
+def test_several_weights_make_one_sum(grad: bool) -> None:
+    torch.manual_seed(7)
+    shapes = ((3, 2), (3, 5), (3,), (7, 2), (7, 5), (7, 3))
+    given = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    left, right, bias, left_input, right_input, added = given
+    expected = functional.linear(left_input, left) + functional.linear(right_input, right, bias) + added
+    with torch.set_grad_enabled(grad):
+        found = unrolled((left, right), bias)(left_input, right_input, added=added)
+    torch.testing.assert_close(found, expected.detach() if not grad else expected)
+    if grad:
+        torch.testing.assert_close(
+            torch.autograd.grad(found.pow(2).sum(), given), torch.autograd.grad(expected.pow(2).sum(), given)
+        )
+
+
 def test_a_second_backward_pass_starts_afresh() -> None:
     weight, bias, state = tensors()
     total = run(weight, bias, state, plain=False)

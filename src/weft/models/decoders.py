@@ -23,14 +23,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention import Attention, Keys, KeysValues, Looking, Seen, StepItems, noting
+from weft.attention.scores import Dot, General
 from weft.models.bridge import Bridge
 from weft.models.encoders import Encoded
-from weft.models.layers import dropout
+from weft.models.input_feeding import Weights, feed_inputs
+from weft.models.layers import dropout, dropout_factors
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 from weft.tree import first, select
-from weft.unrolled import Map, unrolled
+from weft.unrolled import Map, plain, unrolled
 
 
 class Memory(NamedTuple):
@@ -64,8 +66,6 @@ class _Maps(NamedTuple):
     """Every linear map of one step, made once before a loop."""
 
     stack: list[StepMaps]
-    extra: Map | None
-    """The first layer's map of what it reads besides the embedding."""
     readout: Map | None
 
 
@@ -162,6 +162,8 @@ class RecurrentDecoder(nn.Module):
         """The context enters the recurrence: one time step after the other, for the rows that are still running."""
         if embedded.layout.fixed:
             return self._steps_of_all(embedded, memory)
+        if self._feeds_quickly(embedded) and not (weights and torch.is_grad_enabled()):
+            return self._quickly(embedded, memory, weights)
         order = embedded.layout.time_major
         maps = self._maps()
         summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
@@ -211,11 +213,44 @@ class RecurrentDecoder(nn.Module):
             states_ND = self._read(self.readout, states_ND, context_ND, summary_ND, embedded.values)
         return Decoded(embedded.like(states_ND), None)
 
+    def _feeds_quickly(self, embedded: Ragged) -> bool:
+        """Whether `input_feeding` knows this decoder: one LSTM layer, and a score that is a product with the keys."""
+        return (
+            self.input_feeding
+            and self.looks_after
+            and self.attention is not None
+            and type(self.attention.score).forward in (Dot.forward, General.forward)
+            and self.stack.is_one_lstm
+            and not (self.feeds_summary or embedded.values.is_cuda)
+        )
+
+    def _quickly(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
+        """The same as step by step, with the gradient written out."""
+        assert memory.keys is not None and self.readout is not None
+        order, layer = embedded.layout.time_major, self.stack.weights(0)
+        bias_G = layer.input_bias_G + layer.state_bias_G
+        embedded_NE = order.sort(embedded.values)
+        kept_NO = None
+        if self.training and self.dropout:
+            kept_NO = dropout_factors((len(embedded_NE), self.size), self.dropout, embedded_NE.dtype)
+        [(state_BD, memory_BD)], keys = select((memory.initial, memory.keys), order.rows)
+        found = feed_inputs(
+            functional.linear(embedded_NE, layer.input_GD[:, : self.embedding], bias_G),
+            Weights(layer.input_GD[:, self.embedding :], layer.state_GD, self.readout.weight, self.readout.bias),
+            state_BD=state_BD,
+            memory_BD=memory_BD,
+            keys_BSD=plain(keys.prepared_BSD),
+            values_BSC=plain(keys.values_BSD),
+            bias_BS=keys.bias_BS,
+            kept_NO=kept_NO,
+            counts=order.counts,
+        )
+        weights_BTS = embedded.like(found.weights_NS[order.back]).grid() if weights else None
+        return Decoded(embedded.like(order.unsort(found.outputs_NO)), weights_BTS)
+
     def _maps(self) -> _Maps:
-        weight_GD = self.stack.weights(0).input_GD
-        extra = unrolled(weight_GD[:, self.embedding :]) if weight_GD.shape[1] > self.embedding else None
         readout = None if self.readout is None else unrolled(self.readout.weight, self.readout.bias)
-        return _Maps(self.stack.step_maps(), extra, readout)
+        return _Maps(self.stack.step_maps(self.embedding), readout)
 
     def _of_embedded(self, embedded_NE: Tensor) -> Tensor:
         """The first layer's map of the embeddings, which need not wait for the recurrence."""
@@ -231,12 +266,9 @@ class RecurrentDecoder(nn.Module):
         if self.looks_before:
             context_BD, weights_BS = self._look(state.layers[-1][0], memory)
         extras = [extra for extra in (context_BD, state.feed_BD, summary_BD) if extra is not None]
-        inputs_BD = None
-        if maps.extra is not None:
-            of_embedded_BG = of_embedded_BG + maps.extra(torch.cat(extras, -1) if len(extras) > 1 else extras[0])
-        if self.stack.connections != "plain":
-            inputs_BD = torch.cat([embedded_BE, *extras], -1)
-        output_BD, layers = self.stack.step(inputs_BD, of_embedded_BG, state.layers, maps.stack)
+        extra_BD = torch.cat(extras, -1) if len(extras) > 1 else extras[0] if extras else None
+        inputs_BD = None if self.stack.connections == "plain" else torch.cat([embedded_BE, *extras], -1)
+        output_BD, layers = self.stack.step(inputs_BD, of_embedded_BG, state.layers, maps.stack, extra_BD)
         if self.looks_after:
             context_BD, weights_BS = self._look(output_BD, memory)
         feed_BD = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,9 +21,15 @@ def dropout(values: Tensor, share: float, training: bool) -> Tensor:
         return values
     if values.is_cuda:
         return functional.dropout(values, share)
-    bits = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = bits.view(torch.int16)[: values.numel()].view(values.shape) >= round(share * 65536) - 32768
-    return values * kept.to(values.dtype).mul_(1 / (1 - share))
+    return values * dropout_factors(values.shape, share, values.dtype)
+
+
+def dropout_factors(shape: Sequence[int], share: float, dtype: torch.dtype) -> Tensor:
+    """What dropout multiplies by on a CPU: 0 with probability ``share``, else 1 / (1 − share)."""
+    count = math.prod(shape)
+    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
+    kept = bits.view(torch.int16)[:count].view(*shape) >= round(share * 65536) - 32768
+    return kept.to(dtype).mul_(1 / (1 - share))
 
 
 class Embedding(nn.Module):

@@ -8,7 +8,7 @@ layer's state is ``(h,)``, or ``(h, c)`` for an LSTM; the first axis of every te
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
 from weft.models.layers import dropout
+from weft.models.lstm import lstm_layer, lstm_step
 from weft.ragged import Ragged, TimeMajor
 from weft.unrolled import Map, unrolled
 
@@ -24,16 +25,17 @@ StackState = tuple[LayerState, ...]
 CONNECTIONS = ("plain", "residual", "dense")
 
 
-def rnn_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> LayerState:
+def rnn_cell(of_input_BG: Tensor, of_state_BG: Tensor | None, state: LayerState) -> LayerState:
     """h_t = tanh(W_xh x_t + W_hh h_{t−1} + b)   Elman 1990."""
-    return (torch.tanh(of_input_BG + of_state_BG),)
+    return (torch.tanh(of_input_BG if of_state_BG is None else of_input_BG + of_state_BG),)
 
 
-def gru_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> LayerState:
+def gru_cell(of_input_BG: Tensor, of_state_BG: Tensor | None, state: LayerState) -> LayerState:
     """r, z = σ(W x_t + U h_{t−1});  n = tanh(W x_t + r ⊙ (U h_{t−1}));  h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
 
     Cho et al. 2014, with the reset gate applied after the product and z in the role of their 1 − z, as in cuDNN.
     """
+    assert of_state_BG is not None
     reset_x, update_x, new_x = of_input_BG.chunk(3, -1)
     reset_h, update_h, new_h = of_state_BG.chunk(3, -1)
     reset = torch.sigmoid(reset_x + reset_h)
@@ -42,63 +44,34 @@ def gru_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> Lay
     return (torch.lerp(new, state[0], update),)
 
 
-class _LstmStep(torch.autograd.Function):
-    """The LSTM's equations with their gradient written out: half the passes over memory that autograd would make."""
-
-    @staticmethod
-    def forward(ctx: Any, of_input_BG: Tensor, of_state_BG: Tensor, memory_BD: Tensor) -> tuple[Tensor, Tensor]:
-        gates_BG = of_input_BG + of_state_BG
-        enter, forget, new, out = gates_BG.chunk(4, -1)
-        gates_BG[:, : 2 * memory_BD.shape[-1]].sigmoid_()
-        new.tanh_()
-        out.sigmoid_()
-        next_BD = torch.addcmul(forget * memory_BD, enter, new)
-        shown_BD = next_BD.tanh()
-        ctx.save_for_backward(gates_BG, memory_BD, shown_BD)
-        return out * shown_BD, next_BD
-
-    @staticmethod
-    def backward(ctx: Any, state_grad_BD: Tensor, next_grad_BD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        gates_BG, memory_BD, shown_BD = ctx.saved_tensors
-        enter, forget, new, out = gates_BG.chunk(4, -1)
-        grad_BG = torch.empty_like(gates_BG)
-        of_enter, of_forget, of_new, of_out = grad_BG.chunk(4, -1)
-        total_BD = torch.addcmul(next_grad_BD, state_grad_BD * out, 1 - shown_BD * shown_BD)
-        torch.mul(total_BD, new, out=of_enter)
-        torch.mul(total_BD, memory_BD, out=of_forget)
-        torch.mul(total_BD, enter, out=of_new)
-        torch.mul(state_grad_BD, shown_BD, out=of_out)
-        both = 2 * memory_BD.shape[-1]
-        grad_BG[:, :both].mul_(gates_BG[:, :both]).mul_(1 - gates_BG[:, :both])
-        of_new.mul_(1 - new * new)
-        of_out.mul_(out).mul_(1 - out)
-        return grad_BG, grad_BG, total_BD * forget
-
-
-def lstm_cell(of_input_BG: Tensor, of_state_BG: Tensor, state: LayerState) -> LayerState:
+def lstm_cell(of_input_BG: Tensor, of_state_BG: Tensor | None, state: LayerState) -> LayerState:
     """i, f, o = σ(…), g = tanh(…) of W x_t + U h_{t−1} + b;  c_t = f ⊙ c_{t−1} + i ⊙ g;  h_t = o ⊙ tanh(c_t)
 
     Hochreiter & Schmidhuber 1997 with the forget gate of Gers et al. 2000.
     """
     if of_input_BG.is_cuda:
+        of_state_BG = torch.zeros_like(of_input_BG) if of_state_BG is None else of_state_BG
         return torch.ops.aten._thnn_fused_lstm_cell(of_input_BG, of_state_BG, state[1])[:2]
-    return _LstmStep.apply(of_input_BG, of_state_BG, state[1])
+    return lstm_step(of_input_BG if of_state_BG is None else of_input_BG + of_state_BG, state[1])
 
 
 class Cell(NamedTuple):
     """What the library knows of one kind of recurrence."""
 
-    step: Callable[[Tensor, Tensor, LayerState], LayerState]
+    step: Callable[[Tensor, Tensor | None, LayerState], LayerState]
+    """What W x_t and U h_{t−1} make of the state; where the cell ``sums`` them, their sum and None will do."""
     sequence: Callable[..., nn.RNNBase]
     """PyTorch's module for whole sequences: it owns the weights, and on CUDA does the work."""
     parts: int
     """Tensors in the state."""
+    sums: bool
+    """Whether only W x_t + U h_{t−1} counts, so that one product can make both."""
 
 
 CELLS: dict[str, Cell] = {
-    "rnn": Cell(rnn_cell, nn.RNN, 1),
-    "gru": Cell(gru_cell, nn.GRU, 1),
-    "lstm": Cell(lstm_cell, nn.LSTM, 2),
+    "rnn": Cell(rnn_cell, nn.RNN, 1, True),
+    "gru": Cell(gru_cell, nn.GRU, 1, False),
+    "lstm": Cell(lstm_cell, nn.LSTM, 2, True),
 }
 
 
@@ -112,10 +85,20 @@ class LayerWeights(NamedTuple):
 
 
 class StepMaps(NamedTuple):
-    """The linear maps of one layer's step: of its input and of its state."""
+    """The linear maps of one layer's step. One map may stand in both places: it reads [x; h] and sums both."""
 
     of_input: Map
     of_state: Map
+
+    def apply(self, cell: Cell, inputs_BD: Tensor | None, added_BG: Tensor | None, state: LayerState) -> LayerState:
+        """The layer's next state; ``added_BG`` is what is known already of the map of the input."""
+        if cell.sums and (inputs_BD is None or self.of_input is self.of_state):
+            given = (state[0],) if inputs_BD is None else (inputs_BD, state[0])
+            return cell.step(self.of_state(*given, added=added_BG), None, state)
+        if inputs_BD is not None:
+            added_BG = self.of_input(inputs_BD, added=added_BG)
+        assert added_BG is not None
+        return cell.step(added_BG, self.of_state(state[0]), state)
 
 
 class RecurrentStack(nn.Module):
@@ -141,6 +124,7 @@ class RecurrentStack(nn.Module):
     ) -> None:
         super().__init__()
         self.cell = CELLS[kind]
+        self.inputs = inputs
         self.hidden = hidden
         self.connections = connections
         self.dropout = dropout
@@ -154,6 +138,12 @@ class RecurrentStack(nn.Module):
             initialise(layer, kind)
         self.layers = nn.ModuleList(layers_built)
         self.norms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-5) if layer_norm else nn.Identity() for _ in sizes)
+
+    @property
+    def is_one_lstm(self) -> bool:
+        """Whether this is one plain LSTM layer, forwards, and nothing else."""
+        plain = self.connections == "plain" and isinstance(self.norms[0], nn.Identity)
+        return plain and self.cell.step is lstm_cell and len(self.layers) == self.directions == 1
 
     def zeros(self, rows: int, like: Tensor) -> StackState:
         """The state before anything was read."""
@@ -242,6 +232,11 @@ class RecurrentStack(nn.Module):
         self, weights: LayerWeights, values_ND: Tensor, counts: list[int], state: LayerState, reverse: bool
     ) -> tuple[Tensor, LayerState]:
         """All steps in one direction; ``counts[t]`` leading rows have a token at time t."""
+        if self.cell.step is lstm_cell:
+            bias_G = weights.input_bias_G + weights.state_bias_G
+            of_input_NG = functional.linear(values_ND, weights.input_GD, bias_G)
+            output_ND, *final = lstm_layer(of_input_NG, weights.state_GD, *state, counts=counts, reverse=reverse)
+            return output_ND, tuple(final)
         of_input = functional.linear(values_ND, weights.input_GD, weights.input_bias_G).split(counts)
         of_state = unrolled(weights.state_GD, weights.state_bias_G)
         outputs: list[Tensor] = []
@@ -271,28 +266,50 @@ class RecurrentStack(nn.Module):
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         return LayerWeights(*(self.layers[level].get_parameter(name + suffix) for name in names))
 
-    def step_maps(self) -> list[StepMaps]:
-        """The maps for `step`, made once before a loop so that each weight's gradient is taken once after it."""
-        layers = [self.weights(level) for level in range(len(self.layers))]
-        return [
-            StepMaps(unrolled(layer.input_GD, layer.input_bias_G), unrolled(layer.state_GD, layer.state_bias_G))
-            for layer in layers
-        ]
+    def step_maps(self, known: int | None = None) -> list[StepMaps]:
+        """The maps for `step`, made once before a loop so that each weight's gradient is taken once after it.
+
+        ``known``: how many leading inputs of the first layer `step` is given the map of. If not said, all of them,
+        and the map that makes it is the first layer's ``of_input``.
+        """
+        maps: list[StepMaps] = []
+        for level in range(len(self.layers)):
+            layer = self.weights(level)
+            if level == 0 and known is None:
+                of_input = unrolled(layer.input_GD, layer.input_bias_G)
+                maps.append(StepMaps(of_input, unrolled(layer.state_GD, layer.state_bias_G)))
+                continue
+            input_GD = layer.input_GD if level else layer.input_GD[:, known:]
+            input_bias_G = layer.input_bias_G if level else None  # of the first layer it is in what is known
+            if input_GD.shape[1] == 0:
+                of_both = unrolled(layer.state_GD, layer.state_bias_G)
+                maps.append(StepMaps(of_both, of_both))
+            elif self.cell.sums:
+                bias_G = layer.state_bias_G if input_bias_G is None else layer.state_bias_G + input_bias_G
+                of_both = unrolled((input_GD, layer.state_GD), bias_G)
+                maps.append(StepMaps(of_both, of_both))
+            else:
+                maps.append(StepMaps(unrolled(input_GD, input_bias_G), unrolled(layer.state_GD, layer.state_bias_G)))
+        return maps
 
     def step(
-        self, inputs_BD: Tensor | None, of_first_BG: Tensor, state: StackState, maps: list[StepMaps]
+        self,
+        inputs_BD: Tensor | None,
+        of_first_BG: Tensor,
+        state: StackState,
+        maps: list[StepMaps],
+        extra_BD: Tensor | None = None,
     ) -> tuple[Tensor, StackState]:
         """One time step: the stack's output and the new state.
 
-        ``of_first_BG`` is the first layer's map of the input, which callers make in bulk; the input itself is
-        wanted only by residual and dense connections.
+        ``of_first_BG`` is the first layer's map of the inputs that are ``known`` beforehand, which callers make in
+        bulk; ``extra_BD`` are the others. The whole input is wanted only by residual and dense connections.
         """
-        part = self.cell.step(of_first_BG, maps[0].of_state(state[0][0]), state[0])
+        part = maps[0].apply(self.cell, extra_BD, of_first_BG, state[0])
         states = [part]
         current = self._next_input(0, inputs_BD, part[0])
         for level in range(1, len(maps)):
-            of_input, of_state = maps[level]
-            part = self.cell.step(of_input(current), of_state(state[level][0]), state[level])
+            part = maps[level].apply(self.cell, current, None, state[level])
             states.append(part)
             current = self._next_input(level, current, part[0])
         return current, tuple(states)

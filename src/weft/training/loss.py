@@ -57,11 +57,12 @@ class _OutputCrossEntropy(torch.autograd.Function):
         used_VD, used_bias_V = weight_VD.to(states_ND.dtype), bias_V.to(states_ND.dtype)
         likelihood = bias_V.new_zeros(())
         uniform = bias_V.new_zeros(())
+        buffer_CV = states_ND.new_empty(min(rows, len(states_ND)), vocabulary)
         with torch.autocast(kind, enabled=False):
             for start in range(0, len(states_ND), rows):
                 states_CD, targets_C = states_ND[start : start + rows], targets_N[start : start + rows]
-                logits_CV = torch.addmm(used_bias_V, states_CD, used_VD.t())
-                likely, even, grad_CV = _losses_and_gradient(logits_CV, targets_C, smoothing)
+                grad_CV = torch.addmm(used_bias_V, states_CD, used_VD.t(), out=buffer_CV[: len(states_CD)])
+                likely, even = _losses_and_gradient(grad_CV, targets_C, smoothing)
                 likelihood += likely
                 uniform += even
                 torch.mm(grad_CV, used_VD, out=states_grad_ND[start : start + rows])
@@ -80,24 +81,28 @@ class _OutputCrossEntropy(torch.autograd.Function):
         return states_grad_ND * gradient, weight_grad_VD * gradient, bias_grad_V * gradient, None, None
 
 
-def _losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Σ −log p(y) and Σ −mean log p(v) over the rows, and the gradient of the smoothed loss.
+def _losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Σ −log p(y) and Σ −mean log p(v) over the rows; ``logits_CV`` becomes the gradient of the smoothed loss.
 
     d loss / d logits = p − (1 − ε) [v = y] − ε/V
     """
     if logits_CV.is_cuda:
         from weft.training.loss_kernel import losses_and_gradient
 
-        return *losses_and_gradient(logits_CV, targets_C, smoothing), logits_CV
+        return losses_and_gradient(logits_CV, targets_C, smoothing)
     targets_C1 = targets_C[:, None]
-    log_CV = logits_CV.log_softmax(-1)
-    likelihood = -log_CV.gather(1, targets_C1).sum()
-    uniform = -log_CV.mean(-1).sum() if smoothing else likelihood.new_zeros(())
-    grad_CV = log_CV.exp_()
-    if smoothing:
+    most_C = logits_CV.amax(-1)
+    of_targets_C1 = logits_CV.gather(1, targets_C1)
+    mean_C = logits_CV.mean(-1) if smoothing else None
+    grad_CV = torch.softmax(logits_CV, -1, out=logits_CV)
+    total_C = most_C - grad_CV.amax(-1).log()  # log Σ exp(logits): the greatest p is exp(greatest) / Σ exp
+    likelihood = (total_C - of_targets_C1[:, 0]).sum()
+    uniform = torch.zeros_like(likelihood)
+    if mean_C is not None:
+        uniform = (total_C - mean_C).sum()
         grad_CV -= smoothing / logits_CV.shape[1]
     grad_CV.scatter_add_(1, targets_C1, grad_CV.new_full(targets_C1.shape, smoothing - 1))
-    return likelihood, uniform, grad_CV
+    return likelihood, uniform
 
 
 def output_cross_entropy(output: Output, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
