@@ -19,6 +19,7 @@ COMMANDS = (
     "train",
     "translate",
     "attend",
+    "positions",
     "evaluate",
     "score",
     "sample",

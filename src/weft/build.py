@@ -123,6 +123,22 @@ def read_files(corpus: Corpus, data: DataSettings, *, sources: bool = True) -> I
     return (Pair("", line.rsplit("\t", 1)[-1]) for line in read_lines(path))
 
 
+def start_tokenizers(recipe: Recipe, pairs: Sequence[Pair], paths: Sequence[Path]) -> Tokenizers:
+    """The tokenizers of the run that training goes on from, extended by the new pairs where the recipe says so."""
+    given = load_tokenizers(paths)
+    if not recipe.tokenizer.extend:
+        return given
+    least = recipe.tokenizer.minimum_count
+    targets = [pair.target for pair in pairs]
+    sources = [pair.source for pair in pairs] if recipe.model.has_source else []
+    if given.joint:
+        both = given.source.extended([*sources, *targets], minimum_count=least)
+        return Tokenizers(both, both)
+    return Tokenizers(
+        given.source.extended(sources, minimum_count=least), given.target.extended(targets, minimum_count=least)
+    )
+
+
 def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     """Tokenizers learned from the training pairs."""
     settings = recipe.tokenizer

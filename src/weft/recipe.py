@@ -113,6 +113,7 @@ class TokenizerSettings(Settings):
     byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
     split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
     tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
+    extend: bool = Field(False, description="training.start: give ids to what the run's tokenizer does not know")
     decompose: bool = Field(False, description="character: of decomposed text (NFD), a Korean syllable as its letters")
 
     @property
@@ -330,6 +331,7 @@ class TrainingSettings(Settings):
     average: Count = Field(1, description="keep the mean of this many best checkpoints")
     save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: only at the end")
     log_every: Count = Field(50, description="steps between log lines")
+    start: str | None = Field(None, description="a run folder to take the first weights and the tokenizer from")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "fp32", "tf32", "bf16"] = Field(
         "auto", description="of products; auto: on a GPU bf16 for Transformers and tf32 for the others, else fp32"
@@ -397,6 +399,8 @@ class Recipe(Settings):
                     f"model.{side}.max_positions: {stack.max_positions} is below data.max_length + 1 = {longest}; "
                     "raise the one or lower the other"
                 )
+        if self.tokenizer.extend and self.training.start is None:
+            raise ValueError("tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)")
         if self.training.metric != "loss" and not self.training.validate_every:
             raise ValueError("training.metric: a metric needs validations; set training.validate_every")
         return self
@@ -407,8 +411,11 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def load_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """A shipped recipe by name, or a TOML file, with ``a.b=c`` changes applied."""
+def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | str | None = None) -> Recipe:
+    """A shipped recipe by name, or a TOML file, with ``a.b=c`` changes applied.
+
+    ``start``: a run folder to go on from. Model and tokenizer are then those of that run, before the changes.
+    """
     path = Path(name)
     if path.suffix != ".toml" and not path.is_file():
         path = SHIPPED / f"{name}.toml"
@@ -421,6 +428,10 @@ def load_recipe(name: str | Path, changes: Sequence[str] = ()) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
     tree.setdefault("name", path.stem)
+    if start is not None:
+        before = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
+        tree |= {"model": before["model"], "tokenizer": before["tokenizer"]}
+        tree["training"] = {**tree.get("training", {}), "start": str(Path(start).resolve())}
     return make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
 
 

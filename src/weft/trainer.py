@@ -21,6 +21,7 @@ from weft.build import (
     learn_tokenizers,
     load_tokenizers,
     read_corpus,
+    start_tokenizers,
 )
 from weft.card import model_card
 from weft.data.pairs import Pair
@@ -34,7 +35,7 @@ from weft.recipe import Recipe, load_recipe, write_toml
 from weft.text import specials
 from weft.training.checkpoint import RunFolder
 from weft.training.events import Event, Finished, Prepared, Step
-from weft.training.loop import Scores, Trainer, Validate
+from weft.training.loop import Scores, Trainer, Validate, start_weights
 from weft.translator import Translator
 
 
@@ -51,6 +52,9 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
         if folder.path.exists():
             RunFolder.create(folder.path, lambda _: None)  # says what to do about it
     pairs = _read(recipe, "train")
+    start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
+    if start is not None:
+        tokenizers = start_tokenizers(recipe, pairs, start.tokenizers())
     tokenizers = tokenizers or learn_tokenizers(recipe, pairs)
     encoded = encode_pairs(pairs, tokenizers, sources=recipe.model.has_source, max_length=recipe.data.max_length)
     if not len(encoded.pairs):
@@ -61,6 +65,8 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
     model = build_model(
         recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size, seed=recipe.seed
     )
+    if start is not None:
+        start_weights(model, start.read_model().tensors, where=str(start.path))
     trainer = Trainer(
         model,
         encoded.pairs,
@@ -140,7 +146,8 @@ def _create(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
 def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
     """The recipe of the run that goes on; only how long it trains and where may differ from the one given."""
     saved = load_recipe(folder.check().recipe)
-    free = {"steps", "save_every", "log_every", "device", "precision", "compile", "patience", "learning_rate", "clip"}
+    free = {"steps", "save_every", "log_every", "patience", "learning_rate", "clip"}
+    free |= {"device", "precision", "compile", "start"}
     given = recipe.training.model_dump(include=free)
     going = saved.model_copy(update={"training": saved.training.model_copy(update=given)})
     same = recipe.model_copy(

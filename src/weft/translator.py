@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import torch
 
+from weft.attention import Seen
 from weft.build import Tokenizers, build_model, choose_device, encode_pairs, load_tokenizers
 from weft.data.batches import in_order
 from weft.data.pairs import Pair
@@ -23,7 +24,8 @@ from weft.data.store import PairStore, TokenStore
 from weft.errors import RecipeError, SearchError
 from weft.evaluation.alignment import groups, links_from_weights, merge_weights
 from weft.evaluation.likelihood import token_log_probabilities
-from weft.models import AnyModel
+from weft.models import AnyModel, PrefixModel, RecurrentLanguageModel
+from weft.ragged import Ragged
 from weft.recipe import Recipe, SearchSettings, load_recipe, make_recipe
 from weft.search import Choice, Hypothesis, beam, follow, greedy, sampler
 from weft.text import specials, words
@@ -57,6 +59,8 @@ class Translation:
     """log p(y|x) / |y|^α, by which the search ranked it."""
     log_probability: float
     tokens: list[str]
+    ids: list[int]
+    """The tokens as the model knows them."""
     token_scores: list[float]
     """log p of every token and, where the model ended by itself, of the end mark."""
     source_tokens: list[str]
@@ -71,6 +75,21 @@ class Translation:
     """"end", or "length" where the limit cut it off."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
+
+
+class HeadMap(NamedTuple):
+    """Where one head of one layer looks."""
+
+    kind: str
+    """"encoder" (self-attention over the source), "decoder" (over what was said) or "cross" (over the source)."""
+    layer: int
+    """From 1, as `head`."""
+    head: int
+    weights_TS: np.ndarray
+    source: list[str]
+    """The columns: what is looked at."""
+    target: list[str]
+    """The rows: who looks. In the decoder a row is named for the token that is said there."""
 
 
 class PairScore(NamedTuple):
@@ -157,7 +176,10 @@ class Translator:
         with torch.no_grad():
             memory = self.model.encode(batch)
         limits = [int(settings.max_ratio * length) + settings.max_extra for length in (batch.lengths - 1).tolist()]
-        limits = [max(limit, 1) for limit in limits]
+        rooms = [self.model.room(length) for length in batch.lengths.tolist()]
+        limits = [
+            max(limit if room is None else min(limit, room), 1) for limit, room in zip(limits, rooms, strict=True)
+        ]
         if settings.kind == "beam":
             return beam(
                 self.model,
@@ -217,6 +239,7 @@ class Translator:
             score=found.score,
             log_probability=found.log_probability,
             tokens=target.pieces(found.tokens),
+            ids=found.tokens,
             token_scores=found.token_scores,
             source_tokens=source_tokens,
             attention=attention,
@@ -246,9 +269,51 @@ class Translator:
         found = self.translate(source, **search) if target is None else self.force([Pair(source, target)])[0]
         if found.attention is None:
             raise SearchError(
-                f"{self.recipe.name}: this model has no attention (model.attention.score = 'none'): nothing to show"
+                f"{self.recipe.name}: this model has no attention to show; look at its heads with `heads`"
+                if self.recipe.model.attends
+                else f"{self.recipe.name}: this model has no attention (model.attention.score = 'none'): "
+                "nothing to show"
             )
         return found, found.words or WordMap(found.attention, found.source_tokens, found.tokens)
+
+    def heads(self, source: str, target: str | None = None, **search: Any) -> list[HeadMap]:
+        """Where every head of every layer looks, over tokens, for the model's own translation or the target given."""
+        tokens = self.tokenizers.target
+        if target is not None:
+            ids = tokens.encode(target)
+        elif self.recipe.model.has_source:
+            ids = self.translate(source, attention=False, **search).ids
+        else:
+            ids, source = tokens.encode(source), ""
+        source_ids = [*self.tokenizers.source.encode(source), specials.END] if self.recipe.model.has_source else []
+        seen: list[Seen] = []
+        with torch.no_grad():
+            said = Ragged.of([[*ids, specials.END]], self.device)
+            self.model.states(Ragged.of([source_ids], self.device), said.shifted(specials.BEGIN), seen=seen)
+        if not seen:
+            raise SearchError(f"{self.recipe.name}: this model has no attention: nothing to show")
+        read = self.tokenizers.source.pieces(source_ids) if source_ids else []
+        rows = tokens.pieces([*ids, specials.END])
+        past = [specials.SPECIALS[specials.BEGIN], *rows[:-1]]
+        if isinstance(self.model, RecurrentLanguageModel):
+            past = ["∅", *past[:-1]]
+        columns = {"encoder": read, "cross": read, "decoder": [*read, *past] if self._is_prefix else past}
+        return [
+            HeadMap(
+                one.kind,
+                one.layer + 1,
+                head + 1,
+                weights_TS.cpu().numpy().astype(np.float64),
+                columns[one.kind],
+                read if one.kind == "encoder" else rows,
+            )
+            for one in seen
+            for head, weights_TS in enumerate(one.weights_BHTS[0])
+        ]
+
+    @property
+    def _is_prefix(self) -> bool:
+        return isinstance(self.model, PrefixModel)
 
     def force(self, pairs: Sequence[Pair]) -> list[Translation]:
         """What the model makes of targets that are given: their scores, attention and links."""
@@ -336,7 +401,20 @@ def _group(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[list[st
 
 def _nothing(source: str) -> Translation:
     """The answer to an empty line: an empty line."""
-    return Translation(source, "", 0.0, 0.0, [], [], [specials.SPECIALS[specials.END]], None, None, [], "end")
+    return Translation(
+        source=source,
+        text="",
+        score=0.0,
+        log_probability=0.0,
+        tokens=[],
+        ids=[],
+        token_scores=[],
+        source_tokens=[specials.SPECIALS[specials.END]],
+        attention=None,
+        words=None,
+        links=[],
+        ended="end",
+    )
 
 
 def _with_alternatives(many: list[Translation]) -> Translation:

@@ -284,6 +284,14 @@ def test_one_step_over_two_parts(heads: int, shared: int, hypotheses: int) -> No
         torch.testing.assert_close(weights_RHS[row], torch.tensor(weights, dtype=torch.float64)[:, 0])
 
 
+def test_one_step_over_nothing() -> None:
+    """A batch of empty sources: as `Looking` has it, the answers are 0."""
+    none, ended = torch.zeros(2, 1, 0, WIDTH), torch.zeros(2, 1, 1, 0)
+    answers_RHD, weights_RHS = attend_once(torch.ones(6, 2, WIDTH), [StepItems(none, none, ended)])
+    assert answers_RHD.shape == (6, 2, WIDTH) and not answers_RHD.any()
+    assert weights_RHS.shape == (6, 2, 0)
+
+
 def test_one_step_has_gradients() -> None:
     shapes = [(4, 2, 3), (2, 1, 5, 3), (2, 1, 5, 3), (4, 1, 2, 3), (4, 1, 2, 3)]
     given = [draw(*shape, seed=seed).requires_grad_() for seed, shape in enumerate(shapes)]

@@ -147,12 +147,7 @@ def test_it_is_pytorchs_multi_head_attention(heads: int) -> None:
         torch.testing.assert_close(seen[0].weights_BHTS[row, :, :length, :length], weights[0])
 
 
-SPLIT = pytest.mark.xfail(strict=True, reason="keys and values are split by the width of the queries")
-
-
-@pytest.mark.parametrize(
-    ("heads", "shared"), [(1, 1), (3, 3), pytest.param(6, 2, marks=SPLIT), pytest.param(6, 1, marks=SPLIT)]
-)
+@pytest.mark.parametrize(("heads", "shared"), [(1, 1), (3, 3), (6, 2), (6, 1)])
 def test_initialisation(heads: int, shared: int) -> None:
     """Each projection is Glorot's by its own size, though it lies in a matrix with others; biases are zero."""
     wide, items = 120, 70

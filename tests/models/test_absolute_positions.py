@@ -118,7 +118,6 @@ def test_a_search_says_so_too() -> None:
         model.step(torch.tensor([5]), state, memory)
 
 
-@pytest.mark.xfail(raises=DataError, strict=True, reason="the longest source and the longest target are added up")
 def test_a_prefix_model_counts_each_row_by_itself() -> None:
     """A long source with a short target beside a short source with a long one: both have room."""
     model = small("prefix_lm")
@@ -128,7 +127,6 @@ def test_a_prefix_model_counts_each_row_by_itself() -> None:
     torch.testing.assert_close(together, torch.cat([said.logits_NV for said in alone]))
 
 
-@pytest.mark.xfail(raises=DataError, strict=True, reason="the longest source and the longest target are added up")
 def test_a_prefix_search_counts_each_row_by_itself() -> None:
     """A short source goes on when a long one beside it has stopped."""
     model = small("prefix_lm")

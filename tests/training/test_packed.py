@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,11 +14,12 @@ from weft.data.store import PairStore, TokenStore
 from weft.models import AnyModel
 from weft.ragged import Layout
 from weft.recipe import ModelSettings, TrainingSettings
-from weft.training.packed import Side, bound, can_pack, filled, frame_of, pays_to_compile, rows_needed
+from weft.training.packed import BOUNDS, Side, bound, can_pack, filled, frame_of, pays_to_compile, rows_needed
 
 quick = settings(deadline=None, max_examples=50)
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 LENGTHS = st.lists(st.tuples(st.integers(1, 13), st.integers(1, 13)), min_size=1, max_size=50)
+either = pytest.mark.parametrize("recurrent", [False, True], ids=["attention", "recurrence"])
 STACK = {"kind": "transformer", "layers": 1, "hidden": 6, "heads": 2, "feed_forward": 7}
 
 
@@ -32,27 +34,31 @@ def transformer(**tree: object) -> AnyModel:
     return build_model(ModelSettings.model_validate(given), source_size=11, target_size=13)
 
 
-def test_a_frame_by_hand() -> None:
+@either
+def test_a_frame_by_hand(recurrent: bool) -> None:
     pairs = corpus([(4, 8), (2, 3), (5, 11)])  # 11 and 22 tokens
-    assert frame_of(pairs, 100)[:4] == (53, 100, 5, 11)
-    assert frame_of(pairs, 6400)[:4] == (3360, 6400, 5, 11)
-    assert 16 == frame_of(pairs, 100).row_step < frame_of(pairs, 6400).row_step
+    assert frame_of(pairs, 100, recurrent=recurrent)[:4] == (53, 100, 5, 11)
+    assert frame_of(pairs, 6400, recurrent=recurrent)[:4] == (3360, 6400, 5, 11)
 
 
-def test_a_row_over_the_budget_sets_the_shape() -> None:
-    assert frame_of(corpus([(4, 8), (30, 3), (3, 50)]), 20)[:4] == (30, 50, 30, 50)
+@either
+def test_a_row_over_the_budget_sets_the_shape(recurrent: bool) -> None:
+    assert frame_of(corpus([(4, 8), (30, 3), (3, 50)]), 20, recurrent=recurrent)[:4] == (30, 50, 30, 50)
 
 
-def test_the_frame_of_nothing_has_room_for_a_token() -> None:
-    assert min(frame_of(corpus([]), 20)) >= 1
+@either
+def test_the_frame_of_nothing_has_room_for_a_token(recurrent: bool) -> None:
+    assert min(frame_of(corpus([]), 20, recurrent=recurrent)[:5]) >= 1
 
 
 @quick
-@given(LENGTHS, st.integers(1, 40), st.integers(0, 3))
-def test_every_batch_of_a_plan_fits_into_the_frame(lengths: list[tuple[int, int]], budget: int, epoch: int) -> None:
+@given(LENGTHS, st.integers(1, 40), st.integers(0, 3), st.booleans())
+def test_every_batch_of_a_plan_fits_into_the_frame(
+    lengths: list[tuple[int, int]], budget: int, epoch: int, recurrent: bool
+) -> None:
     """And, filled up, it is just the frame: all of its tokens, no row over the bound, as many rows as its key says."""
     pairs = corpus(lengths)
-    frame = frame_of(pairs, budget)
+    frame = frame_of(pairs, budget, recurrent=recurrent)
     assert all(own >= least for own, least in zip(frame[:2], budgets(pairs, budget), strict=True))
     for rows in plan(pairs, budget, seed=1, epoch=epoch):
         batch = pairs.batch(rows)
@@ -69,9 +75,23 @@ def test_every_batch_of_a_plan_fits_into_the_frame(lengths: list[tuple[int, int]
 
 
 def test_bounds_are_few() -> None:
-    assert [bound(longest, 300) for longest in (1, 16, 17, 33, 64, 65, 128)] == [16, 16, 32, 64, 64, 128, 128]
-    assert bound(129, 300) == bound(300, 300) == 300
-    assert bound(3, 5) >= 3
+    assert [bound(longest, 300, (16, 32, 64)) for longest in (1, 16, 17, 33, 64)] == [16, 16, 32, 64, 64]
+    assert bound(65, 300, (16, 32, 64)) == bound(300, 300, (16, 32, 64)) == 300
+    for bounds in BOUNDS.values():
+        assert list(bounds) == sorted(set(bounds))
+
+
+@pytest.mark.xfail(reason="a bound may lie beyond the last position that was learned", strict=True)
+def test_bounds_keep_to_learned_positions() -> None:
+    """Rows of at most 12 tokens, as many as were learned: what a batch is filled up to can be read."""
+    learned = {**STACK, "positions": "learned", "max_positions": 12}
+    model = transformer(encoder=learned, decoder=learned)
+    pairs = corpus([(12, 12), (3, 5)])
+    frame = frame_of(pairs, 40, recurrent=False)
+    key = frame.key(pairs.batch(np.array([1])))
+    source = Side(frame.source_tokens, key.source_longest, key.rows, CPU).ragged()
+    target = Side(frame.target_tokens, key.target_longest, key.rows, CPU).ragged()
+    model.states(source, target)
 
 
 def test_rows_that_fill_up_by_hand() -> None:
@@ -111,28 +131,21 @@ class TestWhatCanBePacked:
         [
             ({}, {}, True),
             ({}, {"optimiser": "adam"}, True),
-            ({"encoder": {**STACK, "heads": 3, "positions": "rotary"}}, {}, True),
             ({"encoder": {**STACK, "kind": "attention"}}, {}, True),
+            ({"encoder": {"hidden": 6}, "decoder": {"hidden": 6}}, {}, True),
             ({}, {"optimiser": "sgd"}, False),
             ({}, {"accumulate": 2}, False),
             ({}, {"forcing": "scheduled"}, False),
             ({}, {"forcing": "free"}, False),
-            ({"encoder": {**STACK, "positions": "alibi"}}, {}, False),
-            ({"decoder": {**STACK, "positions": "relative"}}, {}, False),
-            ({"decoder": {**STACK, "attention_dropout": 0.1}}, {}, False),
-            ({"encoder": {"hidden": 6}}, {}, False),
-            ({"decoder": {"hidden": 6}}, {}, False),
+            ({"encoder": {"hidden": 6, "bidirectional": False, "reverse_source": True}}, {}, False),
             ({"kind": "prefix_lm"}, {}, False),
             ({"kind": "language_model"}, {}, False),
         ],
     )
     def test_on_a_gpu(self, model: dict[str, object], training: dict[str, object], expected: bool) -> None:
-        assert can_pack(transformer(**model), TrainingSettings(**training), CUDA, "bf16") is expected
-
-    def test_nowhere_else_and_in_no_other_precision(self) -> None:
-        model = transformer()
-        assert not can_pack(model, TrainingSettings(), CPU, "bf16")
-        assert not any(can_pack(model, TrainingSettings(), CUDA, precision) for precision in ("fp32", "tf32"))
+        built, asked = transformer(**model), TrainingSettings(**training)
+        assert can_pack(built, asked, CUDA) is expected
+        assert not can_pack(built, asked, CPU)
 
 
 def test_compiling_pays_in_long_runs_of_large_models() -> None:

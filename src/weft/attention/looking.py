@@ -195,7 +195,7 @@ def attend_once(queries_RHD: Tensor, parts: Sequence[StepItems]) -> tuple[Tensor
         scores_BHKS = asked @ keys_BHSD.transpose(2, 3) / math.sqrt(width)
         scores_RHS = _by_row(scores_BHKS, rows, heads)
         if bias is not None:
-            scores_BKHS = scores_RHS.view(sources, -1, heads, items) + bias.transpose(1, 2)
+            scores_BKHS = scores_RHS.view(sources, rows // sources, heads, items) + bias.transpose(1, 2)
             scores_RHS = scores_BKHS.view(rows, heads, items)
         scores.append(scores_RHS)
     weights_RHS = torch.softmax(torch.cat(scores, -1) if len(scores) > 1 else scores[0], -1)

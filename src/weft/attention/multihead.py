@@ -39,9 +39,15 @@ class MultiHead(nn.Module):
         self.of_queries = nn.Linear(width, queries) if items is not None else None
         self.of_items = nn.Linear(items, both) if items is not None else None
         self.out = nn.Linear(queries, width)
-        for linear in (self.of_self, self.of_queries, self.of_items, self.out):
+        of_item = self.shared * self.size
+        for linear, parts in (
+            (self.of_self, [queries, of_item, of_item]),
+            (self.of_queries, [queries]),
+            (self.of_items, [of_item, of_item]),
+            (self.out, [width]),
+        ):
             if linear is not None:
-                _initialise(linear, queries)
+                _initialise(linear, parts)
 
     def look_at_self(
         self, stream_ND: Tensor, sight: Sight, rotation: Rotation | None = None, watch: Watch | None = None
@@ -104,8 +110,8 @@ class MultiHead(nn.Module):
         return self.out(answers_NHD.flatten(1))
 
 
-def _initialise(linear: nn.Linear, size: int) -> None:
+def _initialise(linear: nn.Linear, parts: list[int]) -> None:
     """Glorot for every projection by itself, though they lie in one matrix; zero biases."""
-    for part in linear.weight.data.split(size):
+    for part in linear.weight.data.split(parts):
         nn.init.xavier_uniform_(part)
     nn.init.zeros_(linear.bias)

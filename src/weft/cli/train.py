@@ -14,11 +14,16 @@ def command(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe's name, or a TOML file.")],
     changes: Changes = None,
     out: Annotated[Path | None, typer.Option("--out", help="The run folder; runs/NAME if not given.")] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RUN", help="Begin with the weights, model and tokenizer of this run."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
 ) -> None:
     """Train a model from a recipe and leave a run folder.
 
-    With --resume the run goes on with its own settings; --set may change how long it trains.
+    With --resume the run goes on with its own settings; --set may change how long it trains. With --from RUN a new run
+    begins where RUN ended, on the recipe's data; --set tokenizer.extend=true gives ids to symbols RUN did not know.
     """
     from weft.cli.progress import Watcher
     from weft.cli.tensorboard import with_tensorboard
@@ -27,7 +32,9 @@ def command(
     from weft.trainer import train
     from weft.training.checkpoint import RunFolder
 
-    settings = load_recipe(recipe, changes or ())
+    if start is not None:
+        RunFolder(start).check()
+    settings = load_recipe(recipe, changes or (), start=start)
     path = Path("runs") / settings.name if out is None else out
     if resume:
         saved = load_recipe(RunFolder(path).check().recipe, changes or ())

@@ -381,7 +381,7 @@ class TransformerDecoder(nn.Module):
                 watch = noting(aligning, number)
             stream_ND = layer(stream_ND, back, rotation, items.values, across, watch)
         found = [one for one in seen or aligning if one.kind == "cross" and one.layer == self.aligning]
-        weights_BTS = found[0].weights_BHTS.mean(1) if weights else None
+        weights_BTS = found[-1].weights_BHTS.mean(1) if weights else None
         return Decoded(embedded.like(self.readout(stack.end(stream_ND))), weights_BTS)
 
 

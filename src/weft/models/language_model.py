@@ -55,6 +55,10 @@ class RecurrentLanguageModel(nn.Module):
         self.output = output
         self.dropout = dropout
 
+    def room(self, source: int) -> int | None:
+        """The longest text there can be: any."""
+        return None
+
     def encode(self, source: Ragged) -> LanguageMemory:
         return LanguageMemory(self.stack.zeros(source.rows, self.embedding.weight_VE))
 

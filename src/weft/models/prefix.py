@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import KeysValues, Looking, PrefixLooking, Seen, StepItems, noting
+from weft.attention import KeysValues, Looking, PrefixLooking, Seen, Sight, StepItems, noting
 from weft.models.decoders import Decoded, TransformerState
 from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import Forward
@@ -50,6 +50,10 @@ class PrefixModel(nn.Module):
         self.output = output
         self.aligning = max(len(stack.layers) - 2, 0)
 
+    def room(self, source: int) -> int | None:
+        """The longest target there can be behind a source of so many tokens; None: any."""
+        return None if self.stack.max_length is None else self.stack.max_length - source
+
     def encode(self, source: Ragged) -> PrefixMemory:
         layout = source.layout
         weight = self.output.weight_VD
@@ -78,7 +82,8 @@ class PrefixModel(nn.Module):
         sources, length = len(memory.lengths_B), memory.bias_B11S.shape[-1]
         places_B = memory.lengths_B + time
         places_R = places_B.repeat_interleave(len(tokens_R) // sources)
-        stream_RD = stack.begin(self.target_embedding(tokens_R), places_R, length + time + 1)
+        longest = time + 1 + (int(memory.lengths_B.max()) if stack.max_length else length)  # a limit is worth a wait
+        stream_RD = stack.begin(self.target_embedding(tokens_R), places_R, longest)
         rotation = stack.rotation(places_R, stream_RD.dtype)
         past = torch.arange(time + 1, device=tokens_R.device)
         bias = stack.bias(past[-1:], past)
@@ -102,19 +107,24 @@ class PrefixModel(nn.Module):
     ) -> Decoded:
         """What `forward` gives, before the output layer."""
         stack, layout = self.stack, inputs.layout
-        longest = source.layout.longest + layout.longest
+        longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0
         places_N = layout.time + source.layout.counts[layout.row]
         stream_ND = stack.begin(self.target_embedding(inputs.values), places_N, longest)
         if self.source_embedding is not None and source.layout.total:
             own_ND = stack.begin(self.source_embedding(source.values), source.layout.time, source.layout.longest)
             stream_ND = torch.cat([own_ND, stream_ND])
             places_N = torch.cat([source.layout.time, places_N])
-        sight = PrefixLooking(
-            source.layout,
-            layout,
-            source_bias=stack.own_bias(source.layout.longest, stream_ND),
-            target_bias=self._target_bias(source, inputs),
-        )
+        sight: Sight
+        if source.layout.total:
+            sight = PrefixLooking(
+                source.layout,
+                layout,
+                source_bias=stack.own_bias(source.layout.longest, stream_ND),
+                target_bias=self._target_bias(source, inputs, longest),
+            )
+        else:
+            own_bias = stack.own_bias(layout.longest, stream_ND)
+            sight = Looking("decoder", layout, layout, causal=True, bias=own_bias)
         rotation = stack.rotation(places_N, stream_ND.dtype)
         aligning: list[Seen] = []
         for number, layer in enumerate(stack.layers):
@@ -125,14 +135,13 @@ class PrefixModel(nn.Module):
         states_ND = self.readout(stack.end(stream_ND[source.layout.total :]))
         weights_BTS = None
         if weights and source.layout.longest:
-            [found] = [one for one in seen or aligning if one.kind == "decoder" and one.layer == self.aligning]
-            of_source = found.weights_BHTS.mean(1)[:, :, : source.layout.longest]
+            found = [one for one in seen or aligning if one.kind == "decoder" and one.layer == self.aligning]
+            of_source = found[-1].weights_BHTS.mean(1)[:, :, : source.layout.longest]
             weights_BTS = _share(of_source.masked_fill(source.layout.blocked_BS[:, None], 0.0))
         return Decoded(inputs.like(states_ND), weights_BTS)
 
-    def _target_bias(self, source: Ragged, inputs: Ragged) -> Tensor | None:
+    def _target_bias(self, source: Ragged, inputs: Ragged, longest: int) -> Tensor | None:
         """What distances add for every target token over its source and target: (B, H, T, S)."""
-        longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0
         own_T = torch.arange(inputs.layout.longest, device=inputs.device)
         both_S = torch.arange(longest, device=inputs.device)
         return self.stack.bias(source.layout.counts[:, None] + own_T, both_S[None])

@@ -34,6 +34,9 @@ class Model(Protocol):
 
     output: Output
 
+    def room(self, source: int) -> int | None:
+        """The longest target there can be for a source of so many tokens; None: any."""
+
     def encode(self, source: Ragged) -> Any:
         """The memory of a source; for a language model the source's rows are empty."""
 
@@ -73,6 +76,10 @@ class Seq2Seq(nn.Module):
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
+
+    def room(self, source: int) -> int | None:
+        """The longest target there can be for a source of so many tokens; None: any."""
+        return self.decoder.stack.max_length if isinstance(self.decoder, TransformerDecoder) else None
 
     def encode(self, source: Ragged) -> Memory | TransformerMemory:
         return self.decoder.remember(self.encoder(self.source_embedding.ragged(source)))

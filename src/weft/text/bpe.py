@@ -29,6 +29,7 @@ Python with the caller's random numbers, about four times slower than `encode`.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -114,6 +115,23 @@ class BPE:
         vocabulary, merges = _without_marks(vocabulary, [(left, right) for left, right in model["merges"]])
         return cls(
             vocabulary, merges, end_of_word=end_of_word, byte_level=byte_level, split_punctuation=split_punctuation
+        )
+
+    def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
+        """The same merges, and an id for every character that had none."""
+        counts: Counter[str] = Counter()
+        if not self.byte_level:
+            for text in _checked(texts):
+                counts.update(self._library.normalizer.normalize_str(text).replace(" ", ""))
+        new = [one for one, times in counts.items() if times >= minimum_count and one not in self._ids]
+        new.sort(key=lambda one: (-counts[one], one))
+        vocabulary = self._ids | {one: self.size + place for place, one in enumerate(new)}
+        return type(self)(
+            vocabulary,
+            self._merges,
+            end_of_word=self.end_of_word,
+            byte_level=self.byte_level,
+            split_punctuation=self.split_punctuation,
         )
 
     @property

@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from weft.errors import VocabularyError, nearest
 from weft.text.bpe import BPE
@@ -68,6 +68,10 @@ class Tokenizer(Protocol):
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """For each id the place of its text in ``decode(ids)``; begin and end marks have an empty span."""
+        ...
+
+    def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
+        """The same with ids for what the texts hold and it does not know (bpe: characters); given ids stay."""
         ...
 
     def save(self, path: Path) -> None:

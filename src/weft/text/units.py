@@ -77,6 +77,11 @@ class Character:
         vocabulary = Vocabulary.count(found, size=size, minimum_count=minimum_count)
         return cls(vocabulary, tags=tags, decompose=decompose)
 
+    def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
+        found = (one for text in _checked(texts) for one in spell(text, tags=self.tags, decompose=self.decompose))
+        vocabulary = self.vocabulary.extended(found, minimum_count=minimum_count)
+        return type(self)(vocabulary, tags=self.tags, decompose=self.decompose)
+
     @property
     def size(self) -> int:
         return len(self.vocabulary)
@@ -141,6 +146,9 @@ class Byte:
             raise VocabularyError(f"vocabulary: size {size} is too small; the least size for bytes is {cls.size}")
         return cls()
 
+    def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
+        return self
+
     def encode(self, text: str) -> list[int]:
         check_text(text)
         return [_FIRST + value for value in text.encode("utf-8")]
@@ -201,6 +209,11 @@ class Word:
         found = (word for text in _checked(texts) for word in cut(text, split_punctuation=split_punctuation))
         vocabulary = Vocabulary.count(found, size=size, minimum_count=minimum_count)
         return cls(vocabulary, split_punctuation=split_punctuation)
+
+    def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
+        found = (word for text in _checked(texts) for word in cut(text, split_punctuation=self.split_punctuation))
+        vocabulary = self.vocabulary.extended(found, minimum_count=minimum_count)
+        return type(self)(vocabulary, split_punctuation=self.split_punctuation)
 
     @property
     def size(self) -> int:

@@ -44,6 +44,12 @@ class Vocabulary:
         kept.sort(key=lambda symbol: (-counts[symbol], symbol))
         return cls(kept if size is None else kept[: size - len(SPECIALS)])
 
+    def extended(self, symbols: Iterable[str], *, minimum_count: int = 1) -> Vocabulary:
+        """This vocabulary with the new ones among the symbols behind it: ids that were given stay as they are."""
+        counts = Counter(symbol for symbol in symbols if symbol not in self._ids)
+        new = [symbol for symbol, times in counts.items() if times >= minimum_count]
+        return Vocabulary([*self.symbols, *sorted(new, key=lambda symbol: (-counts[symbol], symbol))])
+
     def __len__(self) -> int:
         return len(self._spellings)
 

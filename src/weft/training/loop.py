@@ -334,6 +334,32 @@ def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> Non
             parameter.copy_(tensors[name])
 
 
+def start_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
+    """Begin with the weights of another run. Tables of a vocabulary may be longer here: what is new stays fresh."""
+    parameters = dict(model.named_parameters())
+    for name in [*parameters, *tensors]:
+        if name not in tensors or name not in parameters:
+            kind = "lacks" if name not in tensors else "has"
+            raise CheckpointError(
+                f"--from {where}: another model: it {kind} tensor {name!r}; use the [model] of its recipe.toml"
+            )
+        here, there = parameters[name].shape, tensors[name].shape
+        longer = _is_table(name) and here[0] >= there[0] and here[1:] == there[1:]
+        if here != there and not longer:
+            raise CheckpointError(
+                f"--from {where}: another model: tensor {name!r} is {tuple(there)} there and {tuple(here)} here; "
+                "use the [model] and the tokenizer of its run"
+            )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter[: len(tensors[name])].copy_(tensors[name])
+
+
+def _is_table(name: str) -> bool:
+    """Whether a tensor has a row for every id of a vocabulary."""
+    return name.rpartition(".")[2] in ("weight_VE", "weight_VD", "bias_V")
+
+
 def mean_of(many: list[Tensors]) -> Tensors:
     """The mean of several checkpoints, tensor by tensor."""
     return {name: torch.stack([tensors[name] for tensors in many]).mean(0) for name in many[0]}
