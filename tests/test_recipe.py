@@ -53,8 +53,8 @@ class Case(NamedTuple):
         """Its type; what may also be left out, as if it may not."""
         found = self.field.annotation
         parts = [part for part in get_args(found) if part is not type(None)]
-        if type(None) in get_args(found) and len(parts) == 1 and hasattr(parts[0], "__metadata__"):
-            return get_args(parts[0])[0]
+        if type(None) in get_args(found) and len(parts) == 1:
+            return get_args(parts[0])[0] if hasattr(parts[0], "__metadata__") else parts[0]
         return found
 
     @property

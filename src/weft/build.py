@@ -144,7 +144,7 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     settings = recipe.tokenizer
 
     def make(kind: str, texts: Iterable[str]) -> Tokenizer:
-        return learn(kind, texts, **settings.model_dump(exclude={"kind", "target_kind", "joint"}))
+        return learn(kind, texts, **settings.model_dump(exclude={"kind", "target_kind", "joint", "extend"}))
 
     sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
     if recipe.model.kind == "language_model":

@@ -211,7 +211,7 @@ class Trainer:
         if waiting is not None:
             yield self._report(waiting)
             self._check_skips()
-        progress.seconds = time.monotonic() - begun
+            progress.seconds = time.monotonic() - begun
         if self.saved_step != progress.step:
             yield self.save()
         yield Finished(

@@ -67,7 +67,7 @@ class Key(NamedTuple):
     target_longest: int
 
 
-BOUNDS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 40, 48, 64, 80, 96, 128)}
+BOUNDS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 48, 64, 96, 128)}
 """Lengths that batches are bounded by: the tiles of the attention kernel, or few steps more than there are."""
 
 
@@ -86,7 +86,7 @@ def frame_of(pairs: PairStore, budget: int, *, recurrent: bool) -> Frame:
     longest = [int(side.lengths.max(initial=1)) for side in (pairs.source, pairs.target)]
     tokens = [max(own, one) for own, one in zip(budgets(pairs, budget), longest, strict=True)]
     # A recurrence does its work for every row of the grid, attention for the rows there are.
-    row_step, bounds = (32, BOUNDS["recurrent"]) if recurrent else (max(budget // 16, 16), BOUNDS["transformer"])
+    row_step, bounds = (64, BOUNDS["recurrent"]) if recurrent else (max(budget // 16, 16), BOUNDS["transformer"])
     return Frame(tokens[0], tokens[1], longest[0], longest[1], row_step, bounds)
 
 
