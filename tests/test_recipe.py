@@ -227,6 +227,14 @@ class TestValues:
                 "training.precision: 'fp16' was given; input should be 'auto', 'fp32', 'tf32' or 'bf16'",
             ),
             ("training.compile=true", "training.compile: True was given; input should be 'auto', 'on' or 'off'"),
+            (
+                "model.encoder.kind=7",
+                "model.encoder.kind: 7 was given; input should be 'rnn', 'gru', 'lstm', 'transformer' or 'attention'",
+            ),
+            (
+                "model.decoder.kind=7",
+                "model.decoder.kind: 7 was given; input should be 'rnn', 'gru', 'lstm' or 'transformer'",
+            ),
             ("model=3", "model: 3 was given; input should be a valid dictionary or instance of ModelSettings"),
             ("data.options.length=[1]", "data.options.length: [1] was given; "),
         ],
@@ -321,6 +329,11 @@ def contradictions_of_transformers():
         ["model.encoder.kind=attention", "model.encoder.heads=7"],
         "model.encoder.heads: 7 heads do not divide the width 512 (model.encoder.hidden)",
     )
+    one_stack = ["model.kind=prefix_lm", "model.decoder.kind=transformer", "model.decoder.positions=learned"]
+    yield (
+        [*one_stack, "model.decoder.max_positions=501"],
+        "model.decoder.max_positions: 501 is below 2 * (data.max_length + 1) = 502; raise the one or lower the other",
+    )
     for kind in ("rnn", "gru", "lstm"):
         yield (
             ["model.kind=prefix_lm", f"model.decoder.kind={kind}"],
@@ -346,7 +359,17 @@ NEIGHBOURS_OF_TRANSFORMERS = [
 ] + [
     ["model.encoder.kind=attention"],
     ["model.kind=prefix_lm", "model.decoder.kind=transformer"],
+    [
+        "model.kind=prefix_lm",
+        "model.decoder.kind=transformer",
+        "model.decoder.positions=learned",
+        "model.decoder.max_positions=502",
+    ],
     ["model.kind=language_model", "model.decoder.kind=transformer"],
+    ["model.kind=language_model", "model.decoder.kind=transformer", "training.precision=bf16"],
+    ["model.kind=prefix_lm", "model.decoder.kind=transformer", "training.precision=bf16"],
+    ["model.encoder.kind=attention", "model.decoder.kind=transformer", "training.precision=bf16"],
+    ["training.precision=tf32"],
     ["model.encoder.kind=transformer", "model.decoder.kind=gru"],
     ["model.encoder.kind=gru", "model.decoder.kind=transformer"],
 ]
@@ -394,6 +417,17 @@ class TestContradictions:
             (
                 ["training.metric=bleu", "training.validate_every=0"],
                 "training.metric: a metric needs validations; set training.validate_every",
+            ),
+            (
+                ["tokenizer.extend=true"],
+                "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)",
+            ),
+            *(
+                (
+                    [*changes, "training.precision=bf16"],
+                    "training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32",
+                )
+                for changes in ([], ["model.encoder.kind=transformer"], ["model.decoder.kind=transformer"])
             ),
             *CONTRADICTIONS_OF_TRANSFORMERS,
         ],

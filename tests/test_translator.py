@@ -430,7 +430,6 @@ class TestTransformers:
         assert score.log_probability == pytest.approx(forced.log_probability, abs=1e-4) and len(score.token_scores) == 3
         assert "language model" in refusal(SearchError, run.translate, "a b")
 
-    @pytest.mark.xfail(reason="a search goes on past the last position that was learned", strict=True)
     @pytest.mark.parametrize("kind", ["greedy", "beam"])
     def test_a_search_ends_with_the_positions(self, tiny, tmp_path, kind):
         """A source that training would have taken is translated, however long the search may go on."""

@@ -16,15 +16,19 @@ from typing import Any
 import torch
 from torch import nn
 
+from weft.attention.scores import Concat
 from weft.build import build_model, choose_device
 from weft.errors import TrainingError
+from weft.models import PrefixModel
 from weft.recipe import Recipe
 from weft.trainer import train
-from weft.training.events import Prepared, Step
+from weft.training.events import Prepared, Skipped, Step
 from weft.training.update import precision_of
 
 WINDOW = 5.0
 """Seconds whose speed is noted by itself, to see how much it varies."""
+OF_KEYS = tuple(f"decoder.attention.{part}" for part in ("score.of_keys.", "score.weight_QK", "keys.", "values."))
+"""Weights of a recurrent decoder's attention that work on the source, once for all steps."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +92,14 @@ def _timed(recipe: Recipe, folder: Path, device: torch.device, seconds: float, w
         now = time.monotonic()
         if isinstance(event, Prepared):
             prepared, begun = event, now
-        if not isinstance(event, Step):
+        if not isinstance(event, Step | Skipped):
             continue
         if event.step == 1:
             first = now - begun
         if event.step == warmup:
             since = mark = now
             cpu = _cpu_seconds()
-        if event.step <= warmup:
+        if event.step <= warmup or isinstance(event, Skipped):
             continue
         steps += 1
         counts["source"] += event.source_tokens
@@ -109,7 +113,7 @@ def _timed(recipe: Recipe, folder: Path, device: torch.device, seconds: float, w
             break
     if prepared is None or not steps:
         raise TrainingError("the run ended before anything could be measured")
-    passed = time.monotonic() - since
+    passed, cpu = time.monotonic() - since, _cpu_seconds() - cpu
     model = build_model(
         recipe.model, source_size=prepared.source_vocabulary, target_size=prepared.target_vocabulary, seed=recipe.seed
     )
@@ -131,22 +135,35 @@ def _timed(recipe: Recipe, folder: Path, device: torch.device, seconds: float, w
         operations_per_second=operations(model, **counts) / passed,
         peak_operations_per_second=matrix_peak(device, precision),
         memory_bytes=memory,
-        cores=(_cpu_seconds() - cpu) / passed,
+        cores=cpu / passed,
     )
 
 
 def operations(model: nn.Module, *, source: int, target: int) -> float:
     """Multiplications and additions of the products with weights, forward and backward, for so many tokens.
 
-    6 a weight and token: 2 forward, 4 backward. Embeddings are looked up, not multiplied; the output is multiplied.
+    6 a weight and token: 2 forward, 4 backward. Embeddings and positions are looked up, not multiplied; the output is
+    multiplied. The bridge from encoder to decoder, once a sentence, is left out.
     """
     total = 0.0
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        if parameter.dim() < 2 or "embedding" in name or "positions" in name:
-            continue
-        reads_source = name.startswith("encoder.") or ".cross.of_items" in name or "attention.score.of_keys" in name
-        total += 6.0 * parameter.numel() * (source if reads_source else target)
+        looked_up = "embedding" in name or name.endswith(("weight_PD", "weight_KH"))
+        if parameter.dim() >= 2 and not looked_up and not name.startswith("decoder.bridge."):
+            total += 6.0 * parameter.numel() * _tokens(model, name, source, target)
     return total
+
+
+def _tokens(model: nn.Module, name: str, source: int, target: int) -> float:
+    """How many tokens a weight is multiplied by. A prefix model's one stack reads both sides."""
+    if isinstance(model, PrefixModel):
+        return target + (source if model.source_embedding is not None and name.startswith("stack.") else 0)
+    if name.startswith(("encoder.", *OF_KEYS)) or ".cross.of_items." in name:
+        return source
+    score = getattr(getattr(getattr(model, "decoder", None), "attention", None), "score", None)
+    if isinstance(score, Concat) and name == "decoder.attention.score.weight":  # one matrix over [q; k]
+        of_queries = score.queries / score.weight.shape[1]
+        return of_queries * target + (1 - of_queries) * source
+    return target
 
 
 def matrix_peak(device: torch.device, precision: str) -> float:

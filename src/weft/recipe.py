@@ -259,6 +259,12 @@ class ModelSettings(Settings):
         return self.kind != "language_model"
 
     @property
+    def recurs(self) -> bool:
+        """Whether a recurrent stack is part of it. Only with an encoder of its own does the encoder's kind matter."""
+        stacks = (self.encoder, self.decoder) if self.kind == "seq2seq" else (self.decoder,)
+        return any(isinstance(stack, RecurrentSettings) for stack in stacks)
+
+    @property
     def attends(self) -> bool:
         """Whether there is an attention over the source (of a language model: over its past) to look at."""
         return isinstance(self.decoder, TransformerSettings) or self.attention.score != "none"
@@ -389,16 +395,20 @@ class Recipe(Settings):
         if self.model.tie == "all" and not self.tokenizer.joint:
             raise ValueError("model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true")
         for side, stack in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
-            longest = self.data.max_length + 1
+            longest, counted = self.data.max_length + 1, "data.max_length + 1"
+            if self.model.kind == "prefix_lm" and side == "decoder":  # one stack holds both sides
+                longest, counted = 2 * longest, f"2 * ({counted})"
             if (
                 isinstance(stack, TransformerSettings)
                 and stack.positions == "learned"
                 and stack.max_positions < longest
             ):
                 raise ValueError(
-                    f"model.{side}.max_positions: {stack.max_positions} is below data.max_length + 1 = {longest}; "
+                    f"model.{side}.max_positions: {stack.max_positions} is below {counted} = {longest}; "
                     "raise the one or lower the other"
                 )
+        if self.training.precision == "bf16" and self.model.recurs:
+            raise ValueError("training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32")
         if self.tokenizer.extend and self.training.start is None:
             raise ValueError("tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)")
         if self.training.metric != "loss" and not self.training.validate_every:
@@ -430,7 +440,7 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
     tree.setdefault("name", path.stem)
     if start is not None:
         before = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
-        tree |= {"model": before["model"], "tokenizer": before["tokenizer"]}
+        tree |= {"model": before["model"], "tokenizer": {**before["tokenizer"], "extend": False}}
         tree["training"] = {**tree.get("training", {}), "start": str(Path(start).resolve())}
     return make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
 
@@ -479,9 +489,12 @@ def _one_line(error: ValidationError) -> str:
         return f"{place}: unknown setting; {_suggest(problem['loc'])}{more}"
     if problem["type"] == "missing":
         return f"{place}: missing{more}"
-    if path[:1] == ["model"] and path[2:] == ["kind"] and isinstance(problem["input"], str):
+    if path[:1] == ["model"] and path[2:] == ["kind"]:
         kinds = [*CELL_KINDS, "transformer", *(["attention"] if path[1] == "encoder" else [])]
-        return f"{place}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
+        if isinstance(problem["input"], str):
+            return f"{place}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
+        *others, last = map(repr, kinds)
+        return f"{place}: {problem['input']!r} was given; input should be {', '.join(others)} or {last}{more}"
     if problem["type"] == "value_error":
         return _printable(str(problem["ctx"]["error"])) + more
     return f"{place}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"

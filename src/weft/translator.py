@@ -279,21 +279,23 @@ class Translator:
     def heads(self, source: str, target: str | None = None, **search: Any) -> list[HeadMap]:
         """Where every head of every layer looks, over tokens, for the model's own translation or the target given."""
         tokens = self.tokenizers.target
+        end = [specials.END]
         if target is not None:
             ids = tokens.encode(target)
         elif self.recipe.model.has_source:
-            ids = self.translate(source, attention=False, **search).ids
+            found = self.translate(source, attention=False, **search)
+            ids, end = found.ids, end if found.ended == "end" else []
         else:
             ids, source = tokens.encode(source), ""
         source_ids = [*self.tokenizers.source.encode(source), specials.END] if self.recipe.model.has_source else []
         seen: list[Seen] = []
         with torch.no_grad():
-            said = Ragged.of([[*ids, specials.END]], self.device)
+            said = Ragged.of([[*ids, *end]], self.device)
             self.model.states(Ragged.of([source_ids], self.device), said.shifted(specials.BEGIN), seen=seen)
         if not seen:
             raise SearchError(f"{self.recipe.name}: this model has no attention: nothing to show")
         read = self.tokenizers.source.pieces(source_ids) if source_ids else []
-        rows = tokens.pieces([*ids, specials.END])
+        rows = tokens.pieces([*ids, *end])
         past = [specials.SPECIALS[specials.BEGIN], *rows[:-1]]
         if isinstance(self.model, RecurrentLanguageModel):
             past = ["∅", *past[:-1]]
@@ -363,10 +365,13 @@ class Translator:
         prefix = self.tokenizers.target.encode(prompt)
         empty = TokenStore.of([] for _ in range(count)).gather(np.arange(count)).to(self.device)
         choose = greedy if settings.kind == "greedy" else self._choice(settings, seed)
+        limit, room = len(prefix) + length, self.model.room(0)
+        if room is not None:
+            limit = max(min(limit, room), len(prefix))  # a prompt is never cut: one that is too long is refused
         found = follow(
             self.model,
             self.model.encode(empty),
-            [len(prefix) + length] * count,
+            [limit] * count,
             choose,
             begin=specials.BEGIN,
             end=specials.END,

@@ -284,7 +284,10 @@ class TestBench:
 
 class TestRecipesAndTokenizers:
     def test_list(self) -> None:
-        assert [line.split()[0] for line in weft("recipes").stdout.splitlines()] == shipped()
+        lines = weft("recipes").stdout.splitlines()
+        assert [line.split()[0] for line in lines] == shipped()
+        wide = max(map(len, shipped())) + 2
+        assert all(line[wide - 1] == " " and line[wide] != " " for line in lines), "in two columns"
 
     def test_show(self) -> None:
         text = weft("recipes", "show", "addition", "--set", "training.steps=7").stdout

@@ -301,7 +301,7 @@ class TestMeasuredLater:
         trainer = make(steps=50)
         trainer.update = lambda batches, **_: update.Measured(lambda: (math.nan, 1.0), later=True)
         seen = []
-        with pytest.raises(TrainingError, match=r"the loss was not finite 5 times in a row; "):
+        with pytest.raises(TrainingError, match=r"^step 5: the loss was not finite 5 times in a row; "):
             seen += [event.step for event in trainer.events()]
         assert trainer.folder.read_checkpoint().state["skipped"] == 5
 

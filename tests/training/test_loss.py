@@ -93,7 +93,6 @@ def test_low_precision_logits_are_summed_in_single() -> None:
 class TestFromStates:
     """`output_cross_entropy` is `cross_entropy` of the output layer's logits, in chunks."""
 
-    @pytest.mark.xfail(reason="on a CPU the chunks are summed in the states' type", strict=True)
     @pytest.mark.parametrize("smoothing", [0.0, 0.1])
     def test_low_precision_states_are_summed_in_single(self, smoothing: float) -> None:
         torch.manual_seed(3)

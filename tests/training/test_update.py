@@ -9,9 +9,10 @@ import torch
 
 from weft.build import build_model
 from weft.data.store import Batch
+from weft.errors import RecipeError
 from weft.models import AnyModel
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings, TrainingSettings
+from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.training import update
 from weft.training.loop import make_optimiser
 from weft.training.loss import Loss, batch_loss
@@ -75,7 +76,7 @@ class TestPrecision:
     @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
     @pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
     def test_what_is_asked_for_is_done(self, precision: str, device: torch.device) -> None:
-        assert precision_of(build("lstm"), TrainingSettings(precision=precision), device) == precision
+        assert precision_of(build("transformer"), TrainingSettings(precision=precision), device) == precision
 
     def test_only_bf16_changes_types(self) -> None:
         one = torch.randn(3, 3)
@@ -92,17 +93,18 @@ class TestPrecision:
             _ = 1 / 0
         assert torch.backends.cuda.matmul.allow_tf32 is before
 
-    @pytest.mark.parametrize(
-        "name",
-        [
-            *ATTENTIVE,
-            *(
-                pytest.param(name, marks=pytest.mark.xfail(reason="recurrent cells mix types", strict=True))
-                for name in MODELS
-                if name not in ATTENTIVE
-            ),
-        ],
-    )
+    @every_model
+    def test_only_a_transformer_may_be_asked_for_bf16(self, name: str) -> None:
+        tree = {"model": MODELS[name], "training": {"precision": "bf16"}}
+        if name in ATTENTIVE:
+            assert make_recipe(tree).training.precision == "bf16"
+            return
+        with pytest.raises(RecipeError) as caught:
+            make_recipe(tree)
+        message = "training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32"
+        assert str(caught.value) == message
+
+    @pytest.mark.parametrize("name", ATTENTIVE)
     def test_bf16_is_near_single(self, name: str) -> None:
         found = {}
         for precision in ("fp32", "bf16"):

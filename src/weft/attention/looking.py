@@ -213,7 +213,7 @@ def _by_source(values_RHD: Tensor, sources: int, shared: int) -> Tensor:
     """(R, H, D) -> (B, shared heads, rows of a source × heads that share, D)."""
     rows, heads, width = values_RHD.shape
     grouped = values_RHD.view(sources, rows // sources, shared, heads // shared, width)
-    return grouped.transpose(1, 2).reshape(sources, shared, -1, width)
+    return grouped.transpose(1, 2).reshape(sources, shared, rows // sources * (heads // shared), width)
 
 
 def _by_row(values_BHKD: Tensor, rows: int, heads: int) -> Tensor:

@@ -18,8 +18,10 @@ def listing(context: typer.Context) -> None:
         return
     from weft.recipe import load_recipe, shipped
 
-    for name in shipped():
-        typer.echo(f"{name:<16}{load_recipe(name).summary}")
+    names = shipped()
+    wide = max(map(len, names)) + 2
+    for name in names:
+        typer.echo(f"{name:<{wide}}{load_recipe(name).summary}")
 
 
 @app.command("show", epilog="Try:  weft recipes show grammar")

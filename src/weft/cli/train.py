@@ -28,13 +28,16 @@ def command(
     from weft.cli.progress import Watcher
     from weft.cli.tensorboard import with_tensorboard
     from weft.errors import RecipeError
-    from weft.recipe import load_recipe
+    from weft.recipe import load_recipe, parse_change
     from weft.trainer import train
     from weft.training.checkpoint import RunFolder
 
+    given = changes or []
+    if resume:  # the run has its own settings, also of a start that may be gone; the recipe only has to be the same one
+        given, start = [change for change in given if parse_change(change)[0] == ["name"]], None
     if start is not None:
         RunFolder(start).check()
-    settings = load_recipe(recipe, changes or (), start=start)
+    settings = load_recipe(recipe, given, start=start)
     path = Path("runs") / settings.name if out is None else out
     if resume:
         saved = load_recipe(RunFolder(path).check().recipe, changes or ())

@@ -32,6 +32,13 @@ def dropout_factors(shape: Sequence[int], share: float, dtype: torch.dtype) -> T
     return kept.to(dtype).mul_(1 / (1 - share))
 
 
+def add_dropped(values: Tensor, added: Tensor, share: float, training: bool) -> Tensor:
+    """``values`` plus ``dropout`` of what is ``added``, in one pass over memory where that matters."""
+    if not training or share == 0.0 or values.is_cuda:
+        return values + dropout(added, share, training)
+    return torch.addcmul(values, added, dropout_factors(added.shape, share, added.dtype))
+
+
 class Embedding(nn.Module):
     """Ids to vectors, with dropout."""
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention import Alibi, Bias, Buckets, KeysValues, MultiHead, Rotation, Sight, StepItems, Watch, rotation
-from weft.models.layers import dropout
+from weft.models.layers import add_dropped, dropout
 from weft.models.positions import Learned, Sinusoidal
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -28,7 +28,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
     "rms": lambda width: nn.RMSNorm(width, eps=1e-5),
 }
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu,
+    "relu": functional.relu_,  # what it is given is needed by nobody else
     "gelu": functional.gelu,
     "swiglu": lambda both: functional.silu(both.chunk(2, -1)[0]) * both.chunk(2, -1)[1],
 }
@@ -88,7 +88,7 @@ class Around(nn.Module):
         return normed(self.norm, stream_ND) if self.first else stream_ND
 
     def after(self, stream_ND: Tensor, found_ND: Tensor) -> Tensor:
-        added_ND = stream_ND + dropout(found_ND, self.dropout, self.training)
+        added_ND = add_dropped(stream_ND, found_ND, self.dropout, self.training)
         return added_ND if self.first else normed(self.norm, added_ND)
 
 

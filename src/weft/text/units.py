@@ -103,15 +103,11 @@ class Character:
         return [SPECIALS[id] if id < _FIRST else visible(self._texts[id]) for id in ids]
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """The place of every character; of a part of one, the place of the character it is composed into."""
         check_ids(ids, self.size)
         if not self.decompose:
             return _end_to_end(len(self._texts[id]) for id in ids)
-        ends = [len(self.decode(ids[: count + 1])) for count in range(len(ids))]
-        starts = [0, *ends]
-        return [
-            (min(start, end - 1) if self._texts[id] else end, end)
-            for id, start, end in zip(ids, starts, ends, strict=False)
-        ]
+        return _spans_of_parts([self._texts[id] for id in ids])
 
     def save(self, path: Path) -> None:
         _save(path, self.kind, tags=self.tags, decompose=self.decompose, symbols=self.vocabulary.symbols)
@@ -302,6 +298,31 @@ def _end_to_end(lengths: Iterable[int]) -> list[tuple[int, int]]:
         spans.append((start, start + length))
         start += length
     return spans
+
+
+def _spans_of_parts(parts: Sequence[str]) -> list[tuple[int, int]]:
+    """The place of each part in the composed text of all (NFC); parts that compose share what they make."""
+    spans: list[tuple[int, int]] = []
+    start, begun = 0, 0
+    for place in range(1, len(parts) + 1):
+        if place < len(parts) and not _stands_apart(parts, begun, place):
+            continue
+        together = parts[begun:place]
+        end = start + len(unicodedata.normalize("NFC", "".join(together)))
+        if end - start == sum(map(len, together)):
+            spans += [(start + one, start + other) for one, other in _end_to_end(map(len, together))]
+        else:
+            spans += [(start, end) if part else (end, end) for part in together]
+        start, begun = end, place
+    return spans
+
+
+def _stands_apart(parts: Sequence[str], begun: int, place: int) -> bool:
+    """Whether a part, and with it all that follows, composes with none of the parts since ``begun``."""
+    if not parts[place] or unicodedata.combining(parts[place][0]):
+        return False
+    before, first = "".join(parts[begun:place]), parts[place][0]
+    return unicodedata.normalize("NFC", before + first) == unicodedata.normalize("NFC", before) + first
 
 
 def _save(path: Path, kind: str, **content: object) -> None:

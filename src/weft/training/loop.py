@@ -196,13 +196,13 @@ class Trainer:
             progress.seconds = time.monotonic() - begun
             if waiting is not None:
                 yield self._report(waiting)
-                self._check_skips()
+                self._check_skips(waiting.step)
             waiting = started
             validating = self.validate and settings.validate_every and progress.step % settings.validate_every == 0
             saving = settings.save_every and progress.step % settings.save_every == 0
             if not started.measured.later or validating or saving:
                 yield self._report(started)
-                self._check_skips()
+                self._check_skips(started.step)
                 waiting = None
             if validating:
                 yield self._validated()
@@ -210,7 +210,7 @@ class Trainer:
                 yield self.save()
         if waiting is not None:
             yield self._report(waiting)
-            self._check_skips()
+            self._check_skips(waiting.step)
             progress.seconds = time.monotonic() - begun
         if self.saved_step != progress.step:
             yield self.save()
@@ -250,14 +250,14 @@ class Trainer:
             epoch=epoch,
         )
 
-    def _check_skips(self) -> None:
-        """End the run where too many updates in a row were skipped."""
+    def _check_skips(self, step: int) -> None:
+        """End the run where too many updates in a row were skipped, the last of them at this step."""
         if self.in_a_row < SKIPS_ALLOWED:
             return
         if self.saved_step != self.progress.step:
             self.save()
         raise TrainingError(
-            f"step {self.progress.step}: the loss was not finite {self.in_a_row} times in a row; the last good weights "
+            f"step {step}: the loss was not finite {self.in_a_row} times in a row; the last good weights "
             f"are saved in {self.folder.path}; lower training.learning_rate or training.clip and use --resume"
         )
 

@@ -91,10 +91,12 @@ def _losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float)
 
         return losses_and_gradient(logits_CV, targets_C, smoothing)
     targets_C1 = targets_C[:, None]
-    most_C = logits_CV.amax(-1)
-    of_targets_C1 = logits_CV.gather(1, targets_C1)
-    mean_C = logits_CV.mean(-1) if smoothing else None
-    grad_CV = torch.softmax(logits_CV, -1, out=logits_CV)
+    half = logits_CV.dtype in (torch.float16, torch.bfloat16)
+    wide_CV = logits_CV.float() if half else logits_CV  # sums are made in single precision at least
+    most_C = wide_CV.amax(-1)
+    of_targets_C1 = wide_CV.gather(1, targets_C1)
+    mean_C = wide_CV.mean(-1) if smoothing else None
+    grad_CV = torch.softmax(wide_CV, -1, out=wide_CV)
     total_C = most_C - grad_CV.amax(-1).log()  # log Σ exp(logits): the greatest p is exp(greatest) / Σ exp
     likelihood = (total_C - of_targets_C1[:, 0]).sum()
     uniform = torch.zeros_like(likelihood)
@@ -102,6 +104,8 @@ def _losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float)
         uniform = (total_C - mean_C).sum()
         grad_CV -= smoothing / logits_CV.shape[1]
     grad_CV.scatter_add_(1, targets_C1, grad_CV.new_full(targets_C1.shape, smoothing - 1))
+    if half:
+        logits_CV.copy_(grad_CV)
     return likelihood, uniform
 
 

@@ -72,8 +72,9 @@ BOUNDS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 48, 64,
 
 
 def bound(longest: int, ever: int, bounds: Sequence[int]) -> int:
-    """A bound on the lengths of a batch, one of a few; above them the longest row of the corpus."""
-    return next((size for size in bounds if longest <= size), ever)
+    """A bound on the lengths of a batch, one of a few, and never above the longest row of the corpus: so many positions
+    a model has learned, but perhaps no more."""
+    return min(next((size for size in bounds if longest <= size), ever), ever)
 
 
 def rows_needed(lengths: Tensor, tokens: int, longest: int) -> int:
