@@ -10,7 +10,7 @@ import torch
 from weft import translator
 from weft.build import choose_device
 from weft.data.pairs import Pair
-from weft.errors import RecipeError, SearchError
+from weft.errors import DataError, RecipeError, SearchError
 from weft.tasks import generate
 from weft.text import specials, words
 from weft.trainer import train
@@ -368,6 +368,25 @@ def attentive(tiny, tmp_path_factory):
     return attentive
 
 
+@pytest.fixture(scope="module")
+def endless(tiny, tmp_path_factory):
+    """Models with 8 learned positions that never want to end, by their kinds."""
+    found = {}
+
+    def endless(kind):
+        if kind not in found:
+            path = tmp_path_factory.mktemp("endless") / "run"
+            changes = {"kind": kind, "encoder": STACK, "decoder": {**STACK, "positions": "learned", "max_positions": 8}}
+            shape = {"data.max_length": 7, "training.steps": 1, "data.options.length": 7}
+            list(train(tiny({**shape, **dict(flat(changes))}), path))
+            found[kind] = load(path)
+            with torch.no_grad():
+                found[kind].model.output.bias_V[: specials.END + 1] = -1e4  # nor do they say other marks
+        return found[kind]
+
+    return endless
+
+
 translating = pytest.mark.parametrize("name", [name for name in ATTENTIVE if name != "language model"])
 
 
@@ -431,15 +450,159 @@ class TestTransformers:
         assert "language model" in refusal(SearchError, run.translate, "a b")
 
     @pytest.mark.parametrize("kind", ["greedy", "beam"])
-    def test_a_search_ends_with_the_positions(self, tiny, tmp_path, kind):
+    def test_a_search_ends_with_the_positions(self, endless, kind):
         """A source that training would have taken is translated, however long the search may go on."""
-        changes = {"encoder": STACK, "decoder": {**STACK, "positions": "learned", "max_positions": 8}}
-        shape = {"data.max_length": 7, "training.steps": 1, "data.options.length": 7}
-        list(train(tiny({**shape, **dict(flat(changes))}), tmp_path / "run"))
+        assert len(endless("seq2seq").translate("a b c d e f a", kind=kind).tokens) <= 8
+
+
+class TestHeads:
+    """Where every head of every layer looks."""
+
+    COLUMNS = ("a", "b", "c", "</s>")
+    ROWS = ("b", "a", "</s>")
+    PAST = ("<s>", "b", "a")
+
+    def found(self, run, *asked, **search):
+        """All maps, by kind, layer and head; each with labels that fit and rows that sum to 1."""
+        maps = run.heads(*asked, **search)
+        for one in maps:
+            assert one.weights_TS.shape == (len(one.target), len(one.source))
+            assert one.weights_TS.sum(1) == pytest.approx(1.0, abs=1e-5) and one.weights_TS.min() >= 0
+        found = {(one.kind, one.layer, one.head): one for one in maps}
+        assert len(found) == len(maps)
+        return found
+
+    def every(self, *kinds):
+        return {(kind, layer, head) for kind in kinds for layer in (1, 2) for head in (1, 2)}
+
+    @pytest.mark.parametrize("name", ["transformer", "rotary"])
+    def test_of_a_transformer(self, attentive, name):
+        found = self.found(attentive(name), "a b c", "b a")
+        assert found.keys() == self.every("encoder", "decoder", "cross")
+        labels = {
+            "encoder": (self.COLUMNS, self.COLUMNS),
+            "decoder": (self.PAST, self.ROWS),
+            "cross": (self.COLUMNS, self.ROWS),
+        }
+        for (kind, _, _), one in found.items():
+            assert (tuple(one.source), tuple(one.target)) == labels[kind]
+            assert kind != "decoder" or not np.triu(one.weights_TS, 1).any(), "nobody looks ahead"
+        weights = [one.weights_TS for one in found.values() if one.kind != "decoder"]
+        assert not any(np.allclose(weights[0], other) for other in weights[1:] if other.shape == weights[0].shape)
+
+    def test_their_mean_is_the_attention(self, attentive):
+        """Of the layer below the top one."""
+        run = attentive("transformer")
+        found = self.found(run, "a b c", "b a")
+        mean = np.mean([found["cross", 1, head].weights_TS for head in (1, 2)], axis=0)
+        assert np.allclose(run.force([Pair("a b c", "b a")])[0].attention, mean[:-1], atol=1e-5)
+
+    def test_of_one_stack(self, attentive):
+        found = self.found(attentive("prefix"), "a b c", "b a")
+        assert found.keys() == self.every("encoder", "decoder")
+        for (kind, _, _), one in found.items():
+            rows, columns = (self.COLUMNS, self.COLUMNS) if kind == "encoder" else (self.ROWS, self.COLUMNS + self.PAST)
+            assert (tuple(one.source), tuple(one.target)) == (columns, rows)
+            assert kind == "encoder" or not np.triu(one.weights_TS[:, 4:], 1).any()
+
+    def test_of_a_language_model(self, attentive):
+        run = attentive("language model")
+        found = self.found(run, "b a")
+        assert found.keys() == self.every("decoder")
+        for one in found.values():
+            assert (tuple(one.source), tuple(one.target)) == (self.PAST, self.ROWS)
+            assert not np.triu(one.weights_TS, 1).any()
+        given = self.found(run, "c c c c", "b a")
+        assert all(np.array_equal(found[key].weights_TS, given[key].weights_TS) for key in found), "no source is read"
+
+    def test_of_a_recurrent_decoder(self, copier):
+        found = self.found(copier, "a b c", "b a")
+        assert found.keys() == {("cross", 1, 1)}
+        one = found["cross", 1, 1]
+        assert (tuple(one.source), tuple(one.target)) == (self.COLUMNS, self.ROWS)
+        assert np.allclose(copier.force([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+
+    @pytest.mark.parametrize("changes", [{"decoder.input_feeding": True}, {"attention.placement": "before"}], ids=str)
+    def test_of_an_attention_inside_the_recurrence(self, tiny, tmp_path, changes):
+        changed = {f"model.{name}": value for name, value in changes.items()}
+        list(train(tiny({**changed, "training.steps": 1}), tmp_path / "run"))
         run = load(tmp_path / "run")
-        with torch.no_grad():
-            run.model.output.bias_V[specials.END] = -1e4  # it never wants to end
-        assert len(run.translate("a b c d e f a", kind=kind).tokens) <= 8
+        [one] = self.found(run, "a b c", "b a").values()
+        assert np.allclose(run.force([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+
+    def test_of_a_recurrent_language_model(self, speaker):
+        """It looks back over the states before: of the first word there are none."""
+        found = self.found(speaker, "b a")
+        assert found.keys() == {("decoder", 1, 1)}
+        one = found["decoder", 1, 1]
+        assert (tuple(one.source), tuple(one.target)) == (("∅", "<s>", "b"), self.ROWS)
+        assert not np.triu(one.weights_TS, 1).any() and one.weights_TS[0, 0] == pytest.approx(1.0)
+        assert np.allclose(speaker.force([Pair("", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("name", "kinds"),
+        [
+            ("gru to transformer", {("decoder", 2, 2), ("cross", 2, 2)}),
+            ("attention to lstm", {("encoder", 2, 2), ("cross", 1, 1)}),
+        ],
+    )
+    def test_of_two_families(self, attentive, name, kinds):
+        found = self.found(attentive(name), "a b c", "b a")
+        assert {max(key for key in found if key[0] == kind) for kind, _, _ in found} == kinds
+
+    @pytest.mark.parametrize("name", ["transformer", "prefix"])
+    def test_of_its_own_translation(self, attentive, name):
+        run = attentive(name)
+        said = run.translate("a b c", size=2)
+        for (kind, _, _), one in self.found(run, "a b c", size=2).items():
+            if kind != "encoder":
+                assert one.target == [*said.tokens, *(["</s>"] if said.ended == "end" else [])]
+
+    def test_of_one_that_was_cut_off(self, copier):
+        found = self.found(copier, "a b c d", max_ratio=0.5, max_extra=0)
+        assert len(found["cross", 1, 1].target) == 2 and "</s>" not in found["cross", 1, 1].target
+
+    def test_at_the_last_learned_position(self, endless):
+        run = endless("seq2seq")
+        found = self.found(run, "a b c d e f a")
+        assert len(found["cross", 1, 1].target) == 8
+
+    @pytest.mark.parametrize("name", ["transformer", "prefix"])
+    def test_of_nothing(self, attentive, name):
+        for kind, layer, head in self.every("decoder"):
+            assert self.found(attentive(name), "a", "")[kind, layer, head].target == ["</s>"]
+            assert self.found(attentive(name), "", "b a")[kind, layer, head].target == list(self.ROWS)
+
+    @pytest.mark.parametrize("kind", ["seq2seq", "language_model"])
+    def test_a_model_that_does_not_look(self, tiny, tmp_path, kind):
+        changes = {"name": "blind", "model.kind": kind, "model.attention.score": "none", "training.steps": 1}
+        list(train(tiny(changes), tmp_path / "run"))
+        message = "blind: this model has no attention: nothing to show"
+        assert refusal(SearchError, load(tmp_path / "run").heads, "a b", "a") == message
+
+
+class TestRoom:
+    """A language model with learned positions says no more than it has positions for."""
+
+    @pytest.mark.parametrize("kind", ["sample", "greedy"])
+    def test_samples_end_with_the_positions(self, endless, kind):
+        run = endless("language_model")
+        assert [len(text.split()) for text in run.sample(3, length=100, kind=kind)] == [8, 8, 8]
+        assert [len(text.split()) for text in run.sample(2, length=5, kind=kind)] == [5, 5]
+
+    @pytest.mark.parametrize(("words", "length", "wanted"), [(3, 2, 5), (3, 100, 8), (7, 1, 8), (8, 1, 8), (8, 100, 8)])
+    def test_with_a_prompt(self, endless, words, length, wanted):
+        prompt = " ".join("abcabcabc"[:words])
+        [text] = endless("language_model").sample(1, prompt=prompt, length=length)
+        assert text.startswith(prompt) and len(text.split()) == wanted
+
+    def test_a_prompt_that_is_too_long_is_not_cut(self, endless):
+        message = refusal(DataError, endless("language_model").sample, prompt="a b c a b c a b c")
+        assert message.startswith("a sequence of 9 tokens: this model has learned 8 positions (max_positions); ")
+
+    def test_other_positions_have_no_end(self, attentive):
+        run = attentive("language model")
+        assert max(len(text.split()) for text in run.sample(3, prompt="a " * 70, length=2)) >= 70
 
 
 class TestDevices:

@@ -111,10 +111,12 @@ class Translator:
         device: torch.device | str = "cpu",
         folder: Path | None = None,
     ) -> None:
-        self.model = model.to(device).eval()
+        self.device = torch.device(device)
+        if next(model.parameters()).device.type != self.device.type:  # else recurrent weights would move for nothing
+            model = model.to(device)
+        self.model = model.eval()
         self.tokenizers = tokenizers
         self.recipe = recipe
-        self.device = torch.device(device)
         self.folder = folder
 
     @overload

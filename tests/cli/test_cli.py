@@ -66,7 +66,7 @@ class TestHelp:
         assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
     @pytest.mark.parametrize(
-        "command", ["try", "train", "translate", "attend", "evaluate", "score", "sample", "bench train"]
+        "command", ["try", "train", "translate", "attend", "positions", "evaluate", "score", "sample", "bench train"]
     )
     def test_ends_with_a_command_to_paste(self, command: str) -> None:
         assert weft(*command.split(), "--help").stdout.rstrip().splitlines()[-1].startswith("  Try:  ")

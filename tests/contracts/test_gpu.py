@@ -184,3 +184,24 @@ def test_packed_updates_are_plain_updates(name: str, tmp_path: Path) -> None:
             assert any(recorded.graph is not None for recorded in trainer.update.recorded.values())
     assert losses[0] == pytest.approx(losses[1], rel=0.03 if name == "transformer" else 0.005)
     assert losses[0][-1] < losses[0][0]
+
+
+def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:
+    """`Module.to` moves the weights of recurrent modules, even to where they are: graphs are then recorded anew."""
+    corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
+    pairs = PairStore(TokenStore.of(corpus), TokenStore.of(corpus))
+    sizes = {"batch_tokens": 120, "steps": 30, "validate_every": 0, "save_every": 0, "warmup": 4, "precision": "fp32"}
+    losses = []
+    for moving in (True, False):
+        model = build_model(PACKED["input feeding"], source_size=11, target_size=13)
+        settings = TrainingSettings.model_validate(sizes)
+        trainer = Trainer(model, pairs, settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda")
+        trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
+        losses.append([])
+        for event in trainer.events():
+            if isinstance(event, Step):
+                losses[-1].append(event.loss)
+                if moving and event.step % 7 == 0:
+                    torch.cuda.synchronize()
+                    trainer.model.to("cuda")
+    assert losses[0] == pytest.approx(losses[1], rel=0.005)

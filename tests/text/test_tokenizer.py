@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,7 @@ DIFFICULT = [
 KINDS = {
     "character": learn("character", DIFFICULT),
     "character, tags": learn("character", [*DIFFICULT, "gehen <V><PST(SG)>"], tags=True),
+    "character, decomposed": learn("character", [*DIFFICULT, "각 한국어 ệ ḹ"], decompose=True),
     "byte": learn("byte", DIFFICULT),
     "word": learn("word", DIFFICULT),
     "word, white space": learn("word", DIFFICULT, split_punctuation=False),
@@ -47,6 +49,8 @@ def test_difficult_text_comes_back(tokenizer, text):
     ids = tokenizer.encode(text)
     assert UNKNOWN not in ids and BEGIN not in ids and END not in ids
     decoded = tokenizer.decode([BEGIN, *ids, END])
+    if getattr(tokenizer, "decompose", False):
+        text = unicodedata.normalize("NFC", text)
     assert decoded == (" ".join(text.split()) if tokenizer.kind == "word" else text)
 
 
@@ -103,6 +107,7 @@ def test_a_line_of_a_megabyte(tokenizer, line):
     start = time.process_time()
     ids = tokenizer.encode(line)
     tokenizer.decode(ids)
+    tokenizer.spans(ids)
     assert ids and time.process_time() - start < 20, "quadratic would be minutes"
 
 
@@ -182,6 +187,9 @@ UNITS = {"weft_tokenizer": 1, "kind": "word", "split_punctuation": True, "symbol
         ({**UNITS, "kind": "character", "symbols": ["ab"]}, "damaged: 'ab' is not one character"),
         ({**UNITS, "kind": "character", "symbols": ["<V>"]}, "damaged: '<V>' is not one character"),
         ({**UNITS, "kind": "character", "tags": 1}, "damaged: tags is 1, expected true or false"),
+        ({**UNITS, "kind": "character", "decompose": 1}, "damaged: decompose is 1, expected true or false"),
+        ({**UNITS, "kind": "character", "decompose": True, "symbols": ["é"]}, "damaged: 'é' is not one character"),
+        ({**UNITS, "kind": "character", "decompose": True, "symbols": ["각"]}, "damaged: '각' is not one character"),
         (
             {**UNITS, "kind": "character", "tags": True, "symbols": ["<V>", "</s>"]},
             "damaged: '</s>' is not one character or tag",
@@ -202,3 +210,80 @@ def test_a_folder_is_no_tokenizer(tmp_path):
     with pytest.raises(VocabularyError) as caught:
         load(tmp_path)
     assert str(caught.value) == f"{tmp_path}: cannot read the tokenizer: is a folder, expected a file"
+
+
+class TestExtended:
+    """Ids for what is new behind those that were given."""
+
+    NEW = ("low ж ж ж", "zebra, zebra! 각字 <V>")
+
+    @every_kind
+    def test_what_was_known_is_as_it_was(self, tokenizer):
+        more = tokenizer.extended(self.NEW)
+        assert type(more) is type(tokenizer) and more.kind == tokenizer.kind and more.size >= tokenizer.size
+        every = range(tokenizer.size)
+        assert more.pieces(every) == tokenizer.pieces(every)
+        for text in DIFFICULT:
+            assert more.encode(text) == tokenizer.encode(text)
+            assert more.decode(more.encode(text)) == tokenizer.decode(tokenizer.encode(text))
+
+    @every_kind
+    def test_what_was_not_is(self, tokenizer):
+        more = tokenizer.extended(self.NEW)
+        for text in self.NEW:
+            assert UNKNOWN not in more.encode(text) and more.decode(more.encode(text)) == text
+        new = {id for text in self.NEW for id in more.encode(text) if id >= tokenizer.size}
+        assert new == set(range(tokenizer.size, more.size)), "each new id is one that occurs"
+
+    @every_kind
+    def test_it_is_another_one(self, tokenizer):
+        before = tokenizer.size, tokenizer.encode("ж low")
+        tokenizer.extended(self.NEW)
+        assert (tokenizer.size, tokenizer.encode("ж low")) == before
+
+    @every_kind
+    @pytest.mark.parametrize("texts", [(), ("",), tuple(DIFFICULT)])
+    def test_by_nothing_new(self, tokenizer, texts):
+        more = tokenizer.extended(texts)
+        assert more.size == tokenizer.size and more.pieces(range(more.size)) == tokenizer.pieces(range(more.size))
+
+    @every_kind
+    def test_the_order_of_the_texts_does_not_matter(self, tokenizer):
+        one, other = tokenizer.extended(self.NEW), tokenizer.extended(reversed(self.NEW))
+        assert one.pieces(range(one.size)) == other.pieces(range(other.size))
+
+    @every_kind
+    def test_what_is_rare_stays_unknown(self, tokenizer):
+        more = tokenizer.extended(self.NEW, minimum_count=3)
+        if more.size == tokenizer.size:  # bytes
+            assert UNKNOWN not in tokenizer.encode("ж")
+            return
+        assert more.size == tokenizer.size + 1 and more.pieces([tokenizer.size]) == ["ж"]
+        assert UNKNOWN in more.encode("字")
+
+    @every_kind
+    def test_save_and_load(self, tokenizer, tmp_path):
+        more = tokenizer.extended(self.NEW)
+        more.save(tmp_path / "t.json")
+        loaded = load(tmp_path / "t.json")
+        assert loaded.size == more.size
+        for text in (*DIFFICULT, *self.NEW, "я low"):
+            assert loaded.encode(text) == more.encode(text)
+        again = loaded.extended(["я я"])
+        assert again.encode(self.NEW[0]) == more.encode(self.NEW[0]) and UNKNOWN not in again.encode("я")
+
+    @every_kind
+    def test_what_is_no_text(self, tokenizer):
+        if tokenizer.size == 259 or getattr(tokenizer, "byte_level", False):
+            return
+        with pytest.raises(VocabularyError, match="lone surrogate"):
+            tokenizer.extended(["a\udfff"])
+
+    @pytest.mark.parametrize("end_of_word", [True, False])
+    def test_pieces_that_were_learned_are_still_made(self, end_of_word):
+        """BPE learns no merges: what is new is spelt."""
+        before = learn("bpe", ["low lower lowest"] * 5, size=30, end_of_word=end_of_word)
+        more = before.extended(["lowish żubr"] * 5)
+        assert more.merges() == before.merges()
+        assert sorted(more.pieces(range(before.size, more.size))) == sorted("hiżub")
+        assert more.pieces(more.encode("low"))[0] == "low" and more.decode(more.encode("żubr low")) == "żubr low"

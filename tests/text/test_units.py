@@ -1,3 +1,5 @@
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +78,63 @@ def test_what_is_no_tag(text):
 def test_a_tag_begins_at_the_last_bracket():
     tokenizer = Character.learn(["<<V>>"], tags=True)
     assert tokenizer.pieces(tokenizer.encode("<<V>>")) == ["<", "<V>", ">"]
+
+
+KOREAN = "\u1100\u1161\u11a8"  # the letters of 각
+
+
+@given(st.lists(TEXT, min_size=1).filter(any), st.booleans())
+def test_decomposed_round_trip(texts, tags):
+    """What comes back is the composed text; the parts of a character have its place."""
+    tokenizer = Character.learn(texts, decompose=True, tags=tags)
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert UNKNOWN not in ids
+        decoded = tokenizer.decode(ids)
+        assert decoded == unicodedata.normalize("NFC", text)
+        spans = tokenizer.spans(ids)
+        assert spans == sorted(spans) and {place for start, end in spans for place in range(start, end)} == set(
+            range(len(decoded))
+        )
+        assert all(start < end for start, end in spans)
+
+
+@given(st.lists(st.integers(0, 10)))
+def test_parts_in_any_order_have_places(ids):
+    """A model may say an accent before its letter, or a mark between the two."""
+    tokenizer = Character.learn(["각ệḹ"], decompose=True)
+    decoded, spans = tokenizer.decode(ids), tokenizer.spans(ids)
+    assert len(spans) == len(ids)
+    for id, (start, end) in zip(ids, spans, strict=True):
+        assert 0 <= start <= end <= len(decoded) and (start == end) == (id in (BEGIN, END))
+        assert id != UNKNOWN or decoded[start:end] == "⁇"
+
+
+def test_decomposed_known_answers():
+    tokenizer = Character.learn(["각 é"], decompose=True)
+    assert tokenizer.size == 3 + len(KOREAN) + len(" e\u0301")
+    ids = tokenizer.encode("각 é")
+    assert ids == tokenizer.encode(f"{KOREAN} e\u0301") and UNKNOWN not in ids, "however it is written"
+    assert tokenizer.pieces(ids)[:5] == [*KOREAN, "␣", "e"]
+    assert tokenizer.decode(ids) == "각 é"
+    assert tokenizer.spans([BEGIN, *ids, END]) == [(0, 0), *[(0, 1)] * 3, (1, 2), *[(2, 3)] * 2, (3, 3)]
+    assert tokenizer.decode(ids[:2]) == "가", "the letters so far"
+    assert tokenizer.decode(tokenizer.encode("가")) == "가", "other syllables of known letters are known"
+    assert tokenizer.decode(tokenizer.encode("나")) == "⁇\u1161", "of an unknown letter only that is lost"
+    q = Character.learn(["q\u0301"], decompose=True)
+    assert q.spans(q.encode("q\u0301")) == [(0, 1), (1, 2)], "there is no one character for it"
+
+
+def test_decomposing_is_left_alone_unless_asked_for():
+    tokenizer = Character.learn(["각é"])
+    assert tokenizer.size == 3 + 2 and tokenizer.encode("e\u0301") == [UNKNOWN, UNKNOWN]
+
+
+def test_a_tag_may_be_decomposed():
+    tokenizer = Character.learn(["a<é>각"], tags=True, decompose=True)
+    ids = tokenizer.encode("a<é>각")
+    assert len(ids) == 2 + len(KOREAN) and tokenizer.decode(ids) == "a<é>각"
+    assert tokenizer.spans(ids) == [(0, 1), (1, 4), *[(4, 5)] * 3]
 
 
 @given(TEXT)

@@ -26,6 +26,15 @@ def test_minimum_count_and_size():
     assert Vocabulary.count("aaabbc", size=100).symbols == ("a", "b", "c")
 
 
+def test_extended():
+    """New symbols stand behind the old ones, the most frequent first."""
+    before = Vocabulary(["b", "a"])
+    more = before.extended(["z", "a", "y", "y", "x", "b", "b"])
+    assert more.symbols == ("b", "a", "y", "x", "z") and before.symbols == ("b", "a")
+    assert before.extended(["z", "y", "y", "a", "a"], minimum_count=2).symbols == ("b", "a", "y")
+    assert before.extended([]).symbols == before.symbols
+
+
 def test_text_spelt_like_a_mark_is_not_the_mark():
     vocabulary = Vocabulary.count(["</s>", "</s>", "a"])
     assert vocabulary["</s>"] == 3

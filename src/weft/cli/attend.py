@@ -73,15 +73,18 @@ def _show_heads(
     kinds = list(dict.fromkeys(one.kind for one in maps))
     if kind is not None and kind not in kinds:
         raise SearchError(f"--kind {kind}: this model has {', '.join(kinds)}")
+    asked = " ".join(f"--{name} {value}" for name, value in (("layer", layer), ("head", head)) if value is not None)
     if not grid:
-        kind = kind or ("cross" if "cross" in kinds else "decoder")
+        kind = kind or next(one for one in ("cross", "decoder", "encoder") if one in kinds)
         layer = layer or max(one.layer for one in maps if one.kind == kind)
     chosen = [
         one for one in maps if kind in (None, one.kind) and layer in (None, one.layer) and head in (None, one.head)
     ]
     if not chosen:
-        layers, heads = max(one.layer for one in maps), max(one.head for one in maps)
-        raise SearchError(f"--layer {layer} --head {head}: this model has {layers} layers and {heads} heads at most")
+        layers, heads = (
+            max(getattr(one, name) for one in maps if kind in (None, one.kind)) for name in ("layer", "head")
+        )
+        raise SearchError(f"{asked}: this model has {layers} layers and {heads} heads at most")
     console = Console(highlight=False)
     if grid:
         names = {"encoder": "encoder self", "decoder": "decoder self", "cross": "cross"}

@@ -179,6 +179,7 @@ class PackedUpdate:
         for group in optimiser.param_groups:
             group["lr"] = self.rate
         self.recorded: dict[Key, Recorded] = {}
+        self.places: list[int] = []
         self.made = 0
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
@@ -189,6 +190,7 @@ class PackedUpdate:
 
     def __call__(self, batches: list[Batch], *, rate: float, own: float) -> Measured:
         [batch] = batches
+        self._forget_if_moved()
         recorded = self._recorded(batch)
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
@@ -205,6 +207,16 @@ class PackedUpdate:
         torch.cuda.current_stream().wait_stream(self.stream)
         self.made += 1
         return Measured(fetch, later=True)
+
+    def _forget_if_moved(self) -> None:
+        """Drop all graphs if the weights lie elsewhere now: a graph works on the memory it was recorded with.
+
+        PyTorch's recurrent modules move their weights whenever `Module.to` is called, even to where they are.
+        """
+        places = [parameter.data_ptr() for parameter in self.model.parameters()]
+        if places != self.places:
+            self.places = places
+            self.recorded.clear()
 
     def _recorded(self, batch: Batch) -> Recorded:
         key = self.frame.key(batch)

@@ -1,0 +1,86 @@
+"""``weft train --from RUN``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Command = Callable[..., tuple[str, str]]
+Runs = Callable[[str], Path]
+COPYING = ("data.train=copy", "data.train_size=60", "data.valid_size=9", "data.options={length=4, symbols=9}")
+QUICKLY = ("training.steps=3", "training.batch_tokens=64", "training.validate_every=1", "training.device=cpu")
+
+
+def changes(*more: str) -> list[str]:
+    return [part for change in (*COPYING, *QUICKLY, *more) for part in ("--set", change)]
+
+
+def test_a_recipe_goes_on_from_a_run(command: Command, runs: Runs, tmp_path: Path) -> None:
+    """With the model and the tokenizer of the run, on the data of the recipe."""
+    from weft.translator import load
+
+    out = tmp_path / "run"
+    text, noise = command("train", "addition", "--from", runs("lstm"), *changes(), "--out", out)
+    assert text == f"{out}\n" and "finished at step 3" in noise
+    old, new = load(runs("lstm")), load(out)
+    assert new.recipe.model == old.recipe.model and new.tokenizers.source.size == old.tokenizers.source.size
+    assert new.recipe.name == "addition" and new.recipe.training.start == str(runs("lstm").resolve())
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+def test_the_first_validation_is_that_of_the_run(command: Command, runs: Runs, tmp_path: Path, name: str) -> None:
+    found = json.loads(command("evaluate", runs(name), "--split", "valid", "--json")[0])
+    size, options = "data.valid_size=13", "data.options={length=5, symbols=7}"
+    still = changes("training.learning_rate=1e-12", size, options, "training.steps=1")
+    command("train", "addition", "--from", runs(name), *still, "--out", tmp_path / "run")
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    [loss] = [line["perplexity"] for line in log if line["event"] == "validation"]
+    assert loss == pytest.approx(found["metrics"]["perplexity"]["value"], rel=1e-4)
+
+
+def test_new_symbols(command: Command, runs: Runs, tmp_path: Path) -> None:
+    from weft.translator import load
+
+    extending = changes("tokenizer.extend=true")
+    command("train", "addition", "--from", runs("lstm"), *extending, "--out", tmp_path / "run")
+    assert load(tmp_path / "run").tokenizers.source.size == load(runs("lstm")).tokenizers.source.size + 2
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["the same command", "the recipe alone"])
+def test_resumed_when_the_run_is_gone(command: Command, runs: Runs, tmp_path: Path, again: bool) -> None:
+    start, out = tmp_path / "first", tmp_path / "run"
+    shutil.copytree(runs("lstm"), start)
+    asked = ["--from", start, *changes("tokenizer.extend=true")]
+    command("train", "addition", *asked, "--out", out)
+    shutil.rmtree(start)
+    more = ["--set", "training.steps=5", "--out", out, "--resume"]
+    assert "finished at step 5" in command("train", "addition", *(asked if again else []), *more)[1]
+
+
+def test_resumed_under_another_name(command: Command, refusal: Callable[..., str], runs: Runs, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command("train", "addition", "--from", runs("lstm"), *changes("name=mine"), "--out", out)
+    more = ["--set", "training.steps=4", "--out", out, "--resume"]
+    assert "finished at step 4" in command("train", "addition", "--set", "name=mine", *more)[1]
+    message = refusal("train", "addition", *more)
+    assert message == f"--resume: {out} was trained from recipe 'mine', not 'addition'"
+
+
+class TestRefused:
+    def test_another_model(self, refusal: Callable[..., str], runs: Runs, tmp_path: Path) -> None:
+        other = changes("model.encoder.hidden=20", "model.decoder.hidden=20")
+        message = refusal("train", "addition", "--from", runs("lstm"), *other, "--out", tmp_path / "run")
+        assert message.startswith(f"--from {runs('lstm').resolve()}: another model: tensor ")
+        assert not (tmp_path / "run").exists()
+
+    def test_no_such_run(self, refusal: Callable[..., str], tmp_path: Path) -> None:
+        message = refusal("train", "addition", "--from", tmp_path / "none", "--out", tmp_path / "run")
+        assert message.startswith(f"{tmp_path / 'none'}: no such run folder; ") and not (tmp_path / "run").exists()
+
+    def test_extending_what_is_not_there(self, refusal: Callable[..., str], tmp_path: Path) -> None:
+        message = refusal("train", "addition", *changes("tokenizer.extend=true"), "--out", tmp_path / "run")
+        assert message == "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
