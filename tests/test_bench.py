@@ -15,7 +15,7 @@ from weft import bench
 from weft.bench import matrix_peak, operations, training_speed
 from weft.build import build_model
 from weft.errors import RecipeError, TrainingError
-from weft.recipe import ModelSettings, Recipe
+from weft.settings import ModelSettings, Recipe
 from weft.training.events import Prepared, Skipped, Step
 
 TRANSFORMER = {"kind": "transformer", "layers": 2, "hidden": 8, "heads": 2, "feed_forward": 12}

@@ -17,7 +17,8 @@ from weft.models.decoders import RecurrentDecoder, TransformerDecoder
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.prefix import PrefixModel
 from weft.models.transformer import Shape
-from weft.recipe import ModelSettings, TransformerDecoderSettings, make_recipe
+from weft.recipe import make_recipe
+from weft.settings import ModelSettings, TransformerDecoderSettings
 
 
 def build(*, source_size: int = 13, target_size: int = 11, seed: int = 1, **model: Any) -> Seq2Seq:

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from weft.errors import RecipeError
 from weft.evaluation.metrics import METRICS
-from weft.recipe import (
+from weft.recipe import load_recipe, make_recipe, settings_of, shipped, write_toml
+from weft.settings import (
     AttentionSettings,
     ParallelFiles,
     Recipe,
@@ -21,11 +22,6 @@ from weft.recipe import (
     TableFile,
     TransformerDecoderSettings,
     TransformerEncoderSettings,
-    load_recipe,
-    make_recipe,
-    settings_of,
-    shipped,
-    write_toml,
 )
 
 TRANSFORMER = ["model.encoder.kind=transformer", "model.decoder.kind=transformer"]

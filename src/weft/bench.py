@@ -20,7 +20,7 @@ from weft.attention.scores import Concat
 from weft.build import build_model, choose_device
 from weft.errors import TrainingError
 from weft.models import PrefixModel
-from weft.recipe import Recipe
+from weft.settings import Recipe
 from weft.trainer import train
 from weft.training.events import Prepared, Skipped, Step
 from weft.training.update import precision_of

@@ -27,7 +27,7 @@ from weft.models.prefix import PrefixModel
 from weft.models.recurrent import CELLS, RecurrentStack
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import Shape, TransformerStack
-from weft.recipe import (
+from weft.settings import (
     AttentionSettings,
     Corpus,
     DataSettings,

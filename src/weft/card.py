@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.build import Tokenizers
-from weft.recipe import Corpus, Recipe, RecurrentEncoderSettings, RecurrentSettings, TableFile, TransformerSettings
+from weft.settings import Corpus, Recipe, RecurrentEncoderSettings, RecurrentSettings, TableFile, TransformerSettings
 from weft.training.events import Finished
 
 

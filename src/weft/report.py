@@ -11,7 +11,7 @@ from weft.data.pairs import Pair
 from weft.errors import DataError
 from weft.evaluation.alignment import AlignmentScore, alignment_error_rate
 from weft.evaluation.metrics import Measure, measure, perplexity
-from weft.recipe import SearchSettings
+from weft.settings import SearchSettings
 from weft.translator import Translator
 
 

@@ -31,7 +31,8 @@ from weft.evaluation.likelihood import likelihood
 from weft.evaluation.metrics import METRICS, measure, perplexity
 from weft.files import save_text
 from weft.models import AnyModel
-from weft.recipe import Recipe, load_recipe, write_toml
+from weft.recipe import load_recipe, write_toml
+from weft.settings import Recipe
 from weft.text import specials
 from weft.training.checkpoint import RunFolder
 from weft.training.events import Event, Finished, Prepared, Step

@@ -26,8 +26,9 @@ from weft.evaluation.alignment import groups, links_from_weights, merge_weights
 from weft.evaluation.likelihood import token_log_probabilities
 from weft.models import AnyModel, PrefixModel, RecurrentLanguageModel
 from weft.ragged import Ragged
-from weft.recipe import Recipe, SearchSettings, load_recipe, make_recipe
+from weft.recipe import load_recipe, make_recipe
 from weft.search import Choice, Hypothesis, beam, follow, greedy, sampler
+from weft.settings import Recipe, SearchSettings
 from weft.text import specials, words
 from weft.text.tokenizer import Tokenizer
 from weft.text.units import Word

@@ -12,8 +12,9 @@ from weft.build import build_model
 from weft.data.store import Batch, PairStore, TokenStore
 from weft.models.layers import Output
 from weft.ragged import Layout, Ragged
-from weft.recipe import ModelSettings, TrainingSettings, make_recipe
+from weft.recipe import make_recipe
 from weft.search import beam
+from weft.settings import ModelSettings, TrainingSettings
 from weft.training.checkpoint import RunFolder
 from weft.training.events import Saved, Step
 from weft.training.loop import Trainer

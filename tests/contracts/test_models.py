@@ -19,7 +19,7 @@ from weft.models import AnyModel
 from weft.models.recurrent import CELLS, CONNECTIONS
 from weft.models.transformer import POSITIONS
 from weft.ragged import Layout, Ragged
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 from weft.tree import Tree, map_tree, repeat, select
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]

@@ -10,7 +10,8 @@ import pytest
 from typer.main import get_command
 
 from weft.cli import app
-from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, settings_of, shipped, toml_value
+from weft.recipe import SHIPPED, load_recipe, make_recipe, settings_of, shipped, toml_value
+from weft.settings import Recipe
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

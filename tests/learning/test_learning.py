@@ -10,7 +10,7 @@ from toys import END, SYMBOLS, TASKS, Toy, exact_match, loss_of, pairs_of, toy, 
 
 from weft.data.store import PairStore, TokenStore
 from weft.models.recurrent import CELLS
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 
 
 @pytest.fixture(scope="module")

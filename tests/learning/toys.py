@@ -14,8 +14,8 @@ from weft.data.store import PairStore, TokenStore
 from weft.evaluation.likelihood import likelihood
 from weft.models import AnyModel
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
 from weft.search import follow, greedy
+from weft.settings import ModelSettings
 from weft.text.specials import BEGIN, END
 from weft.training.forcing import forced_logits, own_share
 from weft.training.loss import cross_entropy

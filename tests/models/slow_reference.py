@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 
 Vector = list[float]
 Matrix = list[list[float]]

@@ -26,7 +26,7 @@ from slow_reference import (
 )
 from torch import nn
 
-from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
+from weft.settings import ModelSettings, RecurrentSettings, TransformerSettings
 
 Heads = list[list[Vector]]
 """Attention weights by head, query and item."""

@@ -14,7 +14,7 @@ from weft.errors import DataError
 from weft.models import AnyModel
 from weft.models.positions import Learned, Sinusoidal, sinusoids
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 from weft.tree import select
 
 

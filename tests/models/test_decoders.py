@@ -14,7 +14,7 @@ from weft.build import build_model
 from weft.models import Seq2Seq
 from weft.models.recurrent import CELLS, CONNECTIONS
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 
 SOURCES = [[3, 7, 5], [11], [4, 9, 3, 12, 6], [8, 2]]
 INPUTS = [[1, 5], [1, 9, 4, 6, 10], [1], [1, 3, 7]]

@@ -14,7 +14,7 @@ from weft.build import build_model
 from weft.models import RecurrentLanguageModel
 from weft.models.recurrent import CELLS, CONNECTIONS
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 
 INPUTS = [[1, 5], [1, 9, 4, 6, 10], [1], [1, 3, 7]]
 EMPTY = [[] for _ in INPUTS]

@@ -15,8 +15,8 @@ from weft.models import Seq2Seq
 from weft.models.positions import sinusoids
 from weft.models.transformer import TransformerLayer
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
 from weft.search import follow, greedy
+from weft.settings import ModelSettings
 from weft.text.specials import BEGIN, END
 
 transformers = pytest.importorskip("transformers")

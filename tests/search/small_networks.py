@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.build import build_model
 from weft.models import AnyModel
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 
 
 @cache

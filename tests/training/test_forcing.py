@@ -12,7 +12,7 @@ from weft.build import build_model
 from weft.models import AnyModel
 from weft.models.seq2seq import Forward
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
+from weft.settings import ModelSettings
 from weft.training.forcing import forced_logits, own_share
 
 BEGIN, VOCABULARY = 1, 11

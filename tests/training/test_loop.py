@@ -11,7 +11,7 @@ from weft.build import build_model
 from weft.data.batches import plan
 from weft.data.store import PairStore, TokenStore
 from weft.errors import TrainingError
-from weft.recipe import ModelSettings, TrainingSettings
+from weft.settings import ModelSettings, TrainingSettings
 from weft.training import loop, update
 from weft.training.checkpoint import RunFolder, read_tensors
 from weft.training.events import Finished, Saved, Skipped, Step, Validation

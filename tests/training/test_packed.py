@@ -13,7 +13,7 @@ from weft.data.batches import budgets, plan
 from weft.data.store import PairStore, TokenStore
 from weft.models import AnyModel
 from weft.ragged import Layout
-from weft.recipe import ModelSettings, TrainingSettings
+from weft.settings import ModelSettings, TrainingSettings
 from weft.training.packed import BOUNDS, Side, bound, can_pack, filled, frame_of, pays_to_compile, rows_needed
 
 quick = settings(deadline=None, max_examples=50)

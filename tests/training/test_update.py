@@ -12,7 +12,8 @@ from weft.data.store import Batch
 from weft.errors import RecipeError
 from weft.models import AnyModel
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings, TrainingSettings, make_recipe
+from weft.recipe import make_recipe
+from weft.settings import ModelSettings, TrainingSettings
 from weft.training import update
 from weft.training.loop import make_optimiser
 from weft.training.loss import Loss, batch_loss

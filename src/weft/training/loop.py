@@ -19,7 +19,7 @@ from weft.data.batches import Position, endless
 from weft.data.store import Batch, PairStore
 from weft.errors import CheckpointError, TrainingError
 from weft.models import AnyModel
-from weft.recipe import TrainingSettings
+from weft.settings import TrainingSettings
 from weft.training.checkpoint import (
     Checkpoint,
     RunFolder,

@@ -22,7 +22,7 @@ from weft.models import AnyModel, Seq2Seq
 from weft.models.recurrent import RecurrentStack
 from weft.models.transformer import TransformerLayer
 from weft.ragged import Layout, Ragged
-from weft.recipe import TrainingSettings
+from weft.settings import TrainingSettings
 from weft.training.loss import NOTHING, output_cross_entropy
 from weft.training.update import Measured, in_precision, read_later, tensor_float
 

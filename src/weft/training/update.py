@@ -17,7 +17,7 @@ from torch import Tensor
 
 from weft.data.store import Batch
 from weft.models import AnyModel
-from weft.recipe import TrainingSettings
+from weft.settings import TrainingSettings
 from weft.training.loss import batch_loss
 
 

@@ -1,0 +1,410 @@
+"""Every setting, with its type, its default and one line of help.
+
+These classes are the only place a setting is written down. They check recipes and ``--set``, give the JSON Schema
+(`Recipe.model_json_schema()`) and what ``weft recipes show`` prints. A recipe names things from tables; it can
+never name Python code. Reading and writing recipes: recipe.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=1)]
+CountOrNone = Annotated[int, Field(ge=0)]
+
+
+class Settings(BaseModel):
+    """A group of settings: strict types, unknown names are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class ParallelFiles(Settings):
+    """Two files with a line for a line."""
+
+    source: str = Field(description="file with a source on every line")
+    target: str = Field(description="file with the target of the same line")
+
+
+class TableFile(Settings):
+    """Columns of a tab-separated file, counted from 1; several that make up a side are joined by one space."""
+
+    file: str = Field(description="file with a pair on every line")
+    source: list[Count] = Field(min_length=1, description="columns of the source")
+    target: list[Count] = Field(min_length=1, description="columns of the target")
+    tags: list[Count] = Field([], description="those of them that list features, N;ACC(PL), to be read as <N><ACC(PL)>")
+
+
+def _form(given: object) -> str:
+    """Which form of corpus is meant, right or wrong in itself: a table names one file, or has lists of columns."""
+    if isinstance(given, dict):
+        return "<table>" if "file" in given or any(isinstance(value, list) for value in given.values()) else "<files>"
+    if isinstance(given, TableFile):
+        return "<table>"
+    return "<files>" if isinstance(given, ParallelFiles) else "<name>"
+
+
+Corpus = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[ParallelFiles, Tag("<files>")] | Annotated[TableFile, Tag("<table>")],
+    Discriminator(_form),
+]
+"""A built-in corpus or a file by name, two files, or columns of one. The tags in brackets keep error messages to the
+form meant."""
+
+
+class DataSettings(Settings):
+    """[data]: where the pairs come from."""
+
+    train: Corpus = Field(
+        "grammar",
+        description="a built-in corpus, a TSV file, {source = FILE, target = FILE}, or columns of a table: "
+        "{file = FILE, source = [1, 2], target = [3]}, with tags = [2] where a column lists features",
+    )
+    valid: Corpus | None = Field(None, description="the same; a built-in corpus brings its own")
+    test: Corpus | None = Field(None, description="the same; used by `weft evaluate`")
+    folder: str = Field(".", description="where relative file names start")
+    train_size: Count = Field(100_000, description="pairs drawn from a built-in corpus for training")
+    valid_size: Count = Field(1_000, description="pairs drawn for validation")
+    test_size: Count = Field(1_000, description="pairs drawn for testing")
+    options: dict[str, Any] = Field({}, description="options of a built-in corpus")
+    max_length: Count = Field(250, description="drop training pairs with more tokens than this on a side")
+
+    @field_validator("options")
+    @classmethod
+    def _plain(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name, value in given.items():
+            if not isinstance(value, int | float | str) or value in (float("inf"), float("-inf")) or value != value:
+                raise ValueError(f"data.options.{name}: {value!r} was given; expected a number, a text, true or false")
+        return given
+
+    @model_validator(mode="after")
+    def _tags_are_columns(self) -> DataSettings:
+        for split in ("train", "valid", "test"):
+            corpus = getattr(self, split)
+            if isinstance(corpus, TableFile):
+                for column in corpus.tags:
+                    if column not in (*corpus.source, *corpus.target):
+                        raise ValueError(f"data.{split}.tags: column {column} is in neither source nor target")
+        return self
+
+
+class TokenizerSettings(Settings):
+    """[tokenizer]: what a token is."""
+
+    kind: Literal["bpe", "word", "character", "byte"] = Field("bpe", description="the unit")
+    target_kind: Literal["same", "bpe", "word", "character", "byte"] = Field(
+        "same", description="the target's unit, where it is another; needs joint = false"
+    )
+    size: Count = Field(8_000, description="number of ids, marks included (bpe, word)")
+    joint: bool = Field(True, description="one vocabulary for both sides")
+    minimum_count: Count = Field(1, description="leave out what is seen less often (word, character)")
+    end_of_word: bool = Field(True, description="bpe: mark the end of a word with </w>; else its beginning")
+    byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
+    split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
+    tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
+    extend: bool = Field(False, description="training.start: give ids to what the run's tokenizer does not know")
+    decompose: bool = Field(False, description="character: of decomposed text (NFD), a Korean syllable as its letters")
+
+    @property
+    def target_unit(self) -> str:
+        """The target's kind, by name."""
+        return self.kind if self.target_kind == "same" else self.target_kind
+
+    @model_validator(mode="after")
+    def _agree(self) -> TokenizerSettings:
+        if self.joint and self.target_unit != self.kind:
+            raise ValueError(
+                f"tokenizer.target_kind: {self.target_kind!r} beside tokenizer.kind = {self.kind!r} "
+                "needs two vocabularies; set tokenizer.joint = false"
+            )
+        if self.tags and "character" not in (self.kind, self.target_unit):
+            raise ValueError("tokenizer.tags: only characters know tags; set tokenizer.kind = 'character'")
+        return self
+
+
+class RecurrentSettings(Settings):
+    """What a stack of recurrent layers has, on either side."""
+
+    kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell, or transformer")
+    layers: Count = Field(1, description="number of layers")
+    hidden: Count = Field(512, description="width of a state, both directions together")
+    connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
+    layer_norm: bool = Field(False, description="normalise what a layer gives")
+
+
+class RecurrentEncoderSettings(RecurrentSettings):
+    """[model.encoder] of kind rnn, gru or lstm"""
+
+    bidirectional: bool = Field(True, description="read the source both ways")
+    reverse_source: bool = Field(False, description="read the source back to front")
+
+
+class RecurrentDecoderSettings(RecurrentSettings):
+    """[model.decoder] of kind rnn, gru or lstm"""
+
+    input_feeding: bool = Field(False, description="feed the last attentional vector back in")
+    feed_summary: bool = Field(False, description="feed the encoder's final state at every step")
+
+
+class TransformerSettings(Settings):
+    """What a stack of Transformer layers has, on either side."""
+
+    kind: Literal["transformer"] = Field("transformer", description="or rnn, gru, lstm")
+    layers: Count = Field(6, description="number of layers")
+    hidden: Count = Field(512, description="width of a state")
+    heads: Count = Field(8, description="attentions side by side; they share the width")
+    key_value_heads: CountOrNone = Field(0, description="heads with keys and values of their own; 0: all")
+    feed_forward: Count = Field(2048, description="width of the feed-forward network")
+    activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="in the feed-forward network")
+    norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
+    norm_placement: Literal["pre", "post"] = Field("pre", description="before each sub-layer, or after it as published")
+    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = Field(
+        "sinusoidal", description="how a token knows its place"
+    )
+    max_positions: Count = Field(1_024, description="learned positions: the longest sequence")
+    scale_embedding: bool = Field(True, description="multiply embeddings by the root of their width")
+    embedding_dropout: Share | None = Field(None, description="on embeddings; not set: model.dropout")
+    residual_dropout: Share | None = Field(None, description="on what a sub-layer adds; not set: model.dropout")
+    attention_dropout: Share = Field(0.0, description="on attention weights")
+    activation_dropout: Share = Field(0.0, description="inside the feed-forward network")
+
+
+class TransformerEncoderSettings(TransformerSettings):
+    """[model.encoder] of kind transformer or attention"""
+
+    kind: Literal["transformer", "attention"] = Field(  # type: ignore[assignment]
+        "transformer", description="attention: without feed-forward networks"
+    )
+
+
+class TransformerDecoderSettings(TransformerSettings):
+    """[model.decoder] of kind transformer"""
+
+
+CELL_KINDS = ("rnn", "gru", "lstm")
+
+
+def _family(given: Any) -> str:
+    """Which settings a stack has, by its kind."""
+    kind = given.get("kind", "lstm") if isinstance(given, dict) else getattr(given, "kind", "lstm")
+    return "<transformer>" if kind in ("transformer", "attention") else "<recurrent>"
+
+
+EncoderSettings = Annotated[
+    Annotated[RecurrentEncoderSettings, Tag("<recurrent>")]
+    | Annotated[TransformerEncoderSettings, Tag("<transformer>")],
+    Discriminator(_family),
+]
+DecoderSettings = Annotated[
+    Annotated[RecurrentDecoderSettings, Tag("<recurrent>")]
+    | Annotated[TransformerDecoderSettings, Tag("<transformer>")],
+    Discriminator(_family),
+]
+
+
+class AttentionSettings(Settings):
+    """[model.attention] of a recurrent decoder; a Transformer decoder has its own"""
+
+    score: Literal[
+        "none",
+        "dot",
+        "scaled_dot",
+        "general",
+        "scaled_general",
+        "concat",
+        "additive",
+        "cosine",
+        "parameter_free",
+    ] = Field("general", description="how a query is compared with a key; none: no attention")
+    placement: Literal["after", "before"] = Field(
+        "after", description="after the step (Luong) or before it, into the recurrence (Bahdanau)"
+    )
+    size: CountOrNone = Field(0, description="width of additive and concat; 0: the decoder's width")
+    project: bool = Field(False, description="learn projections for keys and values")
+    temperature: float = Field(0.1, gt=0, description="cosine: scores are divided by it")
+
+
+class ModelSettings(Settings):
+    """[model]: the network."""
+
+    kind: Literal["seq2seq", "language_model", "prefix_lm"] = Field(
+        "seq2seq", description="encoder and decoder; the decoder alone; one stack (the decoder's) for both sides"
+    )
+    embedding: Count = Field(256, description="width of an embedding")
+    tie: Literal["none", "target", "all"] = Field(
+        "none", description="share the output's matrix with the target embedding, or with both"
+    )
+    dropout: Share = Field(0.1, description="on embeddings, between layers, before the output")
+    bridge: Literal["auto", "copy", "project", "zero"] = Field(
+        "auto", description="encoder's final state to decoder's first; auto: copy where the shapes agree"
+    )
+    encoder: EncoderSettings = RecurrentEncoderSettings()
+    decoder: DecoderSettings = RecurrentDecoderSettings()
+    attention: AttentionSettings = AttentionSettings()
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the model reads one sequence to write another."""
+        return self.kind != "language_model"
+
+    @property
+    def recurs(self) -> bool:
+        """Whether a recurrent stack is part of it. Only with an encoder of its own does the encoder's kind matter."""
+        stacks = (self.encoder, self.decoder) if self.kind == "seq2seq" else (self.decoder,)
+        return any(isinstance(stack, RecurrentSettings) for stack in stacks)
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is an attention over the source (of a language model: over its past) to look at."""
+        return isinstance(self.decoder, TransformerSettings) or self.attention.score != "none"
+
+    @model_validator(mode="after")
+    def _agree(self) -> ModelSettings:
+        for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if isinstance(stack, TransformerSettings):
+                _check_heads(f"model.{side}", stack)
+        if isinstance(self.encoder, RecurrentEncoderSettings) and self.encoder.bidirectional:
+            if self.encoder.hidden % 2:
+                raise ValueError(
+                    f"model.encoder.hidden: {self.encoder.hidden} is odd; two directions need an even width"
+                )
+            if self.encoder.reverse_source:
+                raise ValueError("model.encoder.reverse_source: a bidirectional encoder already reads both ways")
+        if self.kind == "prefix_lm" and not isinstance(self.decoder, TransformerSettings):
+            raise ValueError("model.kind: 'prefix_lm' is one Transformer stack; set model.decoder.kind = 'transformer'")
+        attends = self.attention.score != "none"
+        feeding = isinstance(self.decoder, RecurrentDecoderSettings) and self.decoder.input_feeding
+        if feeding and not (attends and self.attention.placement == "after"):
+            raise ValueError(
+                "model.decoder.input_feeding: needs an attention placed 'after' the step; "
+                "set model.attention.score and model.attention.placement"
+            )
+        if self.attention.score == "parameter_free" and self.attention.project:
+            raise ValueError("model.attention.project: a parameter-free attention learns no projections; use 'dot'")
+        return self
+
+
+def _check_heads(where: str, stack: TransformerSettings) -> None:
+    if stack.hidden % stack.heads:
+        raise ValueError(f"{where}.heads: {stack.heads} heads do not divide the width {stack.hidden} ({where}.hidden)")
+    if stack.key_value_heads and stack.heads % stack.key_value_heads:
+        raise ValueError(
+            f"{where}.key_value_heads: {stack.key_value_heads} do not divide the {stack.heads} heads ({where}.heads)"
+        )
+    if stack.positions == "rotary" and stack.hidden // stack.heads % 2:
+        raise ValueError(
+            f"{where}.positions: 'rotary' turns pairs, but a head is {stack.hidden // stack.heads} wide, an odd number"
+        )
+
+
+class TrainingSettings(Settings):
+    """[training]: the loop."""
+
+    steps: Count = Field(10_000, description="updates in all")
+    batch_tokens: Count = Field(2_048, description="at most so many tokens a batch on each side")
+    accumulate: Count = Field(1, description="batches an update")
+    optimiser: Literal["adamw", "adam", "sgd"] = Field("adamw", description="what makes steps of gradients")
+    learning_rate: float = Field(0.002, gt=0, description="the peak")
+    weight_decay: float = Field(0.0, ge=0, description="pull of the weights towards zero")
+    momentum: Share = Field(0.0, description="sgd only")
+    beta1: Share = Field(0.9, description="adam, adamw")
+    beta2: Share = Field(0.98, description="adam, adamw")
+    schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = Field(
+        "inverse_sqrt", description="what follows the warm-up"
+    )
+    warmup: CountOrNone = Field(400, description="steps of linear warm-up")
+    decay: float = Field(0.5, gt=0, lt=1, description="plateau: multiply the rate by this")
+    decay_patience: CountOrNone = Field(2, description="plateau: after so many validations without gain")
+    clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: no clipping")
+    label_smoothing: Share = Field(0.1, description="share of probability spread over all tokens")
+    forcing: Literal["teacher", "scheduled", "free"] = Field("teacher", description="what the decoder reads")
+    sampling: Probability = Field(0.25, description="scheduled: final share of own predictions")
+    validate_every: CountOrNone = Field(500, description="steps between validations; 0: never")
+    metric: str = Field("loss", description="what is best: loss, or a metric of decoded text such as bleu")
+    valid_sentences: Count = Field(200, description="sentences decoded for the metric")
+    patience: CountOrNone = Field(0, description="stop after so many validations without gain; 0: never")
+    average: Count = Field(1, description="keep the mean of this many best checkpoints")
+    save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: only at the end")
+    log_every: Count = Field(50, description="steps between log lines")
+    start: str | None = Field(None, description="a run folder to take the first weights and the tokenizer from")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = Field(
+        "auto", description="of products; auto: on a GPU bf16 for Transformers and tf32 for the others, else fp32"
+    )
+    compile: Literal["auto", "on", "off"] = Field(
+        "auto", description="compile a Transformer's layers on a GPU; auto: where the run is long enough to gain"
+    )
+
+
+class SearchSettings(Settings):
+    """[search]: how a trained model is asked."""
+
+    kind: Literal["greedy", "beam", "sample"] = Field(
+        "beam", description="the way to search: one path, several at once, or by chance"
+    )
+    size: Count = Field(5, description="beam: hypotheses kept")
+    length_penalty: float = Field(1.0, ge=0, description="beam: rank by log p / length^this")
+    finish: CountOrNone = Field(0, description="beam: stop at so many finished; 0: as many as the beam holds")
+    max_ratio: float = Field(2.0, ge=0, description="longest output: this times the source's tokens …")
+    max_extra: CountOrNone = Field(10, description="… plus this")
+    temperature: float = Field(1.0, gt=0, description="sample: above 1 flatter, below 1 sharper")
+    top_k: CountOrNone = Field(0, description="sample: only from the k likeliest; 0: from all")
+    top_p: Probability = Field(1.0, description="sample: only from the fewest that hold this probability")
+    batch_tokens: Count = Field(4_096, description="source tokens a batch")
+
+
+class EvaluationSettings(Settings):
+    """[evaluation]"""
+
+    metrics: list[str] = Field(["bleu", "chrf", "exact_match"], description="what `weft evaluate` reports")
+
+
+class Recipe(Settings):
+    """A whole run."""
+
+    name: str = Field("unnamed", description="also the run folder's name under runs/")
+    summary: str = Field("", description="one line for people")
+    seed: int = Field(1, ge=0, description="of weights, data order, dropout and sampling")
+    data: DataSettings = DataSettings()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    search: SearchSettings = SearchSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @field_validator("name")
+    @classmethod
+    def _a_folder_name(cls, given: str) -> str:
+        if not re.fullmatch(r"\w[\w .+-]*", given):
+            raise ValueError(f"name: {given!r} was given; it names a folder: letters, digits, space and . + - _ only")
+        return given
+
+    @model_validator(mode="after")
+    def _agree(self) -> Recipe:
+        if self.model.tie == "all" and not self.tokenizer.joint:
+            raise ValueError("model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true")
+        for side, stack in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
+            longest, counted = self.data.max_length + 1, "data.max_length + 1"
+            if self.model.kind == "prefix_lm" and side == "decoder":  # one stack holds both sides
+                longest, counted = 2 * longest, f"2 * ({counted})"
+            if (
+                isinstance(stack, TransformerSettings)
+                and stack.positions == "learned"
+                and stack.max_positions < longest
+            ):
+                raise ValueError(
+                    f"model.{side}.max_positions: {stack.max_positions} is below {counted} = {longest}; "
+                    "raise the one or lower the other"
+                )
+        if self.training.precision == "bf16" and self.model.recurs:
+            raise ValueError("training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32")
+        if self.tokenizer.extend and self.training.start is None:
+            raise ValueError("tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)")
+        if self.training.metric != "loss" and not self.training.validate_every:
+            raise ValueError("training.metric: a metric needs validations; set training.validate_every")
+        return self
