@@ -176,8 +176,6 @@ class PackedUpdate:
         self.frame = frame_of(pairs, settings.batch_tokens, recurrent=recurrent)
         self.rate = torch.zeros((), device=device)
         self.measured = torch.zeros(2, device=device)
-        for group in optimiser.param_groups:
-            group["lr"] = self.rate
         self.recorded: dict[Key, Recorded] = {}
         self.places: list[int] = []
         self.made = 0
@@ -242,6 +240,8 @@ class PackedUpdate:
     def _update_in_precision(self, recorded: Recorded) -> None:
         """One update on what ``recorded`` holds; where it would spoil the weights, the optimiser leaves them alone."""
         self.optimiser.zero_grad(set_to_none=True)
+        for group in self.optimiser.param_groups:  # not once for all: a restored optimiser has rates of its own
+            group["lr"] = self.rate
         with in_precision(self.precision, self.device):
             states = self.model.states(recorded.source.ragged(), recorded.inputs.ragged()).states
             loss = output_cross_entropy(
