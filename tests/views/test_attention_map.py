@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from weft.errors import DataError
-from weft.views import attention_map, fonts
+from weft.views import attention_map, fonts, picture
 from weft.views.attention_map import draw, terminal
 
 SOURCE = ["the", "red", "house", "</s>", "$x$"]
@@ -154,7 +154,7 @@ def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: py
         file.write(b"half a pict")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attention_map, "_save", fail)
+    monkeypatch.setattr(picture, "_save", fail)
     with pytest.raises(KeyboardInterrupt):
         draw(WEIGHTS_TS, SOURCE, TARGET, path)
     assert path.read_bytes() == b"old"
@@ -163,7 +163,7 @@ def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_missing_glyphs_are_said_once(suffix: str, tmp_path: Path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(attention_map, "choose", lambda text: fonts.Choice(["DejaVu Sans"], "日本語学生は"))
+    monkeypatch.setattr(picture, "choose", lambda text: fonts.Choice(["DejaVu Sans"], "日本語学生は"))
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
         warnings.simplefilter("error")
         draw(np.ones((1, 3)), ["日本語", "学生", "は"], ["a"], tmp_path / f"map.{suffix}")

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from weft.errors import DataError
-from weft.views import fonts, heads
+from weft.views import fonts, heads, picture
 from weft.views.heads import HeadPanel, draw_heads, terminal_heads
 
 SOURCE = ["the", "red", "house", "</s>", "$x$"]
@@ -218,7 +218,7 @@ def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: py
         file.write(b"half a pict")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(heads, "_save", fail)
+    monkeypatch.setattr(picture, "_save", fail)
     with pytest.raises(KeyboardInterrupt):
         draw_heads([PANEL], path, title="")
     assert path.read_bytes() == b"old"
@@ -227,7 +227,7 @@ def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_missing_glyphs_are_said_once(suffix: str, tmp_path: Path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(heads, "choose", lambda text: fonts.Choice(["DejaVu Sans"], "日本語学生は"))
+    monkeypatch.setattr(picture, "choose", lambda text: fonts.Choice(["DejaVu Sans"], "日本語学生は"))
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
         warnings.simplefilter("error")
         draw_heads(grid(1, 2, ["日本語", "学生は"], ["a"]), tmp_path / f"heads.{suffix}", title="")

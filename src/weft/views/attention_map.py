@@ -10,14 +10,11 @@ font to the program that shows it. Before matplotlib 3.11, Arabic and Indic lett
 
 from __future__ import annotations
 
-import logging
 import math
-import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.cells import cell_len
@@ -27,18 +24,14 @@ from rich.style import Style
 from rich.text import Text
 
 from weft.errors import DataError
-from weft.files import replacing
-from weft.views.fonts import choose
 from weft.views.labels import shorten, visible
+from weft.views.picture import inches, picture_format, write_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
-log = logging.getLogger(__name__)
-
-FORMATS = ("svg", "png", "pdf")
 SHADES = ("· ", "░░", "▒▒", "▓▓", "██")
 ASCII_SHADES = (". ", "--", "++", "xx", "##")
 SHADE_STEPS = (0.1, 0.3, 0.5, 0.75)
@@ -50,11 +43,6 @@ CELL = 2
 LONGEST_LABEL = 28
 SLANT = 50
 """Degrees by which the source labels of a picture rise."""
-DOTS_PER_INCH = 150
-LARGEST_PICTURE = 12_000
-"""Pixels a side; beyond that a PNG is drawn more coarsely."""
-
-_drawing = threading.Lock()
 
 
 def terminal(
@@ -172,37 +160,15 @@ def draw(
     The picture grows with the number of tokens. The same map gives the same bytes.
     """
     path = Path(path)
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        raise DataError(f"{path}: cannot draw a picture of type {suffix!r}; choose one of {', '.join(FORMATS)}")
+    suffix = picture_format(path)
     weights_TS = _checked(weights_TS, source, target)
     source_labels = [shorten(visible(token), LONGEST_LABEL) for token in source]
     target_labels = [shorten(visible(token), LONGEST_LABEL) for token in target]
     caption = visible(title).replace("␣", " ").replace("⏎", "\n") if title else ""
-    fonts = choose("".join([*source_labels, *target_labels, caption]))
-    if fonts.missing and suffix != "svg":
-        codes = ", ".join(f"{character} (U+{ord(character):04X})" for character in fonts.missing[:5])
-        more = f" and {len(fonts.missing) - 5} more" if len(fonts.missing) > 5 else ""
-        log.warning("%s: no installed font has %s%s; boxes stand for them. An .svg shows them.", path, codes, more)
-    families = ["DejaVu Sans", "sans-serif"] if suffix == "svg" else fonts.families
-    try:
-        # Text as text in SVG is a global setting of matplotlib, and so is the filter for its warnings: one at a time.
-        with _drawing, warnings.catch_warnings(), replacing(path) as file:
-            warnings.filterwarnings("ignore", message=".*[Gg]lyph.*missing")  # said above, once
-            _save(_figure(weights_TS, source_labels, target_labels, caption, families), file, suffix)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return path
-
-
-def _save(figure: Figure, file: BinaryIO, suffix: str) -> None:
-    import matplotlib
-
-    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "weft", "pdf.fonttype": 42, "text.usetex": False}
-    dateless = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[suffix]
-    dpi = min(DOTS_PER_INCH, LARGEST_PICTURE / max(figure.get_size_inches()))
-    with matplotlib.rc_context(settings):
-        figure.savefig(file, format=suffix, dpi=dpi, metadata=dateless)
+    texts = [*source_labels, *target_labels, caption]
+    return write_picture(
+        path, suffix, texts, lambda families: _figure(weights_TS, source_labels, target_labels, caption, families)
+    )
 
 
 def _figure(weights_TS: np.ndarray, source: list[str], target: list[str], title: str, families: list[str]) -> Figure:
@@ -220,9 +186,9 @@ def _figure(weights_TS: np.ndarray, source: list[str], target: list[str], title:
     caption = text | {"fontsize": points + 2, "color": "#1f2933"}
     text["fontsize"] = points
 
-    above = [_inches(figure, label, text) for label in source]
+    above = [inches(figure, label, text) for label in source]
     slant = math.radians(SLANT)
-    left = 0.2 + max(_inches(figure, label, text) for label in target)
+    left = 0.2 + max(inches(figure, label, text) for label in target)
     top = 0.15 + max(above) * math.sin(slant) + points / 72
     if title:
         top += 1.6 * (points + 2) / 72 * (title.count("\n") + 1)
@@ -230,7 +196,7 @@ def _figure(weights_TS: np.ndarray, source: list[str], target: list[str], title:
     label_ends = [(place + 0.5) * cell + inches * math.cos(slant) for place, inches in enumerate(above)]
     right = max(0.95, max(label_ends) - grid_width + 0.2)
     bottom = 0.2
-    width = max(left + grid_width + right, _inches(figure, title, caption) + 0.3 if title else 0)
+    width = max(left + grid_width + right, inches(figure, title, caption) + 0.3 if title else 0)
     height = top + grid_height + bottom
     figure.set_size_inches(width, height)
 
@@ -272,14 +238,6 @@ def _grid(axes: Axes, weights_TS: np.ndarray, source: list[str], target: list[st
     for spine in axes.spines.values():
         spine.set(color="#9aa5b1", linewidth=0.8)
     return mesh
-
-
-def _inches(figure: Figure, label: str, text: dict[str, Any]) -> float:
-    """The wider of what the label measures in our font and what it may in a browser's, which can have other glyphs."""
-    drawn = figure.text(0, 0, label, **text)
-    measured = drawn.get_window_extent().width / figure.dpi
-    drawn.remove()
-    return max(measured, max(map(cell_len, label.split("\n"))) * 0.6 * text["fontsize"] / 72)
 
 
 def _checked(weights_TS: np.ndarray, source: Sequence[str], target: Sequence[str]) -> np.ndarray:

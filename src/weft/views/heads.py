@@ -11,10 +11,8 @@ their labels.
 
 from __future__ import annotations
 
-import logging
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,20 +24,15 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from weft.errors import DataError
-from weft.files import replacing
-from weft.views.attention_map import BLUES, CELL, FORMATS, _cell, _checked, _drawing, _inches, _key, _save
-from weft.views.fonts import choose
+from weft.views.attention_map import BLUES, CELL, _cell, _checked, _key
 from weft.views.labels import shorten, visible
+from weft.views.picture import FAINT, FRAME, INK, LINES, Page, picture_format, write_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
-log = logging.getLogger(__name__)
-
-INK, FAINT, FRAME, LINES = "#1f2933", "#52606d", "#9aa5b1", "#d9dee5"
-"""Colours of titles, of notes, of the frames of panels and of the lines between cells."""
 PAGE = 15.0
 """Inches that the panels of one layer share, where that leaves each of a legible size."""
 SMALLEST_SIDE, LARGEST_SIDE = 1.35, 4.0
@@ -105,31 +98,6 @@ def draw_heads(panels: Sequence[HeadPanel], to: str | Path, *, title: str = "") 
     return write_picture(path, suffix, texts, lambda families: _figure(shown, caption, families))
 
 
-def picture_format(path: Path) -> str:
-    """What the path ends in, if pictures can be written so."""
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        raise DataError(f"{path}: cannot draw a picture of type {suffix!r}; choose one of {', '.join(FORMATS)}")
-    return suffix
-
-
-def write_picture(path: Path, suffix: str, texts: Iterable[str], figure: Callable[[list[str]], Figure]) -> Path:
-    """Write the figure made for the font families that the texts need; a failure leaves what was at the path."""
-    fonts = choose("".join(texts))
-    if fonts.missing and suffix != "svg":
-        codes = ", ".join(f"{character} (U+{ord(character):04X})" for character in fonts.missing[:5])
-        more = f" and {len(fonts.missing) - 5} more" if len(fonts.missing) > 5 else ""
-        log.warning("%s: no installed font has %s%s; boxes stand for them. An .svg shows them.", path, codes, more)
-    families = ["DejaVu Sans", "sans-serif"] if suffix == "svg" else fonts.families
-    try:
-        with _drawing, warnings.catch_warnings(), replacing(path) as file:
-            warnings.filterwarnings("ignore", message=".*[Gg]lyph.*missing")  # said above, once
-            _save(figure(families), file, suffix)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return path
-
-
 def _blocks(panels: Sequence[HeadPanel]) -> list[Block]:
     """The panels sorted, their labels made visible; an error for those that cannot share a page."""
     if not panels:
@@ -168,38 +136,6 @@ def _blocks(panels: Sequence[HeadPanel]) -> list[Block]:
 
 def _peak(blocks: Sequence[Block]) -> float:
     return max(float(weights_TS.max()) for block in blocks for weights_TS in block.weights.values()) or 1.0
-
-
-@dataclass(frozen=True)
-class Page:
-    """A figure on which places are inches from the top left, and the style of its text."""
-
-    figure: Figure
-    text: dict[str, Any]
-
-    @classmethod
-    def blank(cls, families: list[str]) -> Page:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(facecolor="white")
-        FigureCanvasAgg(figure)
-        return cls(figure, {"parse_math": False, "usetex": False, "family": families})
-
-    def style(self, points: float, colour: str, **more: Any) -> dict[str, Any]:
-        return self.text | {"fontsize": points, "color": colour} | more
-
-    def inches(self, words: Iterable[str], style: dict[str, Any]) -> float:
-        """The width of the widest."""
-        return max(_inches(self.figure, word, style) for word in set(words))
-
-    def axes(self, x: float, top: float, wide: float, high: float) -> Axes:
-        width, height = self.figure.get_size_inches()
-        return self.figure.add_axes((x / width, 1 - (top + high) / height, wide / width, high / height))
-
-    def write(self, x: float, top: float, words: str, style: dict[str, Any]) -> None:
-        width, height = self.figure.get_size_inches()
-        self.figure.text(x / width, 1 - top / height, words, ha="left", va="top", **style)
 
 
 class Room(NamedTuple):

@@ -24,8 +24,8 @@ from rich.text import Text
 
 from weft.errors import DataError
 from weft.views.attention_map import ASCII_SHADES, CELL, SHADE_STEPS, SHADES, _cell
-from weft.views.heads import FAINT, FRAME, INK, LINES, Page, picture_format, write_picture
 from weft.views.labels import shorten, visible
+from weft.views.picture import FAINT, FRAME, INK, LINES, Page, picture_format, write_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
