@@ -14,7 +14,7 @@ ALLOWED = {
     "ragged": {"errors"},
     "tree": {"errors"},
     "unrolled": set(),
-    "settings": set(),
+    "settings": {"settings"},
     "recipe": {"settings", "errors"},
     "text": {"text", "files", "errors"},
     "data": {"text", "ragged", "files", "errors", "data"},
@@ -25,7 +25,7 @@ ALLOWED = {
     "training": {"models", "data", "search", "ragged", "tree", "settings", "errors", "training", "files"},
     "evaluation": {"models", "data", "search", "text", "ragged", "errors", "evaluation"},
 }
-TOP = {"views", "cli", "interop", "serve", "labs", "translator", "trainer", "card", "report", "bench"}
+TOP = {"views", "cli", "interop", "serve", "labs", "translator", "strategies", "answers", "trainer", "card", "report", "bench"}
 """What may import, and is imported by nothing below."""
 
 

@@ -268,7 +268,8 @@ class TestValues:
 
     @numbers(float)
     def test_a_whole_number_may_stand_for_a_real_one(self, case):
-        lowest, highest = case.bounds.get("gt", -1), case.bounds.get("lt", 2)
+        lowest = max(case.bounds.get("gt", -1), case.bounds.get("ge", 0) - 1)
+        highest = case.bounds.get("lt", 2)
         whole = next((value for value in (0, 1) if lowest < value < highest), None)
         if whole is not None:
             recipe = make_recipe(case.tree(whole))

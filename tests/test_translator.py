@@ -94,7 +94,7 @@ class TestTranslating:
 
     def test_only_a_beam_finds_several(self, copier):
         message = refusal(SearchError, copier.translate, "a", n_best=2, kind="greedy")
-        assert message == "--n-best 2: greedy search finds one output; use search.kind = 'beam'"
+        assert message == "--n-best 2: greedy search finds one output; use search.kind = 'beam' or 'sample'"
 
     @pytest.mark.parametrize("n_best", [0, -1])
     def test_less_than_one_is_refused(self, copier, n_best):
@@ -122,7 +122,7 @@ class TestSearchSettings:
         [
             ({"siz": 3}, "search.siz: unknown setting; did you mean 'size'?"),
             ({"beam": 3}, "search.beam: unknown setting; "),
-            ({"kind": "bean"}, "search.kind: 'bean' was given; input should be 'greedy', 'beam' or 'sample'"),
+            ({"kind": "bean"}, "search.kind: 'bean' was given; input should be 'greedy', 'beam', 'sample', 'mbr', 'exact' or 'exhaustive'"),
             ({"size": 0}, "search.size: 0 was given; input should be greater than or equal to 1"),
             ({"size": "5"}, "search.size: '5' was given; input should be a valid integer"),
             ({"temperature": 0.0}, "search.temperature: 0.0 was given; input should be greater than 0"),

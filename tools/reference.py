@@ -19,6 +19,7 @@ COMMANDS = (
     "train",
     "translate",
     "attend",
+    "trace",
     "positions",
     "evaluate",
     "score",

@@ -8,7 +8,7 @@ t.text, t.score, t.tokens, t.attention, t.links
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import torch
 
+from weft.answers import HeadMap, PairScore, Translation, WordMap, nothing
 from weft.attention import Seen
 from weft.build import Tokenizers, build_model, choose_device, encode_pairs, load_tokenizers
 from weft.data.batches import in_order
@@ -24,11 +25,15 @@ from weft.data.store import PairStore, TokenStore
 from weft.errors import RecipeError, SearchError
 from weft.evaluation.alignment import groups, links_from_weights, merge_weights
 from weft.evaluation.likelihood import token_log_probabilities
-from weft.models import AnyModel, PrefixModel, RecurrentLanguageModel
+from weft.models import Ensemble, PrefixModel, RecurrentLanguageModel, Searchable
 from weft.ragged import Ragged
 from weft.recipe import load_recipe, make_recipe
-from weft.search import Choice, Hypothesis, beam, follow, greedy, sampler
-from weft.settings import Recipe, SearchSettings
+from weft.search import Hypothesis
+from weft.search.live import Loop
+from weft.settings import Recipe
+from weft.settings.search import SearchSettings
+from weft.strategies import Asked, name_of
+from weft.strategies import search as run_search
 from weft.text import specials, words
 from weft.text.tokenizer import Tokenizer
 from weft.text.units import Word
@@ -41,63 +46,14 @@ WINDOW = 4096
 """Lines that are sorted by length together when a file is translated."""
 
 
-class WordMap(NamedTuple):
-    """Attention over words rather than tokens."""
+class _Wants(NamedTuple):
+    """What is asked for beside the best text."""
 
-    weights_TS: np.ndarray
-    source: list[str]
-    """The words and, last, the end mark."""
-    target: list[str]
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One answer, with all that is known about it."""
-
-    source: str
-    text: str
-    score: float
-    """log p(y|x) / |y|^α, by which the search ranked it."""
-    log_probability: float
-    tokens: list[str]
-    ids: list[int]
-    """The tokens as the model knows them."""
-    token_scores: list[float]
-    """log p of every token and, where the model ended by itself, of the end mark."""
-    source_tokens: list[str]
-    """The source's tokens and its end mark: the columns of `attention`."""
-    attention: np.ndarray | None
-    """(tokens, source tokens) where each output token looked; None for a model without attention."""
-    words: WordMap | None
-    """The same over whole words."""
-    links: list[tuple[int, int]]
-    """(source word, target word), zero-based, words as `weft.text.words` cuts them; read off the attention."""
-    ended: str
-    """"end", or "length" where the limit cut it off."""
-    alternatives: tuple[Translation, ...] = ()
-    """The other hypotheses of an n-best list, best first."""
-
-
-class HeadMap(NamedTuple):
-    """Where one head of one layer looks."""
-
-    kind: str
-    """"encoder" (self-attention over the source), "decoder" (over what was said) or "cross" (over the source)."""
-    layer: int
-    """From 1, as `head`."""
-    head: int
-    weights_TS: np.ndarray
-    source: list[str]
-    """The columns: what is looked at."""
-    target: list[str]
-    """The rows: who looks. In the decoder a row is named for the token that is said there."""
-
-
-class PairScore(NamedTuple):
-    """How probable a model finds one target for one source."""
-
-    log_probability: float
-    token_scores: list[float]
+    n_best: int = 1
+    weights: bool = False
+    trace: bool = False
+    named: bool = False
+    """Unknowns become source words."""
 
 
 class Translator:
@@ -105,7 +61,7 @@ class Translator:
 
     def __init__(
         self,
-        model: AnyModel,
+        model: Searchable,
         tokenizers: Tokenizers,
         recipe: Recipe,
         *,
@@ -119,27 +75,60 @@ class Translator:
         self.tokenizers = tokenizers
         self.recipe = recipe
         self.folder = folder
-
-    @overload
-    def translate(self, source: str, *, n_best: int = 1, attention: bool = True, **search: Any) -> Translation: ...
+        self.loop: Loop | None = None
 
     @overload
     def translate(
-        self, source: Sequence[str], *, n_best: int = 1, attention: bool = True, **search: Any
+        self,
+        source: str,
+        *,
+        n_best: int = 1,
+        attention: bool = True,
+        trace: bool = False,
+        prefix: str | Sequence[str] = "",
+        **search: Any,
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self,
+        source: Sequence[str],
+        *,
+        n_best: int = 1,
+        attention: bool = True,
+        trace: bool = False,
+        prefix: str | Sequence[str] = "",
+        **search: Any,
     ) -> list[Translation]: ...
 
     def translate(
-        self, source: str | Sequence[str], *, n_best: int = 1, attention: bool = True, **search: Any
+        self,
+        source: str | Sequence[str],
+        *,
+        n_best: int = 1,
+        attention: bool = True,
+        trace: bool = False,
+        prefix: str | Sequence[str] = "",
+        **search: Any,
     ) -> Translation | list[Translation]:
-        """The best output for one source or several; ``search`` changes settings, e.g. ``size=8``."""
+        """The best output for one source or several.
+
+        ``search`` changes settings, e.g. ``size=8``; ``prefix``: what the outputs begin with, one for all or one for
+        each; ``trace``: keep what the search did.
+        """
         if self.recipe.model.kind == "language_model":
             raise SearchError("this run is a language model: it has no source to translate; use `sample`")
         if n_best < 1:
             raise SearchError(f"n_best: {n_best}; at least 1 output is found")
         settings = self.search_settings(search)
-        if isinstance(source, str):
-            return self._translate([source], settings, n_best, attention)[0]
-        return self._translate(source, settings, n_best, attention)
+        sources = [source] if isinstance(source, str) else source
+        prefix = prefix or settings.prefix
+        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else list(prefix)
+        if len(prefixes) != len(sources):
+            raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
+        wants = _Wants(n_best, attention, trace, settings.replace_unknown)
+        found = self._translate(sources, prefixes, settings, wants)
+        return found[0] if isinstance(source, str) else found
 
     def translate_lines(
         self, lines: Iterable[str], *, n_best: int = 1, attention: bool = False, **search: Any
@@ -157,73 +146,91 @@ class Translator:
         return make_recipe(tree).search
 
     def _translate(
-        self, sources: Sequence[str], settings: SearchSettings, n_best: int, attention: bool
+        self, sources: Sequence[str], prefixes: Sequence[str], settings: SearchSettings, wants: _Wants
     ) -> list[Translation]:
         encode = self.tokenizers.source.encode_batch
         ids = [[*tokens, specials.END] if tokens else [] for tokens in encode(list(sources))]
         asked = [row for row, tokens in enumerate(ids) if tokens]
+        begun = [self.tokenizers.target.encode(prefixes[row]) if prefixes[row] else [] for row in asked]
         store = TokenStore.of(ids[row] for row in asked)
-        answers = [_nothing(source) for source in sources]
+        answers = [nothing(source) for source in sources]
         for rows in in_order(PairStore(store, store), settings.batch_tokens):
-            found = self._search(store, rows, settings, n_best, attention)
+            found = self._search(store.gather(rows), [begun[row] for row in rows.tolist()], settings, wants)
             for row, hypotheses in zip(rows.tolist(), found, strict=True):
                 place = asked[row]
-                many = [self._translation(sources[place], ids[place], one) for one in hypotheses]
-                answers[place] = _with_alternatives(many)
+                many = [self._translation(sources[place], ids[place], one, wants=wants) for one in hypotheses]
+                answers[place] = replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
         return answers
 
     def _search(
-        self, store: TokenStore, rows: np.ndarray, settings: SearchSettings, n_best: int, attention: bool
+        self, batch: Ragged, prefixes: Sequence[Sequence[int]], settings: SearchSettings, wants: _Wants
     ) -> list[list[Hypothesis]]:
-        batch = store.gather(rows).to(self.device)
+        """One batch of sources (empty ones for a language model)."""
+        lengths = [max(length - 1, 0) for length in batch.lengths.tolist()]  # the end mark is not counted
+        limits = [settings.max_length or int(settings.max_ratio * length) + settings.max_extra for length in lengths]
+        limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
+        rooms = [self.model.room(length) for length in batch.lengths.tolist()]
+        limits = [limit if room is None else min(limit, room) for limit, room in zip(limits, rooms, strict=True)]
+        names = [name_of(source.tolist()) for source in batch.split()]
+        batch = batch.to(self.device)
         with torch.no_grad():
             memory = self.model.encode(batch)
-        limits = [int(settings.max_ratio * length) + settings.max_extra for length in (batch.lengths - 1).tolist()]
-        rooms = [self.model.room(length) for length in batch.lengths.tolist()]
-        limits = [
-            max(limit if room is None else min(limit, room), 1) for limit, room in zip(limits, rooms, strict=True)
-        ]
-        if settings.kind == "beam":
-            return beam(
-                self.model,
-                memory,
-                limits,
-                begin=specials.BEGIN,
-                end=specials.END,
-                size=max(settings.size, n_best),
-                length_penalty=settings.length_penalty,
-                finish=settings.finish or None,
-                n_best=n_best,
-                weights=attention,
-                device=self.device,
-            )
-        if n_best > 1:
-            raise SearchError(f"--n-best {n_best}: {settings.kind} search finds one output; use search.kind = 'beam'")
-        choose = self._choice(settings) if settings.kind == "sample" else greedy
-        found = follow(
-            self.model,
-            memory,
-            limits,
-            choose,
-            begin=specials.BEGIN,
-            end=specials.END,
-            weights=attention,
+        asked = Asked(
+            memory=memory,
+            limits=[max(limit, len(prefix), 1) for limit, prefix in zip(limits, prefixes, strict=True)],
+            least=[max(settings.min_length, int(settings.min_ratio * length)) for length in lengths],
+            prefixes=prefixes,
+            names=names,
+            seed=self.recipe.seed,
+            banned=self._phrases("banned", settings.banned),
+            required=self._phrases("required", settings.required),
+            decode=self.tokenizers.target.decode,
+            n_best=wants.n_best,
+            weights=wants.weights or wants.named,
+            trace=wants.trace,
             device=self.device,
+            loop=self.loop,
         )
-        return [[one] for one in found]
+        return run_search(self.model, asked, settings)
 
-    def _choice(self, settings: SearchSettings, seed: int | None = None) -> Choice:
-        generator = torch.Generator(self.device).manual_seed(self.recipe.seed if seed is None else seed)
-        return sampler(
-            temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p, generator=generator
-        )
+    def _phrases(self, setting: str, phrases: Sequence[str]) -> list[list[int]]:
+        """Phrases as ids."""
+        found = [self.tokenizers.target.encode(phrase) for phrase in phrases]
+        for phrase, ids in zip(phrases, found, strict=True):
+            if specials.UNKNOWN in ids:
+                raise SearchError(
+                    f"search.{setting}: {phrase!r} has symbols that this model does not know; leave it out"
+                )
+        return found
+
+    def _named(self, source: str, source_ids: list[int], found: Hypothesis) -> str:
+        """The text with unknowns replaced by the source words that were looked at most   Luong et al. 2015b."""
+        if found.weights_TS is None:
+            raise SearchError("search.replace_unknown: this model has no attention, so no source word can be found")
+        target = self.tokenizers.target
+        text, spans = target.decode(found.tokens), target.spans(found.tokens)
+        words_read, groups_read = _group(self.tokenizers.source, source_ids, source)
+        for place in reversed([place for place, token in enumerate(found.tokens) if token == specials.UNKNOWN]):
+            column = int(found.weights_TS[place, : len(source_ids) - 1].argmax())
+            start, end = spans[place]
+            if 0 <= groups_read[column] < len(words_read):
+                text = text[:start] + words_read[groups_read[column]] + text[end:]
+        return text
 
     def _translation(
-        self, source: str, source_ids: list[int], found: Hypothesis, text: str | None = None
+        self,
+        source: str,
+        source_ids: list[int],
+        found: Hypothesis,
+        text: str | None = None,
+        wants: _Wants | None = None,
     ) -> Translation:
         """A hypothesis as text; ``text`` where it was given rather than found."""
         target = self.tokenizers.target
-        text = target.decode(found.tokens) if text is None else text
+        if text is None:
+            text = target.decode(found.tokens)
+            if wants is not None and wants.named and specials.UNKNOWN in found.tokens:
+                text = self._named(source, source_ids, found)
         source_tokens = self.tokenizers.source.pieces(source_ids)
         attention = words_seen = None
         links: list[tuple[int, int]] = []
@@ -249,6 +256,8 @@ class Translator:
             words=words_seen,
             links=links,
             ended=found.ended,
+            proven=found.proven,
+            trace=found.trace,
         )
 
     def word_map(
@@ -281,6 +290,8 @@ class Translator:
 
     def heads(self, source: str, target: str | None = None, **search: Any) -> list[HeadMap]:
         """Where every head of every layer looks, over tokens, for the model's own translation or the target given."""
+        if isinstance(self.model, Ensemble):
+            raise SearchError("this is an ensemble: it has no heads of its own; look at its members' one by one")
         tokens = self.tokenizers.target
         end = [specials.END]
         if target is not None:
@@ -359,29 +370,24 @@ class Translator:
         self, count: int = 1, *, prompt: str = "", length: int = 100, seed: int | None = None, **search: Any
     ) -> list[str]:
         """Texts drawn from a language model word by word, each going on from the prompt."""
+        return [one.text for one in self.go_on(prompt, count=count, length=length, seed=seed, **search)]
+
+    def go_on(
+        self, prompt: str = "", *, count: int = 1, length: int = 100, trace: bool = False, **search: Any
+    ) -> list[Translation]:
+        """How a language model goes on from a prompt, by any search (not said: sampling), best first."""
         if self.recipe.model.kind != "language_model":
             raise RecipeError(
                 f"{self.recipe.name}: `sample` needs a language model (model.kind = 'language_model'); "
                 "this one has a source: use `translate --search sample`"
             )
         settings = self.search_settings({"kind": "sample", **search})
-        prefix = self.tokenizers.target.encode(prompt)
-        empty = TokenStore.of([] for _ in range(count)).gather(np.arange(count)).to(self.device)
-        choose = greedy if settings.kind == "greedy" else self._choice(settings, seed)
-        limit, room = len(prefix) + length, self.model.room(0)
-        if room is not None:
-            limit = max(min(limit, room), len(prefix))  # a prompt is never cut: one that is too long is refused
-        found = follow(
-            self.model,
-            self.model.encode(empty),
-            [limit] * count,
-            choose,
-            begin=specials.BEGIN,
-            end=specials.END,
-            prefix=prefix,
-            device=self.device,
-        )
-        return [self.tokenizers.target.decode(one.tokens) for one in found]
+        prefix = self.tokenizers.target.encode(prompt or settings.prefix)
+        copies = count if settings.kind == "greedy" else 1  # it has but one thing to say
+        wants = _Wants(count // copies, self.recipe.model.attends, trace)
+        limited = settings.model_copy(update={"max_length": len(prefix) + length})
+        found = self._search(Ragged.of([[]]), [prefix], limited, wants)[0]
+        return [self._translation("", [], one) for one in found] * copies
 
 
 def word_links(found: WordMap) -> list[tuple[int, int]]:
@@ -405,30 +411,6 @@ def _group(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[list[st
         text = said
     found = words.split(text)
     return [word.text for word in found], groups([(word.start, word.end) for word in found], spans)
-
-
-def _nothing(source: str) -> Translation:
-    """The answer to an empty line: an empty line."""
-    return Translation(
-        source=source,
-        text="",
-        score=0.0,
-        log_probability=0.0,
-        tokens=[],
-        ids=[],
-        token_scores=[],
-        source_tokens=[specials.SPECIALS[specials.END]],
-        attention=None,
-        words=None,
-        links=[],
-        ended="end",
-    )
-
-
-def _with_alternatives(many: list[Translation]) -> Translation:
-    from dataclasses import replace
-
-    return replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
 
 
 def load(path: Path | str, *, device: str = "auto") -> Translator:

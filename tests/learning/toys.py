@@ -87,7 +87,7 @@ def exact_match(model: AnyModel, sources: Sequence[Sequence[int]], task: str) ->
     answers = follow(model, memory, limits, greedy, begin=BEGIN, end=END)
     right = [
         answer.ended == "end" and answer.tokens == TASKS[task](source)
-        for answer, source in zip(answers, sources, strict=True)
+        for [answer], source in zip(answers, sources, strict=True)
     ]
     return sum(right) / len(right)
 

@@ -203,7 +203,7 @@ def test_greedy_sentences() -> None:
         input_ids=ids, attention_mask=mask, num_beams=1, do_sample=False, max_new_tokens=limit
     )
     memory = pair.ours.encode(Ragged.of(sources))
-    answers = follow(pair.ours, memory, [limit] * len(sources), greedy, begin=BEGIN, end=END)
+    answers = [one for [one] in follow(pair.ours, memory, [limit] * len(sources), greedy, begin=BEGIN, end=END)]
     expected = []
     for row in theirs.tolist():
         assert row[0] == BEGIN

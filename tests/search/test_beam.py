@@ -13,7 +13,7 @@ from table_model import BEGIN, END, Table, TableMemory, exhaustive, log_probabil
 
 from weft.errors import SearchError
 from weft.ragged import Ragged
-from weft.search import Hypothesis, beam, follow, greedy
+from weft.search import Hypothesis, Ranking, beam, follow, greedy
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=40)
@@ -40,7 +40,7 @@ def tokens_of(hypotheses: list[Hypothesis]) -> list[tuple[int, ...]]:
 
 def test_an_end_among_the_first_k_is_set_aside_and_the_rest_goes_on() -> None:
     lines = {(): {END: 0.6, 3: 0.4}, (3,): {END: 1.0}}
-    [found], _ = by_hand([lines], size=1, finish=2, n_best=2, length_penalty=0.0)
+    [found], _ = by_hand([lines], size=1, finish=2, n_best=2, ranking=Ranking(alpha=0.0))
     assert tokens_of(found) == [(), (3,)]
     assert [hypothesis.ended for hypothesis in found] == ["end", "end"]
 
@@ -48,9 +48,9 @@ def test_an_end_among_the_first_k_is_set_aside_and_the_rest_goes_on() -> None:
 def test_an_end_after_the_first_k_is_not_set_aside() -> None:
     """log 0.45 would have won, but it was second in a beam of one."""
     lines = {(): {3: 0.55, END: 0.45}, (3,): {4: 0.6, END: 0.4}, (3, 4): {END: 1.0}}
-    [found], _ = by_hand([lines], size=1, finish=1, n_best=1, length_penalty=0.0)
+    [found], _ = by_hand([lines], size=1, finish=1, n_best=1, ranking=Ranking(alpha=0.0))
     assert tokens_of(found) == [(3, 4)]
-    [found], _ = by_hand([lines], size=2, finish=2, n_best=1, length_penalty=0.0)
+    [found], _ = by_hand([lines], size=2, finish=2, n_best=1, ranking=Ranking(alpha=0.0))
     assert tokens_of(found) == [()]
 
 
@@ -103,7 +103,9 @@ def test_done_when_nothing_can_go_on() -> None:
 
 def test_finished_rank_before_those_cut_off() -> None:
     says = {3: 0.95, END: 0.05}
-    [found], _ = by_hand([{(3,) * length: says for length in range(9)}], [3], size=2, n_best=4, length_penalty=0.0)
+    [found], _ = by_hand(
+        [{(3,) * length: says for length in range(9)}], [3], size=2, n_best=4, ranking=Ranking(alpha=0.0)
+    )
     assert [hypothesis.ended for hypothesis in found] == ["end", "end", "end", "length"]
     assert found[3].score > found[0].score
 
@@ -111,8 +113,8 @@ def test_finished_rank_before_those_cut_off() -> None:
 def test_rank_by_the_mean_or_by_the_sum() -> None:
     """By probability the short answer wins, by the mean the long one."""
     lines = {(): {END: 0.5, 3: 0.5}, (3,): {4: 0.9, END: 0.1}, (3, 4): {END: 1.0}}
-    [[by_sum]], _ = by_hand([lines], size=3, length_penalty=0.0)
-    [[by_mean]], _ = by_hand([lines], size=3, length_penalty=1.0)
+    [[by_sum]], _ = by_hand([lines], size=3, ranking=Ranking(alpha=0.0))
+    [[by_mean]], _ = by_hand([lines], size=3, ranking=Ranking(alpha=1.0))
     assert (by_sum.tokens, by_mean.tokens) == ([], [3, 4])
     assert by_sum.score == pytest.approx(log(0.5))
     assert by_mean.score == pytest.approx(log(0.45) / 3), "the end mark counts as a token"
@@ -120,7 +122,7 @@ def test_rank_by_the_mean_or_by_the_sum() -> None:
 
 def test_a_beam_of_one_can_be_better_than_greedy() -> None:
     lines = {(): {END: 0.5, 3: 0.49, 4: 0.01}, (3,): {END: 1.0}}
-    [[found]], _ = by_hand([lines], size=1, finish=2, length_penalty=1.0)
+    [[found]], _ = by_hand([lines], size=1, finish=2, ranking=Ranking(alpha=1.0))
     assert found.tokens == [3]
 
 
@@ -173,7 +175,7 @@ def agrees(found: list[Hypothesis], model, memory, *, vocabulary: int, limit: in
 @given(st.integers(0, 10**6), PENALTIES, st.floats(0.5, 4.0))
 def test_a_wide_beam_finds_all_that_there_is_in_a_table(seed: int, length_penalty: float, spread: float) -> None:
     memory = table(1, 4, seed=seed, spread=spread)
-    [found] = search(Table(), memory, [3], size=40, n_best=40, length_penalty=length_penalty)
+    [found] = search(Table(), memory, [3], size=40, n_best=40, ranking=Ranking(alpha=length_penalty))
     agrees(found, Table(), memory, vocabulary=4, limit=3, length_penalty=length_penalty)
 
 
@@ -185,7 +187,7 @@ def test_a_wide_beam_finds_all_that_there_is_in_a_network(
 ) -> None:
     model = neural(kind, vocabulary=4, seed=seed)
     memory = model.encode(Ragged.of([source]))
-    [found] = search(model, memory, [3], size=40, n_best=40, length_penalty=length_penalty)
+    [found] = search(model, memory, [3], size=40, n_best=40, ranking=Ranking(alpha=length_penalty))
     agrees(found, model, memory, vocabulary=4, limit=3, length_penalty=length_penalty)
 
 
@@ -194,7 +196,7 @@ def test_a_wide_beam_finds_all_that_there_is_in_a_network(
 def test_a_beam_of_one_that_stops_at_its_first_end_is_greedy(seed: int, limit: int) -> None:
     memory = table(3, 5, seed=seed)
     options = {"begin": BEGIN, "end": END}
-    for [found], expected in zip(
+    for [found], [expected] in zip(
         beam(Table(), memory, [limit] * 3, size=1, finish=1, **options),
         follow(Table(), memory, [limit] * 3, greedy, **options),
         strict=True,
@@ -207,8 +209,8 @@ def test_a_beam_of_one_that_stops_at_its_first_end_is_greedy(seed: int, limit: i
 @given(st.integers(0, 10**6), PENALTIES)
 def test_greedy_is_never_better_than_a_wide_beam(seed: int, length_penalty: float) -> None:
     memory = table(2, 5, seed=seed)
-    options = {"begin": BEGIN, "end": END, "length_penalty": length_penalty}
-    for one, [best], [patient] in zip(
+    options = {"begin": BEGIN, "end": END, "ranking": Ranking(alpha=length_penalty)}
+    for [one], [best], [patient] in zip(
         follow(Table(), memory, [4, 4], greedy, **options),
         beam(Table(), memory, [4, 4], size=400, **options),
         beam(Table(), memory, [4, 4], size=1, finish=3, **options),
@@ -226,7 +228,9 @@ def test_greedy_is_never_better_than_a_wide_beam(seed: int, length_penalty: floa
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 6), PENALTIES)
 def test_hypotheses_are_sorted_distinct_and_add_up(seed: int, size: int, n_best: int, length_penalty: float) -> None:
     memory = table(3, 6, seed=seed)
-    found = search(Table(), memory, [5, 3, 4], size=size, n_best=n_best, length_penalty=length_penalty, weights=True)
+    found = search(
+        Table(), memory, [5, 3, 4], size=size, n_best=n_best, ranking=Ranking(alpha=length_penalty), weights=True
+    )
     for row, (limit, hypotheses) in enumerate(zip([5, 3, 4], found, strict=True)):
         assert 1 <= len(hypotheses) <= n_best
         ranks = [(hypothesis.ended != "end", -hypothesis.score) for hypothesis in hypotheses]

@@ -12,19 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_networks import neural
 from table_model import BEGIN, END, Table, log_probability, table
-from torch import Tensor
 
 from weft.ragged import Ragged
-from weft.search import Hypothesis, follow, greedy, sampler
-from weft.search.follow import stack_weights
-from weft.tree import repeat, select
+from weft.search import Cuts, Hypothesis, Ranking, Sampler, follow, greedy
+from weft.search.trace import PathTrace
+from weft.search.tracing_back import stack_weights
+from weft.tree import select
 
 quick = settings(deadline=None, max_examples=40)
-LOGITS = torch.log(torch.tensor([0.4, 0.05, 0.3, 0.2, 0.05]))
 
 
 def run(model, memory, limits, choose=greedy, **options) -> list[Hypothesis]:
-    return follow(model, memory, limits, choose, begin=BEGIN, end=END, **options)
+    return [one for [one] in follow(model, memory, limits, choose, begin=BEGIN, end=END, **options)]
 
 
 # Greedy
@@ -35,7 +34,7 @@ def run(model, memory, limits, choose=greedy, **options) -> list[Hypothesis]:
 def test_greedy_takes_the_likeliest_token_at_every_step(seed: int) -> None:
     memory = table(3, 6, seed=seed)
     limits = [5, 1, 8]
-    for row, found in enumerate(run(Table(), memory, limits, weights=True, length_penalty=0.6)):
+    for row, found in enumerate(run(Table(), memory, limits, weights=True, ranking=Ranking(alpha=0.6))):
         own = select(memory, torch.tensor([row]))
         state, said, looks = Table().start(own), [BEGIN], []
         while len(said) <= limits[row] and (len(said) == 1 or said[-1] != END):
@@ -57,7 +56,8 @@ def test_of_equals_the_smallest_id() -> None:
     logits = torch.zeros(3, 5003)
     logits[1, [7, 4001]] = 1.0
     logits[2, 5002] = 1.0
-    assert greedy(logits).tolist() == [0, 7, 5002]
+    nothing = torch.zeros(3, dtype=torch.int64)
+    assert greedy.take(logits, nothing, nothing, nothing[:1]).tolist() == [0, 7, 5002]
 
 
 @quick
@@ -114,7 +114,7 @@ def test_a_growing_past_is_filled_with_zeros() -> None:
 
 def test_a_prefix_is_said_first_and_counts() -> None:
     memory = table(2, 7, seed=8)
-    for row, found in enumerate(run(Table(), memory, [6, 6], prefix=[5, 3])):
+    for row, found in enumerate(run(Table(), memory, [6, 6], prefixes=[[5, 3]] * 2)):
         assert found.tokens[:2] == [5, 3]
         own = select(memory, torch.tensor([row]))
         said = found.tokens + [END] * (found.ended == "end")
@@ -127,26 +127,21 @@ def test_what_greedy_said_as_a_prefix_changes_nothing() -> None:
     memory.logits[:, :, END] -= 3
     [found] = run(Table(), memory, [6])
     assert len(found.tokens) >= 3
-    [again] = run(Table(), memory, [6], prefix=found.tokens[:2])
+    [again] = run(Table(), memory, [6], prefixes=[found.tokens[:2]])
     assert again == found
 
 
 def test_the_limit_holds_for_a_prefix_too() -> None:
-    [found] = run(Table(), table(1, 7, seed=8), [2], prefix=[5, 3, 4])
+    [found] = run(Table(), table(1, 7, seed=8), [2], prefixes=[[5, 3, 4]])
     assert (found.tokens, found.ended) == ([5, 3], "length")
 
 
 def test_a_prefix_may_end_the_sentence() -> None:
-    [found] = run(Table(), table(1, 7, seed=8), [6], prefix=[5, END])
+    [found] = run(Table(), table(1, 7, seed=8), [6], prefixes=[[5, END]])
     assert (found.tokens, found.ended) == ([5], "end")
 
 
 # Sampling
-
-
-def draws(count: int = 20_000, logits: Tensor = LOGITS, **options: float) -> list[int]:
-    generator = torch.Generator().manual_seed(13)
-    return sampler(generator=generator, **options)(logits.expand(count, -1)).tolist()  # type: ignore[arg-type]
 
 
 def check_frequencies(found: Counter, expected: dict, total: int) -> None:
@@ -158,94 +153,9 @@ def check_frequencies(found: Counter, expected: dict, total: int) -> None:
     assert chi <= freedom + 4 * math.sqrt(2 * freedom) + 1e-9
 
 
-def slow_support(logits: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> dict[int, float]:
-    """Temperature, then top-k, then top-p over what is left, one token at a time."""
-    weights = {token: math.exp(logit / temperature) for token, logit in enumerate(logits.tolist())}
-    ranked = sorted(weights, key=lambda token: -weights[token])[: top_k or None]
-    total = sum(weights[token] for token in ranked)
-    kept, held = [], 0.0
-    for token in ranked:
-        kept.append(token)
-        held += weights[token] / total
-        if held >= top_p - 1e-9:
-            break
-    total = sum(weights[token] for token in kept)
-    return {token: weights[token] / total if token in kept else 0.0 for token in weights}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"temperature": 2.0},
-        {"temperature": 0.5},
-        {"top_k": 1},
-        {"top_k": 3},
-        {"top_k": 99},
-        {"top_p": 0.3},
-        {"top_p": 0.6},
-        {"top_p": 0.85},
-        {"top_p": 1.0},
-        {"temperature": 2.0, "top_k": 3},
-        {"top_k": 3, "top_p": 0.5},
-        {"temperature": 0.5, "top_k": 3, "top_p": 0.9},
-    ],
-    ids=lambda options: "-".join(f"{name}={value}" for name, value in options.items()) or "plain",
-)
-def test_frequencies(options: dict[str, float]) -> None:
-    found = draws(**options)
-    check_frequencies(Counter(found), slow_support(LOGITS, **options), len(found))  # type: ignore[arg-type]
-
-
-@quick
-@given(
-    st.lists(st.integers(-32, 32), min_size=3, max_size=9, unique=True),
-    st.integers(0, 4),
-    st.floats(0.05, 1.0),
-    st.floats(0.3, 3.0),
-)
-def test_support(eighths: list[int], top_k: int, top_p: float, temperature: float) -> None:
-    given_V = torch.tensor(eighths) / 8
-    options = {"top_k": top_k, "top_p": top_p, "temperature": temperature}
-    expected = slow_support(given_V, top_k=top_k, top_p=min(top_p + 1e-5, 1.0), temperature=temperature)
-    assert set(draws(50, given_V, **options)) <= {token for token, share in expected.items() if share > 0}
-
-
-def test_the_fewest_that_hold_no_probability_is_the_likeliest_one() -> None:
-    """search.top_p = 0 is a setting that recipes allow."""
-    assert set(draws(50, top_p=0.0)) == {0}
-
-
-def test_each_row_is_cut_by_itself() -> None:
-    logits = torch.log(torch.tensor([[0.9, 0.05, 0.05], [0.05, 0.05, 0.9]]))
-    draw = sampler(top_p=0.5, generator=torch.Generator().manual_seed(1))
-    assert all(draw(logits).tolist() == [0, 2] for _ in range(20))
-
-
-def test_a_low_temperature_is_greedy() -> None:
-    assert set(draws(200, temperature=0.01)) == {0}
-
-
-def test_the_seed_decides() -> None:
-    logits = torch.zeros(50, 11)
-
-    def draw(seed: int) -> list[int]:
-        return sampler(generator=torch.Generator().manual_seed(seed))(logits).tolist()
-
-    assert draw(3) == draw(3)
-    assert draw(3) != draw(4)
-
-
-def test_the_callers_logits_stay_as_they_are() -> None:
-    logits = LOGITS.expand(4, -1).clone()
-    sampler(temperature=0.7, top_k=2, top_p=0.8)(logits)
-    assert torch.equal(logits, LOGITS.expand(4, -1))
-
-
 def test_whole_sentences_come_as_often_as_they_are_probable() -> None:
     memory, count, limit = table(1, 4, seed=4, spread=1.0), 6000, 2
-    choose = sampler(generator=torch.Generator().manual_seed(5))
-    found = run(Table(), repeat(memory, count), [limit] * count, choose)
+    [found] = follow(Table(), memory, [limit], Sampler(seed=5), begin=BEGIN, end=END, paths=count)
     others = [token for token in range(4) if token != END]
     expected = {}
     for length in range(limit + 1):
@@ -258,3 +168,47 @@ def test_whole_sentences_come_as_often_as_they_are_probable() -> None:
     for hypothesis in found[:20]:
         key = (*hypothesis.tokens, *[END] * (hypothesis.ended == "end"))
         assert math.exp(hypothesis.log_probability) == pytest.approx(expected[key], rel=1e-4)
+
+
+@quick
+@given(st.integers(0, 10**6), st.permutations(range(4)))
+def test_a_sample_does_not_depend_on_its_company(seed: int, order: list[int]) -> None:
+    memory, limits, names = table(4, 6, seed=seed), [3, 7, 2, 5], [11, 7, 7, 500]
+    choose = Sampler(Cuts(temperature=1.5, top_k=5), seed=seed)
+    together = run(Table(), memory, limits, choose, names=names)
+    moved = run(
+        Table(),
+        select(memory, torch.tensor(order)),
+        [limits[row] for row in order],
+        choose,
+        names=[names[row] for row in order],
+    )
+    for place, row in enumerate(order):
+        [alone] = run(Table(), select(memory, torch.tensor([row])), [limits[row]], choose, names=[names[row]])
+        assert alone.tokens == moved[place].tokens == together[row].tokens
+
+
+def test_several_paths_are_different_draws_and_the_first_is_the_one_drawn_alone() -> None:
+    memory = table(2, 9, seed=5, spread=0.5)
+    many = follow(Table(), memory, [6, 6], Sampler(seed=3), begin=BEGIN, end=END, paths=7)
+    assert [paths[0].tokens for paths in many] == [one.tokens for one in run(Table(), memory, [6, 6], Sampler(seed=3))]
+    assert all(len({tuple(one.tokens) for one in paths}) > 3 for paths in many)
+
+
+def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
+    memory = table(1, 9, seed=5)
+    [found] = run(Table(), memory, [6], Sampler(Cuts(top_k=3), seed=3), trace=True)
+    assert isinstance(found.trace, PathTrace)
+    said = [*found.tokens, *[END] * (found.ended == "end")]
+    assert [step.tokens[step.drawn] for step in found.trace.steps] == said
+    for step, score in zip(found.trace.steps, found.token_scores, strict=True):
+        assert step.count == sum(step.kept) == 3 and step.kept[step.drawn]
+        assert step.probabilities[step.drawn] == pytest.approx(math.exp(score), rel=1e-4)
+        assert step.mass == pytest.approx(sum(p for p, kept in zip(step.probabilities, step.kept, strict=True) if kept))
+
+
+@quick
+@given(st.integers(0, 10**6))
+def test_no_path_ends_before_its_least_length(seed: int) -> None:
+    found = run(Table(), table(3, 6, seed=seed), [8, 8, 3], least=[4, 0, 9])
+    assert len(found[0].tokens) >= 4 and len(found[2].tokens) == 3

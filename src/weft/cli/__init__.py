@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from weft import __version__
-from weft.cli import attend, bench, evaluate, positions, recipes, sample, score, tokenizer, train, translate, try_
+from weft.cli import (
+    attend,
+    bench,
+    evaluate,
+    positions,
+    recipes,
+    sample,
+    score,
+    tokenizer,
+    trace,
+    train,
+    translate,
+    try_,
+)
 
 app = typer.Typer(
     name="weft",
@@ -25,6 +38,7 @@ app.command("try", epilog="Try:  weft try")(try_.command)
 app.command("train", epilog="Try:  weft train addition --set training.steps=300 --out runs/sums")(train.command)
 app.command("translate", epilog="Try:  echo 'he hit me with a pie' | weft translate runs/try")(translate.command)
 app.command("attend", epilog="Try:  weft attend runs/try 'he hit me with a pie' --to map.svg")(attend.command)
+app.command("trace", epilog="Try:  weft trace runs/try 'he hit me with a pie' --to tree.svg")(trace.command)
 app.command("positions", epilog="Try:  weft positions --count 5 --width 4")(positions.command)
 app.command("evaluate", epilog="Try:  weft evaluate runs/try --json")(evaluate.command)
 app.command("score", epilog="Try:  weft score runs/try pairs.tsv")(score.command)

@@ -18,7 +18,9 @@ Changes = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
-Search = Annotated[str | None, typer.Option("--search", metavar="KIND", help="greedy, beam or sample.")]
+Search = Annotated[
+    str | None, typer.Option("--search", metavar="KIND", help="greedy, beam, sample, mbr, exact or exhaustive.")
+]
 PairsFile = Annotated[
     str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file (source, tab, target); - is standard input.")
 ]

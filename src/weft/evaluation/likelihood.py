@@ -9,7 +9,7 @@ from torch import Tensor
 
 from weft.data.batches import in_order
 from weft.data.store import PairStore
-from weft.models import AnyModel
+from weft.models import Searchable
 
 
 class Likelihood(NamedTuple):
@@ -27,7 +27,7 @@ class Likelihood(NamedTuple):
 
 @torch.no_grad()
 def token_log_probabilities(
-    model: AnyModel, pairs: PairStore, *, begin: int, budget: int = 4096, device: torch.device | str = "cpu"
+    model: Searchable, pairs: PairStore, *, begin: int, budget: int = 4096, device: torch.device | str = "cpu"
 ) -> list[Tensor]:
     """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs."""
     answers: list[Tensor] = [torch.zeros(0)] * len(pairs)
@@ -41,7 +41,7 @@ def token_log_probabilities(
 
 
 def likelihood(
-    model: AnyModel, pairs: PairStore, *, begin: int, budget: int = 4096, device: torch.device | str = "cpu"
+    model: Searchable, pairs: PairStore, *, begin: int, budget: int = 4096, device: torch.device | str = "cpu"
 ) -> Likelihood:
     """The log-probability of a whole corpus."""
     scores = token_log_probabilities(model, pairs, begin=begin, budget=budget, device=device)

@@ -1,9 +1,13 @@
 """Tensors to tensors: encoders, decoders, and the models made of them."""
 
+from weft.models.ensemble import Ensemble
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix import PrefixModel
 from weft.models.seq2seq import Seq2Seq
 
 AnyModel = Seq2Seq | RecurrentLanguageModel | PrefixModel
+"""What can be trained."""
+Searchable = AnyModel | Ensemble
+"""What can be searched and scored."""
 
-__all__ = ["AnyModel", "PrefixModel", "RecurrentLanguageModel", "Seq2Seq"]
+__all__ = ["AnyModel", "Ensemble", "PrefixModel", "RecurrentLanguageModel", "Searchable", "Seq2Seq"]

@@ -1,19 +1,24 @@
 """Beam search: k hypotheses side by side.
 
 The policy, in full. At each step every hypothesis is extended by every token; the 2k best extensions are looked at.
-Those among the first k that end are *set aside* as finished; the k best that do not end go on. A sentence is done
-when ``finish`` hypotheses (never fewer than asked for) have been set aside, or at its length limit. Finished
-hypotheses are ranked by log p(y|x) / |y|^α (the end mark counts in both); those cut off by the limit come after all
-finished ones.
+Those among the first k that end are *set aside* as finished; the k best that do not end go on. Finished hypotheses
+are ranked by ``ranking`` (log p(y|x) / |y|^α, the end mark counting in both); those cut off by the limit come after all
+finished ones. A sentence is done at its length limit, or before it
+
+    finished   when ``finish`` hypotheses (never fewer than asked for) have been set aside
+    provable   when nothing that is still going on can reach the score of the n-th best finished one: log p only falls
+    steps      never
 
 So a beam of one is not greedy search: it sets an ending aside and goes on only where ``finish`` > 1, and then can
-find a better one. A done sentence leaves the batch. All bookkeeping is kept as tensors of back-pointers, from which
-the winners are traced back once at the end.
+find a better one. With ``groups`` (diverse beam search; Vijayakumar et al. 2018) the beam is parted: at each step a
+group sees the tokens that the groups before it have just chosen ``diversity`` lower for each time they were chosen;
+that steers the choice and is forgotten afterwards.
+
+Rules, forced prefixes and least lengths change what a token is *rated*; log p stays the model's own.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,29 +26,203 @@ import torch
 from torch import Tensor
 
 from weft.errors import SearchError
-from weft.search.follow import stack_weights
-from weft.search.hypothesis import Hypothesis, Steps, normalised
-from weft.tree import map_tree, repeat, select
+from weft.search.best import best
+from weft.search.hypothesis import Hypothesis, Steps
+from weft.search.live import Bounds, Live, Loop, ruled
+from weft.search.ranking import Ranking, coverage
+from weft.search.rules import Rule
+from weft.search.tracing_back import BeamStep, Looked, trace_back
+from weft.tree import repeat
+
+STOPS = ("finished", "provable", "steps")
+NEVER = float("-inf")
 
 
-class BeamStep(NamedTuple):
-    """One step of the search over the sentences still running, as back-pointers."""
+class Found(NamedTuple):
+    """What a beam knows of its sentences between two steps."""
 
-    sentences: Tensor
-    """(B,) which sentences these are."""
+    totals_BK: Tensor
+    """log p of every hypothesis."""
+    ratings_BK: Tensor
+    """What it is chosen by: log p unless a rule changed it; −∞ for an empty slot."""
+    ended_BG: Tensor
+    """How many were set aside, by group."""
+    best_BN: Tensor
+    """The scores of the n best finished ones, best first."""
+    looked_BKS: Tensor | None
+    """How much each source token was looked at so far, for the coverage penalty."""
+
+
+class _Beam:
+    """The settings of a beam, and its step."""
+
+    def __init__(
+        self,
+        model: Steps,
+        *,
+        end: int,
+        size: int,
+        ranking: Ranking,
+        finish: int,
+        n_best: int,
+        stop: str,
+        groups: int,
+        diversity: float,
+        rules: Sequence[Rule],
+        weights: bool,
+        trace: bool,
+    ) -> None:
+        self.model = model
+        self.end = end
+        self.size = size
+        self.ranking = ranking
+        self.finish = finish
+        self.n_best = n_best
+        self.stop = stop
+        self.groups = groups
+        self.diversity = diversity
+        self.rules = rules
+        self.weights = weights
+        self.trace = trace
+
+    def advance(self, live: Live) -> tuple[Live, BeamStep]:
+        """One step of all sentences; a tensor for a tensor, so that it can be recorded."""
+        found: Found = live.found
+        rows, size = found.totals_BK.shape
+        logits_RV, state, looked_RS = self.model.step(live.tokens_R, live.state, live.memory)
+        log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
+        rated_RV = ruled(log_RV, live, self.rules, self.end)
+        looked_BKS = None
+        if looked_RS is not None and found.looked_BKS is not None:
+            looked_BKS = found.looked_BKS + looked_RS.float().view(rows, size, -1)
+        chosen = self._choose(rated_RV, log_RV, found)
+
+        length_1 = live.time_1 + 1
+        end_scores_BK = chosen.end_ratings_BK / self.ranking.penalties(length_1)
+        if looked_BKS is not None:
+            covered_BK = coverage(looked_BKS).gather(1, chosen.end_parents_BK)
+            end_scores_BK = end_scores_BK + self.ranking.beta * covered_BK
+        ends_BK = chosen.ends_BK & ~live.done_B[:, None]
+        end_scores_BK = end_scores_BK.masked_fill(~ends_BK, NEVER)
+        best_BN = torch.cat([found.best_BN, end_scores_BK], 1).topk(self.n_best).values
+        ended_BG = found.ended_BG + ends_BK.unflatten(1, (self.groups, -1)).sum(2)
+        over_B = (live.bounds.limit_B <= length_1) | chosen.ratings_BK.isneginf().all(1)
+        if self.stop == "finished":
+            over_B = over_B | (ended_BG >= self.finish // self.groups).all(1)
+        elif self.stop == "provable":
+            bound_B = chosen.ratings_BK.amax(1) / self.ranking.penalties(live.bounds.limit_B)
+            over_B = over_B | (bound_B <= best_BN[:, -1])
+        done_B = live.done_B | over_B
+
+        rows_R = (chosen.parents_BK + torch.arange(rows, device=live.done_B.device)[:, None] * size).flatten()
+        if looked_BKS is not None:
+            looked_BKS = looked_BKS.flatten(0, 1).index_select(0, rows_R).view(looked_BKS.shape)
+        tokens_R = chosen.tokens_BK.flatten()
+        after = live.take(state, rows_R, tokens_R)._replace(
+            found=Found(chosen.totals_BK, chosen.ratings_BK, ended_BG, best_BN, looked_BKS), done_B=done_B
+        )
+        step = BeamStep(
+            parents_BK=chosen.parents_BK,
+            tokens_BK=chosen.tokens_BK,
+            totals_BK=chosen.totals_BK,
+            scores_BK=chosen.ratings_BK / self.ranking.penalties(length_1),
+            ends_BK=ends_BK,
+            end_parents_BK=chosen.end_parents_BK,
+            end_totals_BK=chosen.end_totals_BK,
+            end_scores_BK=end_scores_BK,
+            over_B=over_B & ~live.done_B,
+            weights_BKS=looked_RS.view(rows, size, -1) if looked_RS is not None and self.weights else None,
+            looked=self._looked(rated_RV, log_RV, found, length_1) if self.trace else None,
+        )
+        return after, step
+
+    def _choose(self, rated_RV: Tensor, log_RV: Tensor, found: Found) -> _Chosen:
+        """Every hypothesis by every token: the best, parted into those that end and those that go on."""
+        if self.groups == 1:
+            return _extend(rated_RV, log_RV, found.ratings_BK, found.totals_BK, self.end)
+        rows, size = found.totals_BK.shape
+        share = size // self.groups
+        said_BV = log_RV.new_zeros(rows, log_RV.shape[-1])
+        parts: list[_Chosen] = []
+        rated_BKV, log_BKV = rated_RV.view(rows, size, -1), log_RV.view(rows, size, -1)
+        for first in range(0, size, share):
+            own = slice(first, first + share)
+            lowered_RV = (rated_BKV[:, own] - self.diversity * said_BV[:, None]).flatten(0, 1)
+            part = _extend(
+                lowered_RV, log_BKV[:, own].flatten(0, 1), found.ratings_BK[:, own], found.totals_BK[:, own], self.end
+            )
+            back_BK = said_BV.gather(1, part.tokens_BK) * self.diversity  # what steered the choice is forgotten
+            part = part._replace(
+                ratings_BK=part.ratings_BK + back_BK,
+                end_ratings_BK=part.end_ratings_BK + (said_BV[:, self.end] * self.diversity)[:, None],
+                parents_BK=part.parents_BK + first,
+                end_parents_BK=part.end_parents_BK + first,
+            )
+            alive_BK = (~part.ratings_BK.isneginf()).to(said_BV.dtype)
+            said_BV = said_BV.scatter_add(1, part.tokens_BK, alive_BK)
+            parts.append(part)
+        return _Chosen(*(torch.cat(pieces, 1) for pieces in zip(*parts, strict=True)))
+
+    def _looked(self, rated_RV: Tensor, log_RV: Tensor, found: Found, length_1: Tensor) -> Looked:
+        """For a trace: the best extensions of every hypothesis, best first."""
+        rows, size = found.totals_BK.shape
+        values_RC, tokens_RC = best(rated_RV, 2 * size)
+        logs_RC = log_RV.gather(1, tokens_RC)
+        count = tokens_RC.shape[1]
+        ratings_BC = (found.ratings_BK.flatten()[:, None] + values_RC).view(rows, -1)
+        totals_BC = (found.totals_BK.flatten()[:, None] + logs_RC).view(rows, -1)
+        parents_BC = torch.arange(size, device=log_RV.device).repeat_interleave(count).expand(rows, -1)
+        order_BC = ratings_BC.argsort(dim=1, descending=True, stable=True)
+        return Looked(
+            tokens_RC.view(rows, -1).gather(1, order_BC),
+            parents_BC.gather(1, order_BC),
+            logs_RC.view(rows, -1).gather(1, order_BC),
+            totals_BC.gather(1, order_BC),
+            ratings_BC.gather(1, order_BC) / self.ranking.penalties(length_1),
+        )
+
+
+class _Chosen(NamedTuple):
     parents_BK: Tensor
-    """For each hypothesis that goes on, the slot it came from."""
     tokens_BK: Tensor
-    scores_BK: Tensor
-    """log p so far; −∞ for an empty slot."""
+    totals_BK: Tensor
+    ratings_BK: Tensor
     ends_BK: Tensor
-    """Whether the k-th best extension ended (and was set aside)."""
     end_parents_BK: Tensor
-    end_scores_BK: Tensor
-    done_B: Tensor
-    """Whether the sentence stopped after this step."""
-    weights_BKS: Tensor | None
-    """Where each slot looked before it was extended."""
+    end_totals_BK: Tensor
+    end_ratings_BK: Tensor
+
+
+def _extend(rated_RV: Tensor, log_RV: Tensor, ratings_BK: Tensor, totals_BK: Tensor, end: int) -> _Chosen:
+    rows, size = ratings_BK.shape
+    own_RC, tokens_RC = best(rated_RV, 2 * size)  # of one hypothesis no more can be among the 2k best of all
+    count = tokens_RC.shape[1]
+    all_BC = (ratings_BK.reshape(-1, 1) + own_RC).view(rows, -1)
+    best_BC, index_BC = all_BC.topk(min(2 * size, all_BC.shape[1]))
+    tokens_BC = tokens_RC.view(rows, -1).gather(1, index_BC)
+    parents_BC = index_BC // count
+    log_BC = log_RV.view(rows, -1).gather(1, parents_BC * log_RV.shape[-1] + tokens_BC)
+    totals_BC = totals_BK.gather(1, parents_BC) + log_BC
+    ended_BC = tokens_BC == end
+    onward_BK = ended_BC.to(torch.uint8).argsort(dim=1, stable=True)[:, :size]
+    onward_ratings_BK = best_BC.gather(1, onward_BK).masked_fill(ended_BC.gather(1, onward_BK), NEVER)
+    ends_BK = ended_BC[:, :size] & ~best_BC[:, :size].isneginf()
+    return _Chosen(
+        _wide(parents_BC.gather(1, onward_BK), size),
+        _wide(tokens_BC.gather(1, onward_BK), size),
+        _wide(totals_BC.gather(1, onward_BK), size),
+        _wide(onward_ratings_BK, size, NEVER),
+        _wide(ends_BK, size),
+        _wide(parents_BC[:, :size], size),
+        _wide(totals_BC[:, :size], size),
+        _wide(best_BC[:, :size], size, NEVER),
+    )
+
+
+def _wide(values_BK: Tensor, size: int, fill: float = 0.0) -> Tensor:
+    """Empty slots, where a vocabulary is smaller than the beam."""
+    missing = size - values_BK.shape[1]
+    return values_BK if not missing else torch.nn.functional.pad(values_BK, (0, missing), value=fill)
 
 
 @torch.no_grad()
@@ -55,125 +234,65 @@ def beam(
     begin: int,
     end: int,
     size: int = 5,
-    length_penalty: float = 1.0,
+    ranking: Ranking = Ranking(),
     finish: int | None = None,
     n_best: int = 1,
+    stop: str = "finished",
+    groups: int = 1,
+    diversity: float = 0.5,
+    rules: Sequence[Rule] = (),
+    least: Sequence[int] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     weights: bool = False,
+    trace: bool = False,
     device: torch.device | str = "cpu",
+    loop: Loop | None = None,
 ) -> list[list[Hypothesis]]:
-    """The ``n_best`` hypotheses of every row, best first, each of at most ``limits[row]`` tokens."""
+    """The ``n_best`` hypotheses of every row, best first, each of at most ``limits[row]`` tokens.
+
+    ``least``: tokens before a row may end; ``prefixes``: what a row must begin with.
+    """
     if size < 1:
         raise SearchError(f"search.size: {size}; a beam holds at least 1 hypothesis")
-    finish = max(finish or size, n_best)
-    steps: list[BeamStep] = []
-    sentences = torch.arange(len(limits), device=device)
-    limit_B = torch.tensor(list(limits), device=device)
-    found_B = torch.zeros_like(limit_B)
-    state = repeat(model.start(memory), size)
-    tokens_R = torch.full((len(limits) * size,), begin, device=device)
-    scores_BK = torch.full((len(limits), size), float("-inf"), device=device)
-    scores_BK[:, 0] = 0.0
-    while len(sentences):
-        logits_RV, state, weights_RS = model.step(tokens_R, state, memory)
-        step = _extend(logits_RV, scores_BK, sentences, end)
-        found_B = found_B + step.ends_BK.sum(1)
-        done_B = (found_B >= finish) | (limit_B <= len(steps) + 1) | step.scores_BK[:, 0].isneginf()
-        looked = None if weights_RS is None or not weights else weights_RS.view(*scores_BK.shape, -1)
-        steps.append(step._replace(done_B=done_B, weights_BKS=looked))
-
-        going = (~done_B).nonzero()[:, 0]
-        rows_BK = step.parents_BK + torch.arange(len(sentences), device=device)[:, None] * size
-        state = select(state, rows_BK[going].flatten())
-        tokens_R, scores_BK = step.tokens_BK[going].flatten(), step.scores_BK[going]
-        if len(going) < len(sentences):
-            memory = select(memory, going)
-            sentences, limit_B, found_B = sentences[going], limit_B[going], found_B[going]
-    return _trace_back(steps, len(limits), length_penalty=length_penalty, n_best=n_best)
-
-
-def _extend(logits_RV: Tensor, scores_BK: Tensor, sentences: Tensor, end: int) -> BeamStep:
-    """Every hypothesis by every token: the 2k best, parted into those that end and those that go on."""
-    rows, size = scores_BK.shape
-    log_BKV = logits_RV.float().log_softmax(-1).view(rows, size, -1)
-    vocabulary = log_BKV.shape[-1]
-    total_BC = (scores_BK[:, :, None] + log_BKV).flatten(1)
-    best_BC, index_BC = total_BC.topk(min(2 * size, total_BC.shape[1]))
-    parents_BC, tokens_BC = index_BC // vocabulary, index_BC % vocabulary
-    ended_BC = tokens_BC == end
-    onward_BK = ended_BC.to(torch.uint8).argsort(dim=1, stable=True)[:, :size]
-    onward_scores_BK = best_BC.gather(1, onward_BK).masked_fill(ended_BC.gather(1, onward_BK), float("-inf"))
-    return BeamStep(
-        sentences=sentences,
-        parents_BK=parents_BC.gather(1, onward_BK),
-        tokens_BK=tokens_BC.gather(1, onward_BK),
-        scores_BK=onward_scores_BK,
-        ends_BK=ended_BC[:, :size] & best_BC[:, :size].isfinite(),
-        end_parents_BK=parents_BC[:, :size],
-        end_scores_BK=best_BC[:, :size],
-        done_B=ended_BC[:, 0],
-        weights_BKS=None,
+    if groups < 1 or size % groups:
+        raise SearchError(f"search.groups: {groups}; a beam of {size} cannot be parted into so many equal groups")
+    if stop not in STOPS:
+        raise SearchError(f"search.stop: {stop!r} is not known; use {', '.join(STOPS)}")
+    if not limits:
+        return []
+    settings = _Beam(
+        model,
+        end=end,
+        size=size,
+        ranking=ranking,
+        finish=-(-max(finish or size, n_best) // groups) * groups,
+        n_best=n_best,
+        stop=stop,
+        groups=groups,
+        diversity=diversity,
+        rules=rules,
+        weights=weights,
+        trace=trace,
     )
-
-
-class _Ending(NamedTuple):
-    """A hypothesis before it is written out: the step it ended at and the slot it came from."""
-
-    score: float
-    log_probability: float
-    step: int
-    parent: int
-    last: int | None
-    """The last token, where the limit cut the hypothesis off; None where it ended by itself."""
-
-
-def _trace_back(steps: list[BeamStep], sentences: int, *, length_penalty: float, n_best: int) -> list[list[Hypothesis]]:
-    finished: list[list[_Ending]] = [[] for _ in range(sentences)]
-    cut_off: list[list[_Ending]] = [[] for _ in range(sentences)]
-    cpu_steps: list[BeamStep] = [map_tree(Tensor.cpu, step) for step in steps]
-    places = [{sentence: row for row, sentence in enumerate(step.sentences.tolist())} for step in cpu_steps]
-    for time, step in enumerate(cpu_steps):
-        length = time + 1
-        names = step.sentences.tolist()
-        for row, slot in step.ends_BK.nonzero().tolist():
-            total = float(step.end_scores_BK[row, slot])
-            score = normalised(total, length, length_penalty)
-            finished[names[row]].append(_Ending(score, total, time, int(step.end_parents_BK[row, slot]), None))
-        for row in step.done_B.nonzero()[:, 0].tolist():
-            columns = (step.scores_BK[row].tolist(), step.parents_BK[row].tolist(), step.tokens_BK[row].tolist())
-            for total, parent, token in zip(*columns, strict=True):
-                if total > float("-inf"):
-                    score = normalised(total, length, length_penalty)
-                    cut_off[names[row]].append(_Ending(score, total, time, parent, token))
-    answers: list[list[Hypothesis]] = []
-    for sentence in range(sentences):
-        ranked = sorted(finished[sentence], key=lambda ending: -ending.score)
-        ranked += sorted(cut_off[sentence], key=lambda ending: -ending.score)
-        answers.append([_write_out(ending, sentence, cpu_steps, places) for ending in ranked[:n_best]])
-    return answers
-
-
-def _write_out(ending: _Ending, sentence: int, steps: list[BeamStep], places: list[dict[int, int]]) -> Hypothesis:
-    """Follow the back-pointers from an ending to the beginning."""
-    tokens = [] if ending.last is None else [ending.last]
-    totals = [ending.log_probability]
-    looks: list[Tensor] = []
-    slot = ending.parent
-    for time in range(ending.step, -1, -1):
-        weights_BKS = steps[time].weights_BKS
-        if weights_BKS is not None:
-            looks.append(weights_BKS[places[time][sentence], slot])
-        if time == 0:
-            break
-        row = places[time - 1][sentence]
-        tokens.append(int(steps[time - 1].tokens_BK[row, slot]))
-        totals.append(float(steps[time - 1].scores_BK[row, slot]))
-        slot = int(steps[time - 1].parents_BK[row, slot])
-    totals = [0.0, *reversed(totals)]
-    return Hypothesis(
-        tokens=tokens[::-1],
-        score=ending.score,
-        log_probability=ending.log_probability,
-        token_scores=[after - before for before, after in itertools.pairwise(totals)],
-        ended="end" if ending.last is None else "length",
-        weights_TS=stack_weights(looks[::-1]) if looks else None,
+    bounds = Bounds.of(limits, least, prefixes, device=device)
+    rows = len(limits)
+    ratings_BK = torch.full((rows, size), NEVER, device=device)
+    ratings_BK[:, :: size // groups] = 0.0
+    live = Live.begin(
+        repeat(model.start(memory), size), memory, bounds, begin=begin, rows=size, rules=rules, device=device
     )
+    looked_BKS = None
+    if ranking.beta:
+        width = model.step(live.tokens_R[::size], model.start(memory), memory)[2]
+        if width is None:
+            raise SearchError("search.coverage_penalty: this model has no attention, so nothing is known of coverage")
+        looked_BKS = torch.zeros(rows, size, width.shape[1], device=device)
+    found = Found(
+        totals_BK=torch.zeros_like(ratings_BK),
+        ratings_BK=ratings_BK,
+        ended_BG=torch.zeros(rows, groups, dtype=torch.int64, device=device),
+        best_BN=torch.full((rows, n_best), NEVER, device=device),
+        looked_BKS=looked_BKS,
+    )
+    steps = (loop or Loop()).run(settings.advance, live._replace(found=found))
+    return trace_back(steps, rows, size, end=end, n_best=n_best, distinct=groups > 1, trace=trace)

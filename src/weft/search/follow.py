@@ -1,52 +1,96 @@
 """Searches that follow a single path: greedy (argmax at every step) and sampling.
 
     greedy    y_t = argmax p(y | y_<t, x)
-    sampling  y_t ~ p(y | y_<t, x), with a temperature, cut to the k likeliest (top-k; Fan et al. 2018) or to the
-              fewest that hold probability p (top-p, nucleus; Holtzman et al. 2020)
+    sampling  y_t ~ p(y | y_<t, x), with a temperature and cut-offs (`Cuts`), several paths a sentence on request
 
-A sentence that has ended leaves the batch.
+A draw depends on the seed, the sentence's own number, which of its paths it is, and the step: never on who else is in
+the batch. A path's score is log p(y|x) by the ranking given; what rules and cut-offs did does not change it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from weft.search.hypothesis import Hypothesis, Steps, normalised
-from weft.tree import select
+from weft.search.best import best
+from weft.search.hypothesis import Hypothesis, Steps
+from weft.search.live import Bounds, Live, Loop, ruled
+from weft.search.ranking import Ranking, coverage
+from weft.search.rules import Rule
+from weft.search.sampling import Cuts, draw, uniforms
+from weft.search.trace import Draw, PathTrace
+from weft.search.tracing_back import stack_weights
+from weft.tree import map_tree, repeat
 
-Choice = Callable[[Tensor], Tensor]
-"""Logits (R, V) to the tokens (R,) said next."""
+TRACED = 12
+"""Candidates of a step that a trace shows."""
 
 
-def greedy(logits_RV: Tensor) -> Tensor:
+class Choice(Protocol):
+    """How the next token is chosen."""
+
+    def cut(self, ratings_RV: Tensor) -> Tensor:
+        """The ratings that are left to choose from."""
+
+    def take(self, ratings_RV: Tensor, names_R: Tensor, paths_R: Tensor, time_1: Tensor) -> Tensor:
+        """The tokens said next, of what was left. ``names_R``: the sentences' own numbers."""
+
+
+class Greedy:
     """The likeliest token; of equals the one with the smallest id."""
-    return logits_RV.argmax(-1)
+
+    def cut(self, ratings_RV: Tensor) -> Tensor:
+        return ratings_RV
+
+    def take(self, ratings_RV: Tensor, names_R: Tensor, paths_R: Tensor, time_1: Tensor) -> Tensor:
+        return ratings_RV.argmax(-1)
 
 
-def sampler(
-    *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, generator: torch.Generator | None = None
-) -> Choice:
-    """A choice by chance. Temperature first, then top-k, then top-p over what is left."""
+class Sampler:
+    """A choice by chance from what the cut-offs leave."""
 
-    def draw(logits_RV: Tensor) -> Tensor:
-        logits_RV = logits_RV.float() / temperature
-        if top_k:
-            kept = logits_RV.topk(min(top_k, logits_RV.shape[-1]))
-            logits_RV = torch.full_like(logits_RV, float("-inf")).scatter(1, kept.indices, kept.values)
-        if top_p < 1.0:
-            sorted_RV, order_RV = logits_RV.sort(-1, descending=True)
-            probability_RV = sorted_RV.softmax(-1)
-            outside_RV = probability_RV.cumsum(-1) - probability_RV >= top_p
-            outside_RV[:, 0] = False  # the likeliest always stays
-            cut_RV = torch.zeros_like(outside_RV).scatter(1, order_RV, outside_RV)
-            logits_RV = logits_RV.masked_fill(cut_RV, float("-inf"))
-        return torch.multinomial(logits_RV.softmax(-1), 1, generator=generator)[:, 0]
+    def __init__(self, cuts: Cuts = Cuts(), *, seed: int = 1) -> None:
+        self.cuts = cuts
+        self.seed = seed
 
-    return draw
+    def cut(self, ratings_RV: Tensor) -> Tensor:
+        return self.cuts(ratings_RV)
+
+    def take(self, ratings_RV: Tensor, names_R: Tensor, paths_R: Tensor, time_1: Tensor) -> Tensor:
+        return draw(ratings_RV, uniforms(self.seed, names_R, paths_R, time_1.expand_as(names_R)))
+
+
+greedy = Greedy()
+
+
+class PathStep(NamedTuple):
+    """One step of all paths."""
+
+    tokens_BK: Tensor
+    logs_BK: Tensor
+    going_BK: Tensor
+    """Whether the path was still going when the step was made."""
+    weights_BKS: Tensor | None
+    traced: _Traced | None
+
+
+class _Traced(NamedTuple):
+    tokens_BKC: Tensor
+    probabilities_BKC: Tensor
+    kept_BKC: Tensor
+    mass_BK: Tensor
+    count_BK: Tensor
+
+
+class Paths(NamedTuple):
+    """What is kept of every sentence between two steps."""
+
+    going_BK: Tensor
+    names_B: Tensor
 
 
 @torch.no_grad()
@@ -58,59 +102,143 @@ def follow(
     *,
     begin: int,
     end: int,
-    prefix: Sequence[int] = (),
+    paths: int = 1,
+    ranking: Ranking = Ranking("none"),
+    rules: Sequence[Rule] = (),
+    least: Sequence[int] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    names: Sequence[int] | None = None,
     weights: bool = False,
-    length_penalty: float = 0.0,
+    trace: bool = False,
     device: torch.device | str = "cpu",
-) -> list[Hypothesis]:
-    """One hypothesis for every row, each of at most ``limits[row]`` tokens; ``prefix`` is said first by all."""
-    rows = torch.arange(len(limits), device=device)
-    limit_B = torch.tensor(list(limits), device=device)
-    state = model.start(memory)
-    tokens_R = torch.full((len(limits),), begin, device=device)
-    said: list[list[int]] = [[] for _ in limits]
-    scores: list[list[float]] = [[] for _ in limits]
-    looks: list[list[Tensor]] = [[] for _ in limits]
-    length = 0
-    while len(rows):
-        logits_RV, state, weights_RS = model.step(tokens_R, state, memory)
-        log_RV = logits_RV.float().log_softmax(-1)
-        tokens_R = torch.full_like(tokens_R, prefix[length]) if length < len(prefix) else choose(logits_RV)
-        chosen_R = log_RV.gather(1, tokens_R[:, None])[:, 0]
-        for place, row in enumerate(rows.tolist()):
-            if weights and weights_RS is not None:
-                looks[row].append(weights_RS[place].cpu())
-        for row, token, score in zip(rows.tolist(), tokens_R.tolist(), chosen_R.tolist(), strict=True):
-            said[row].append(token)
-            scores[row].append(score)
-        length += 1
-        going_R = (tokens_R != end) & (limit_B[rows] > length)
-        if not bool(going_R.all()):
-            keep = going_R.nonzero()[:, 0]
-            rows, tokens_R = rows[keep], tokens_R[keep]
-            state, memory = select((state, memory), keep)
-    return [
-        _hypothesis(said[row], scores[row], looks[row], end=end, length_penalty=length_penalty)
-        for row in range(len(limits))
-    ]
+    loop: Loop | None = None,
+) -> list[list[Hypothesis]]:
+    """``paths`` hypotheses for every row, in the order they were drawn, each of at most ``limits[row]`` tokens.
+
+    ``least``: tokens before a row may end; ``prefixes``: what a row must begin with; ``names``: the numbers that draws
+    depend on (not given: the row's).
+    """
+    if not limits:
+        return []
+    rows = len(limits)
+    watch = weights or bool(ranking.beta)
+
+    def advance(live: Live) -> tuple[Live, PathStep]:
+        known: Paths = live.found
+        logits_RV, state, looked_RS = model.step(live.tokens_R, live.state, live.memory)
+        log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
+        left_RV = choose.cut(ruled(log_RV, live, rules, end))
+        shape = known.going_BK.shape
+        paths_BK = torch.arange(shape[1], device=log_RV.device).expand(shape)
+        names_R = known.names_B.repeat_interleave(shape[1])
+        tokens_R = choose.take(left_RV, names_R, paths_BK.flatten(), live.time_1)
+        tokens_BK = tokens_R.view(shape)
+        going_BK = known.going_BK & (tokens_BK != end) & (live.bounds.limit_B > live.time_1 + 1)[:, None]
+        step = PathStep(
+            tokens_BK,
+            log_RV.gather(1, tokens_R[:, None]).view(shape),
+            known.going_BK,
+            looked_RS.view(*shape, -1) if looked_RS is not None and watch else None,
+            _note(left_RV, log_RV, choose, tokens_R, shape) if trace else None,
+        )
+        after = live.take(state, None, tokens_R)
+        return after._replace(found=Paths(going_BK, known.names_B), done_B=~going_BK.any(1)), step
+
+    live = Live.begin(
+        repeat(model.start(memory), paths) if paths > 1 else model.start(memory),
+        memory,
+        Bounds.of(limits, least, prefixes, device=device),
+        begin=begin,
+        rows=paths,
+        rules=rules,
+        device=device,
+    )
+    going_BK = torch.ones(rows, paths, dtype=torch.bool, device=device)
+    known = Paths(going_BK, torch.tensor(list(names or range(rows)), device=device))
+    steps = (loop or Loop()).run(advance, live._replace(found=known))
+    return _write_out(steps, rows, paths, end=end, ranking=ranking, weights=weights)
 
 
-def _hypothesis(
-    tokens: list[int], scores: list[float], looks: list[Tensor], *, end: int, length_penalty: float
-) -> Hypothesis:
-    ended = "end" if tokens and tokens[-1] == end else "length"
-    total = sum(scores)
-    return Hypothesis(
-        tokens=tokens[:-1] if ended == "end" else tokens,
-        score=normalised(total, len(scores), length_penalty),
-        log_probability=total,
-        token_scores=scores,
-        ended=ended,
-        weights_TS=stack_weights(looks) if looks else None,
+def _note(left_RV: Tensor, log_RV: Tensor, choose: Choice, tokens_R: Tensor, shape: torch.Size) -> _Traced:
+    """For a trace: the likeliest candidates, the one that was taken among them."""
+    temperature = choose.cuts.temperature if isinstance(choose, Sampler) else 1.0
+    probabilities_RV = (log_RV / temperature).softmax(-1)
+    kept_RV = ~left_RV.isneginf() if isinstance(choose, Sampler) else _only(left_RV, tokens_R)
+    tokens_RC = best(log_RV, min(TRACED, log_RV.shape[1]))[1]
+    missing_R = (tokens_RC != tokens_R[:, None]).all(1)
+    tokens_RC[:, -1] = torch.where(missing_R, tokens_R, tokens_RC[:, -1])
+    return _Traced(
+        tokens_RC.view(*shape, -1),
+        probabilities_RV.gather(1, tokens_RC).view(*shape, -1),
+        kept_RV.gather(1, tokens_RC).view(*shape, -1),
+        probabilities_RV.masked_fill(~kept_RV, 0.0).sum(1).view(shape),
+        kept_RV.sum(1).view(shape),
     )
 
 
-def stack_weights(rows: Sequence[Tensor]) -> Tensor:
-    """Rows of weights one under the other; shorter ones (a past that grows) are filled with zeros."""
-    width = max(len(row) for row in rows)
-    return torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
+def _only(like_RV: Tensor, tokens_R: Tensor) -> Tensor:
+    return torch.zeros_like(like_RV, dtype=torch.bool).scatter(1, tokens_R[:, None], True)
+
+
+def _write_out(
+    steps: Sequence[tuple[Tensor, PathStep]], rows: int, paths: int, *, end: int, ranking: Ranking, weights: bool
+) -> list[list[Hypothesis]]:
+    steps = [(sentences.cpu(), map_tree(Tensor.cpu, step)) for sentences, step in steps]
+    shape = (rows, paths, len(steps))
+    tokens, logs, going = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape, dtype=bool)
+    for time, (sentences, step) in enumerate(steps):
+        for column, values in zip((tokens, logs, going), step[:3], strict=True):
+            column[sentences.numpy(), :, time] = values.numpy()
+    lengths = going.sum(2)
+    answers: list[list[Hypothesis]] = []
+    for row in range(rows):
+        found = []
+        for path in range(paths):
+            length = int(lengths[row, path])
+            said, scores = tokens[row, path, :length].tolist(), logs[row, path, :length].tolist()
+            looks = _looks(steps, row, path, length)
+            total = float(sum(scores))
+            covered = 0.0 if looks is None or not ranking.beta else float(coverage(looks.sum(0)))
+            ended = "end" if said and said[-1] == end else "length"
+            found.append(
+                Hypothesis(
+                    tokens=said[:-1] if ended == "end" else said,
+                    score=ranking.score(total, length, covered),
+                    log_probability=total,
+                    token_scores=scores,
+                    ended=ended,
+                    weights_TS=looks if weights else None,
+                    trace=_trace(steps, row, path, length) if steps[0][1].traced is not None else None,
+                )
+            )
+        answers.append(found)
+    return answers
+
+
+def _looks(steps: Sequence[tuple[Tensor, PathStep]], row: int, path: int, length: int) -> Tensor | None:
+    rows = []
+    for sentences, step in steps[:length]:
+        if step.weights_BKS is None:
+            return None
+        rows.append(step.weights_BKS[sentences == row, path][0].float())
+    return stack_weights(rows) if rows else None
+
+
+def _trace(steps: Sequence[tuple[Tensor, PathStep]], row: int, path: int, length: int) -> PathTrace:
+    draws = []
+    for sentences, step in steps[:length]:
+        assert step.traced is not None
+        place = int((sentences == row).nonzero()[0, 0])
+        traced = step.traced
+        tokens = traced.tokens_BKC[place, path].tolist()
+        draws.append(
+            Draw(
+                tokens=tokens,
+                probabilities=traced.probabilities_BKC[place, path].tolist(),
+                kept=traced.kept_BKC[place, path].tolist(),
+                drawn=tokens.index(int(step.tokens_BK[place, path])),
+                mass=float(traced.mass_BK[place, path]),
+                count=int(traced.count_BK[place, path]),
+            )
+        )
+    return PathTrace(draws)

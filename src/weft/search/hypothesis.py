@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from weft.search.trace import Trace
 from weft.tree import Tree
 
 
@@ -25,7 +26,7 @@ class Hypothesis:
     tokens: list[int]
     """The ids said, without the begin and end marks."""
     score: float
-    """What hypotheses are ranked by: log p(y|x) / |y|^α; |y| counts the end mark, as log p(y|x) does."""
+    """What hypotheses are ranked by; see `Ranking`."""
     log_probability: float
     """log p(y|x), the sum of the token scores."""
     token_scores: list[float]
@@ -34,8 +35,7 @@ class Hypothesis:
     """Why it ended: "end" (the model said so) or "length" (the limit was reached)."""
     weights_TS: Tensor | None = None
     """Attention weights, a row for every token score; None where not asked for or there is no attention."""
-
-
-def normalised(log_probability: float, length: int, length_penalty: float) -> float:
-    """log p(y|x) / |y|^α; α = 0 ranks by probability alone, α = 1 by the mean log-probability of a token."""
-    return log_probability / max(length, 1) ** length_penalty
+    proven: bool = False
+    """Whether there is certainly no better one: said by the exact searches."""
+    trace: Trace | None = None
+    """What the search did, on the best hypothesis alone and where it was asked for."""

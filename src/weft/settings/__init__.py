@@ -10,18 +10,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-Probability = Annotated[float, Field(ge=0.0, le=1.0)]
-Count = Annotated[int, Field(ge=1)]
-CountOrNone = Annotated[int, Field(ge=0)]
-
-
-class Settings(BaseModel):
-    """A group of settings: strict types, unknown names are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+from weft.settings.base import Count, CountOrNone, Probability, Settings, Share
+from weft.settings.search import SearchSettings
 
 
 class ParallelFiles(Settings):
@@ -339,23 +331,6 @@ class TrainingSettings(Settings):
     compile: Literal["auto", "on", "off"] = Field(
         "auto", description="compile a Transformer's layers on a GPU; auto: where the run is long enough to gain"
     )
-
-
-class SearchSettings(Settings):
-    """[search]: how a trained model is asked."""
-
-    kind: Literal["greedy", "beam", "sample"] = Field(
-        "beam", description="the way to search: one path, several at once, or by chance"
-    )
-    size: Count = Field(5, description="beam: hypotheses kept")
-    length_penalty: float = Field(1.0, ge=0, description="beam: rank by log p / length^this")
-    finish: CountOrNone = Field(0, description="beam: stop at so many finished; 0: as many as the beam holds")
-    max_ratio: float = Field(2.0, ge=0, description="longest output: this times the source's tokens …")
-    max_extra: CountOrNone = Field(10, description="… plus this")
-    temperature: float = Field(1.0, gt=0, description="sample: above 1 flatter, below 1 sharper")
-    top_k: CountOrNone = Field(0, description="sample: only from the k likeliest; 0: from all")
-    top_p: Probability = Field(1.0, description="sample: only from the fewest that hold this probability")
-    batch_tokens: Count = Field(4_096, description="source tokens a batch")
 
 
 class EvaluationSettings(Settings):

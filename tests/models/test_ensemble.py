@@ -1,0 +1,224 @@
+"""Ensembles: the mean by hand, members of every kind together, and stepping that gives what forward gives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from weft.build import build_model
+from weft.data.store import PairStore, TokenStore
+from weft.errors import SearchError
+from weft.evaluation.likelihood import token_log_probabilities
+from weft.models import AnyModel
+from weft.models.ensemble import MEANS, Ensemble
+from weft.ragged import Ragged
+from weft.settings import ModelSettings
+from weft.tree import repeat, select
+
+SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6]]
+INPUTS = [[1, 5, 8], [1, 9, 4, 6, 10], [1, 7]]
+LONGEST = 17
+STACK = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 3, "feed_forward": 7}
+KINDS: dict[str, dict[str, Any]] = {
+    "lstm": {"encoder": {"hidden": 8, "kind": "lstm"}, "decoder": {"hidden": 5, "kind": "lstm", "input_feeding": True}},
+    "gru": {"encoder": {"hidden": 8, "kind": "gru"}, "decoder": {"hidden": 8}, "attention": {"score": "none"}},
+    "transformer": {"encoder": STACK, "decoder": STACK},
+    "learned": {"encoder": STACK, "decoder": {**STACK, "positions": "learned", "max_positions": LONGEST}},
+    "prefix": {"kind": "prefix_lm", "decoder": STACK},
+    "learned prefix": {"kind": "prefix_lm", "decoder": {**STACK, "positions": "learned", "max_positions": LONGEST}},
+    "lm": {"kind": "language_model", "decoder": {"hidden": 5}, "attention": {"score": "general"}},
+    "lm transformer": {"kind": "language_model", "decoder": STACK},
+}
+GROUPS = [
+    ("lstm",),
+    ("lstm", "lstm"),
+    ("lstm", "transformer"),
+    ("gru", "prefix", "lstm", "transformer"),
+    ("gru", "gru"),
+    ("lm", "lm transformer"),
+]
+every_group = pytest.mark.parametrize("kinds", GROUPS, ids=" + ".join)
+every_mean = pytest.mark.parametrize("mean", MEANS)
+
+
+def model_of(kind: str, seed: int = 11, target_size: int = 11, source_size: int = 13) -> AnyModel:
+    """In double precision, so that a difference is never rounding, and decided."""
+    checked = ModelSettings.model_validate({"embedding": 6, "dropout": 0.0, **KINDS[kind]})
+    model = build_model(checked, source_size=source_size, target_size=target_size, seed=seed).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    return model
+
+
+def ensemble_of(kinds: tuple[str, ...], **options: Any) -> Ensemble:
+    return Ensemble([model_of(kind, seed) for seed, kind in enumerate(kinds, 5)], **options)
+
+
+def sources_of(kinds: tuple[str, ...]) -> Ragged:
+    return Ragged.of([[] for _ in SOURCES] if "lm" in kinds else SOURCES)
+
+
+def close(one: Tensor | None, other: Tensor | None) -> None:
+    assert (one is None) == (other is None)
+    if one is not None:
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@every_mean
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "transformer", "prefix"])
+@torch.no_grad()
+def test_one_member_several_times_is_that_model(kind: str, times: int, mean: str) -> None:
+    model = model_of(kind)
+    ensemble = Ensemble([model] * times, mean=mean)
+    source, inputs = Ragged.of(SOURCES), Ragged.of(INPUTS)
+    ours, alone = ensemble(source, inputs, weights=True), model(source, inputs, weights=True)
+    close(ours.logits_NV, alone.logits_NV.log_softmax(-1))
+    close(ours.weights_BTS, alone.weights_BTS)
+
+
+@every_group
+@pytest.mark.parametrize("shares", [None, [1.0, 3.0, 0.5, 2.0]], ids=["equal", "unequal"])
+@torch.no_grad()
+def test_the_mean_by_hand(kinds: tuple[str, ...], shares: list[float] | None) -> None:
+    shares = shares and shares[: len(kinds)]
+    source, inputs = sources_of(kinds), Ragged.of(INPUTS)
+    arithmetic = ensemble_of(kinds, shares=shares)
+    said = [member(source, inputs, weights=True) for member in arithmetic.members]
+    portions = shares or [1.0] * len(kinds)
+    probabilities = [one.logits_NV.softmax(-1) for one in said]
+    mean_NV = sum(portion * one for portion, one in zip(portions, probabilities, strict=True)) / sum(portions)
+    close(arithmetic(source, inputs).logits_NV.exp(), mean_NV)
+    product_NV = math.prod(one**portion for portion, one in zip(portions, probabilities, strict=True))
+    product_NV = product_NV ** (1 / sum(portions))
+    geometric = ensemble_of(kinds, shares=shares, mean="geometric")
+    close(geometric(source, inputs).logits_NV.softmax(-1), product_NV / product_NV.sum(-1, keepdim=True))
+
+    looking = [(portion, one.weights_BTS) for portion, one in zip(portions, said, strict=True)]
+    looking = [(portion, one) for portion, one in looking if one is not None]
+    found = arithmetic(source, inputs, weights=True).weights_BTS
+    close(found, sum(p * one for p, one in looking) / sum(p for p, _ in looking) if looking else None)
+    assert arithmetic(source, inputs).weights_BTS is None
+
+
+@every_group
+@every_mean
+@torch.no_grad()
+def test_stepping_gives_what_forward_gives(kinds: tuple[str, ...], mean: str) -> None:
+    ensemble, source, inputs = ensemble_of(kinds, mean=mean, shares=None), sources_of(kinds), Ragged.of(INPUTS)
+    whole = ensemble(source, inputs, weights=True)
+    grid_BTV = inputs.like(whole.logits_NV).grid()
+    memory = ensemble.encode(source)
+    state = ensemble.start(memory)
+    tokens_BT = inputs.grid()
+    for time in range(max(map(len, INPUTS))):
+        logits_BV, state, weights_BS = ensemble.step(tokens_BT[:, time], state, memory)
+        for row, said in enumerate(INPUTS):
+            if time < len(said):
+                close(logits_BV[row], grid_BTV[row, time])
+                length = time + 1 if "lm" in kinds else len(SOURCES[row])
+                weights = None if whole.weights_BTS is None else whole.weights_BTS[row, time, :length]
+                close(None if weights_BS is None else weights_BS[row, :length], weights)
+
+
+@every_group
+@torch.no_grad()
+def test_what_a_search_does_to_the_state(kinds: tuple[str, ...]) -> None:
+    """Rows may be repeated side by side and reordered within a source, and sources may leave."""
+    ensemble = ensemble_of(kinds)
+    memory = ensemble.encode(sources_of(kinds))
+    first, second, third = torch.tensor([4, 6, 9]), torch.tensor([3, 5, 8, 10, 7, 6]), torch.tensor([7, 3, 4, 9])
+    order, keep = torch.tensor([1, 1, 2, 3, 5, 4]), torch.tensor([0, 2])
+    _, state, _ = ensemble.step(first, ensemble.start(memory), memory)
+    _, state, _ = ensemble.step(second, repeat(state, 2), memory)
+    state = select(state, torch.cat([order[:2], order[4:]]))
+    logits_RV, _, _ = ensemble.step(third, state, select(memory, keep))
+
+    rows, parents = [0, 0, 2, 2], [1, 1, 5, 4]
+    inputs = [
+        [int(first[row]), int(second[parent]), int(token)]
+        for row, parent, token in zip(rows, parents, third, strict=True)
+    ]
+    sources = sources_of(kinds).select(torch.tensor(rows))
+    if "lm" in kinds:
+        sources = Ragged.of([[] for _ in rows])
+    targets = Ragged.of(inputs)
+    expected_RV = targets.like(ensemble(sources, targets).logits_NV).grid()[:, -1]
+    close(logits_RV, expected_RV)
+
+
+def test_scores_need_no_more_than_a_model_does() -> None:
+    """`score` and `force` ask a model for the logits of whole targets and normalise them."""
+    sources = TokenStore.of(SOURCES)
+    targets = TokenStore.of([*row[1:], 2] for row in INPUTS)
+    for mean in MEANS:
+        ensemble = ensemble_of(("lstm", "transformer"), mean=mean)
+        found = token_log_probabilities(ensemble, PairStore(sources, targets), begin=1)
+        for row, scores in enumerate(found):
+            memory = ensemble.encode(Ragged.of([SOURCES[row]]))
+            state, last = ensemble.start(memory), 1
+            for token, score in zip([*INPUTS[row][1:], 2], scores.tolist(), strict=True):
+                with torch.no_grad():
+                    logits_RV, state, _ = ensemble.step(torch.tensor([last]), state, memory)
+                assert score == pytest.approx(float(logits_RV.log_softmax(-1)[0, token]), abs=1e-5)
+                last = token
+
+
+@every_mean
+def test_in_single_precision_and_far_apart(mean: str) -> None:
+    """Members that rule out what others say: nothing becomes nan, and no probability is lost to underflow."""
+    ensemble = Ensemble([model_of("gru"), model_of("gru")], mean=mean)
+    logits = [torch.tensor([[0.0, -300.0, -400.0, float("-inf")]]), torch.tensor([[-500.0, -200.0, 0.0, -900.0]])]
+    found = ensemble._together(logits)
+    half = math.log(2)
+    if mean == "arithmetic":
+        assert found[0].tolist() == pytest.approx([-half, -200 - half, -half, -900 - half])
+    else:
+        assert found[0].tolist() == [-250.0, -250.0, -200.0, float("-inf")]
+    low = ensemble._together([one.bfloat16() for one in logits])
+    assert low.dtype == torch.float32
+
+
+def test_the_room_is_that_of_the_smallest() -> None:
+    assert ensemble_of(("lstm", "transformer")).room(5) is None
+    assert ensemble_of(("lstm", "learned")).room(5) == LONGEST
+    assert ensemble_of(("learned", "prefix")).room(5) == LONGEST
+    assert ensemble_of(("learned", "learned prefix")).room(5) == LONGEST - 5
+
+
+def test_it_is_a_module() -> None:
+    ensemble = ensemble_of(("lstm", "transformer"))
+    assert isinstance(ensemble.float(), nn.Module)
+    assert not any(module.training for module in ensemble.eval().modules())
+    assert all(parameter.dtype == torch.float32 for parameter in ensemble.parameters())
+    assert len(list(ensemble.parameters())) == sum(len(list(member.parameters())) for member in ensemble.members)
+    assert sum(Ensemble([model_of("gru")] * 3, shares=[1, 1, 5]).shares) == pytest.approx(1.0)
+
+
+def refusal(*given: Any, **options: Any) -> str:
+    with pytest.raises(SearchError) as refused:
+        Ensemble(*given, **options)
+    return str(refused.value)
+
+
+def test_what_is_refused() -> None:
+    one = model_of("gru")
+    assert refusal([]) == "ensemble: it has no members; expected at least one model"
+    assert refusal([one], mean="aritmetic") == ("ensemble: the mean 'aritmetic' is unknown; did you mean 'arithmetic'?")
+    assert refusal([one], shares=[1, 2]) == "ensemble: 1 members but 2 shares; expected one for each"
+    assert refusal([one, one], shares=[1, 0]) == "ensemble: the shares are [1, 0]; expected positive numbers"
+    assert refusal([one, model_of("lstm", target_size=7)]) == (
+        "ensemble: model 2 knows 7 target tokens, model 1 11; train them with the same tokenizer"
+    )
+    assert refusal([one, one, model_of("lstm", source_size=7)]) == (
+        "ensemble: model 3 knows 7 source tokens, model 1 13; train them with the same tokenizer and task"
+    )
+    for language in ("lm", "lm transformer"):
+        assert refusal([one, model_of(language)]) == (
+            "ensemble: model 2 knows no source tokens, model 1 13; train them with the same tokenizer and task"
+        )

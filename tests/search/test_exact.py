@@ -1,0 +1,432 @@
+"""Exact searches: against trying everything by hand, against each other, their budgets and their ties."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_networks import neural
+from table_model import BEGIN, END, Table, TableMemory, log_probability, script, table
+from table_model import exhaustive as try_all
+
+from weft.build import build_model
+from weft.errors import SearchError
+from weft.ragged import Ragged
+from weft.search.exact import exact, exhaustive
+from weft.search.hypothesis import Hypothesis
+from weft.search.ranking import Ranking, coverage
+from weft.settings import ModelSettings
+from weft.tree import select
+
+quick = settings(deadline=None, max_examples=20)
+SEEDS = st.integers(0, 10_000)
+LIMITS = st.integers(1, 5)
+ALPHAS = st.sampled_from([0.0, 0.6, 1.0])
+RANKINGS = st.sampled_from([Ranking("none"), Ranking("power", 0.6), Ranking("power", 1.0), Ranking("gnmt", 1.3)])
+MARKS = {"begin": BEGIN, "end": END}
+SIZES = {1: 7, 2: 7, 3: 7, 4: 5, 5: 4}
+"""Vocabularies that can be tried by hand, for every limit."""
+
+
+def power(alpha: float) -> Ranking:
+    return Ranking("power", alpha)
+
+
+def tokens_of(hypotheses: list[Hypothesis]) -> list[tuple[int, ...]]:
+    return [tuple(one.tokens) for one in hypotheses]
+
+
+def scores_of(hypotheses: list[Hypothesis]) -> list[float]:
+    return [one.score for one in hypotheses]
+
+
+def by_hand(*scripts, limit: int = 9, vocabulary: int = 6, search=exact, **options):
+    model = script(*scripts, vocabulary=vocabulary)
+    options = {"ranking": Ranking("none"), **MARKS, **options}
+    return search(model, model.memory(), [limit] * len(scripts), **options), model
+
+
+def same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
+    for row, others in zip(ours, theirs, strict=True):
+        assert tokens_of(row) == tokens_of(others)
+        assert scores_of(row) == pytest.approx(scores_of(others), abs=1e-5)
+        assert [one.ended for one in row] == [one.ended for one in others]
+        assert [one.proven for one in row] == [one.proven for one in others]
+
+
+# Against trying everything by hand
+
+
+@pytest.mark.parametrize("search", [exhaustive, exact])
+@quick
+@given(seed=SEEDS, limit=LIMITS, alpha=ALPHAS, n_best=st.sampled_from([1, 3, 10]))
+def test_finds_what_trying_everything_finds(search, seed: int, limit: int, alpha: float, n_best: int) -> None:
+    memory = table(1, SIZES[limit], seed=seed)
+    answers = [one for one in try_all(Table(), memory, vocabulary=SIZES[limit], limit=limit, length_penalty=alpha)
+               if one.finished]  # fmt: skip
+    [found] = search(Table(), memory, [limit], ranking=power(alpha), n_best=n_best, **MARKS)
+    assert scores_of(found) == pytest.approx([one.score for one in answers[:n_best]], abs=1e-5)
+    assert len(found) == min(n_best, len(answers))
+    assert all(one.proven and one.ended == "end" for one in found)
+    if len(answers) == 1 or answers[0].score - answers[1].score > 1e-4:
+        assert tuple(found[0].tokens) == answers[0].tokens
+
+
+@pytest.mark.parametrize("search", [exhaustive, exact])
+@quick
+@given(seed=SEEDS, limit=LIMITS, ranking=RANKINGS)
+def test_the_scores_add_up(search, seed: int, limit: int, ranking: Ranking) -> None:
+    memory = table(1, 5, seed=seed)
+    [found] = search(Table(), memory, [limit], ranking=ranking, n_best=4, weights=True, **MARKS)
+    for one in found:
+        assert sum(one.token_scores) == one.log_probability
+        assert one.log_probability == pytest.approx(log_probability(Table(), memory, [*one.tokens, END]), abs=1e-5)
+        assert one.score == ranking.score(one.log_probability, len(one.tokens) + 1)
+        assert len(one.token_scores) == len(one.tokens) + 1
+        assert one.weights_TS is not None
+        assert torch.equal(one.weights_TS, looks_at(memory, [*one.tokens, END]))
+
+
+def looks_at(memory: TableMemory, tokens: list[int]) -> torch.Tensor:
+    """Where the table looks when it says these, one step at a time."""
+    model, rows = Table(), []
+    state = model.start(memory)
+    for token in [BEGIN, *tokens[:-1]]:
+        _, state, look = model.step(torch.tensor([token]), state, memory)
+        rows.append(look[0])
+    return torch.stack(rows)
+
+
+@quick
+@given(seed=SEEDS, limit=st.integers(1, 4), beta=st.sampled_from([0.2, 1.0]), n_best=st.sampled_from([1, 3]))
+def test_a_coverage_penalty_counts(seed: int, limit: int, beta: float, n_best: int) -> None:
+    ranking = Ranking("power", 0.6, beta)
+    memory = table(1, 5, seed=seed)
+    scored = []
+    for one in try_all(Table(), memory, vocabulary=5, limit=limit, length_penalty=0.0):
+        if one.finished:
+            covered = float(coverage(looks_at(memory, [*one.tokens, END]).sum(0)))
+            scored.append(one.log_probability / (len(one.tokens) + 1) ** 0.6 + beta * covered)
+    for search in (exhaustive, exact):
+        [found] = search(Table(), memory, [limit], ranking=ranking, n_best=n_best, **MARKS)
+        assert scores_of(found) == pytest.approx(sorted(scored, reverse=True)[:n_best], abs=1e-5)
+
+
+# Against each other
+
+
+@quick
+@given(
+    seed=SEEDS,
+    limits=st.lists(LIMITS, min_size=1, max_size=4),
+    ranking=RANKINGS,
+    n_best=st.integers(1, 5),
+    width=st.sampled_from([1, 3, 64]),
+)
+def test_exact_is_exhaustive(seed: int, limits: list[int], ranking: Ranking, n_best: int, width: int) -> None:
+    memory = table(len(limits), 5, seed=seed)
+    options = {"ranking": ranking, "n_best": n_best, **MARKS}
+    tried, looked = Table(), Table()
+    theirs = exhaustive(tried, memory, limits, **options)
+    ours = exact(looked, memory, limits, width=width, **options)
+    same(ours, theirs)
+    assert sum(looked.rows) < sum(tried.rows) + sum(limits), "at most a greedy path more"
+
+
+def test_exact_looks_at_far_less() -> None:
+    for ranking, share in ((Ranking("none"), 0.02), (power(1.0), 0.5)):
+        tried, looked = Table(), Table()
+        memory = table(3, 7, seed=3, spread=4.0)
+        options = {"ranking": ranking, **MARKS}
+        same(exact(looked, memory, [6] * 3, **options), exhaustive(tried, memory, [6] * 3, **options))
+        assert sum(tried.rows) == 1 + 3 * sum(6**length for length in range(6)), "one step to count the tokens"
+        assert sum(looked.rows) < share * sum(tried.rows)
+
+
+@quick
+@given(seed=SEEDS, limit=st.integers(1, 4), ranking=RANKINGS, width=st.sampled_from([1, 2, 64]))
+def test_only_prefixes_that_might_win_are_looked_at_once_the_answer_is_known(seed, limit, ranking, width) -> None:
+    """With the best score given, every prefix looked at has a bound above it; there is no smaller proof."""
+    memory = table(1, 5, seed=seed)
+    [[best]] = exact(Table(), memory, [limit], ranking=ranking, **MARKS)
+    model = Table()
+    same(exact(model, memory, [limit], ranking=ranking, start=[best.score], width=width, **MARKS), [[best]])
+    needed = 0
+    for one in try_all(Table(), memory, vocabulary=5, limit=limit, length_penalty=0.0):
+        if len(one.tokens) < limit:
+            total = log_probability(Table(), memory, list(one.tokens))
+            needed += ranking.bound(total, limit) > best.score - 1e-4
+    assert sum(model.rows) <= needed
+
+
+def test_company_changes_nothing() -> None:
+    memory = table(4, 6, seed=11)
+    limits = [3, 5, 1, 4]
+    options = {"ranking": power(1.0), "n_best": 3, "weights": True, **MARKS}
+    for search in (exhaustive, exact):
+        together = search(Table(), memory, limits, **options)
+        for row, limit in enumerate(limits):
+            [alone] = search(Table(), select(memory, torch.tensor([row])), [limit], **options)
+            assert tokens_of(together[row]) == tokens_of(alone)
+            assert scores_of(together[row]) == scores_of(alone)
+
+
+def test_exhaustive_is_the_same_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = table(2, 6, seed=5)
+    options = {"ranking": power(0.6), "n_best": 7, **MARKS}
+    whole, parts = Table(), Table()
+    expected = exhaustive(whole, memory, [4, 4], **options)
+    monkeypatch.setattr("weft.search.exact.CHUNK", 3)
+    same(exhaustive(parts, memory, [4, 4], **options), expected)
+    assert max(parts.rows) == 3 < max(whole.rows)
+    assert sum(parts.rows) == sum(whole.rows)
+
+
+# What is known before
+
+
+@quick
+@given(seed=SEEDS, n_best=st.integers(1, 4), nearness=st.sampled_from([-5.0, -0.01, 0.0, 0.5, 100.0]))
+def test_a_known_score_changes_the_work_and_not_the_answer(seed: int, n_best: int, nearness: float) -> None:
+    """Even where it is wrong."""
+    memory = table(2, 5, seed=seed)
+    options = {"ranking": power(1.0), "n_best": n_best, **MARKS}
+    expected = exhaustive(Table(), memory, [4, 3], **options)
+    start = [row[-1].score + nearness for row in expected]
+    same(exact(Table(), memory, [4, 3], start=start, **options), expected)
+    same(exact(Table(), memory, [4, 3], start=[float("-inf")] * 2, **options), expected)
+
+
+# Budgets
+
+
+def test_a_budget_that_is_not_enough() -> None:
+    memory = table(1, 7, seed=2, spread=0.5)
+    model = Table()
+    [[one]] = exact(model, memory, [6], ranking=power(1.0), max_nodes=40, width=8, **MARKS)
+    assert (one.proven, one.ended, sum(model.rows)) == (False, "end", 40)
+    [[best]] = exact(Table(), memory, [6], ranking=power(1.0), **MARKS)
+    assert best.proven
+    assert one.score <= best.score
+
+
+def test_more_budget_never_finds_less() -> None:
+    memory = table(1, 6, seed=8, spread=1.0)
+    options = {"ranking": power(1.0), "width": 4, **MARKS}
+    found = [exact(Table(), memory, [5], max_nodes=nodes, **options)[0][0] for nodes in range(1, 700, 9)]
+    assert [one.score for one in found] == sorted(one.score for one in found)
+    assert [one.proven for one in found] == sorted(one.proven for one in found)
+    assert (found[0].proven, found[-1].proven) == (False, True)
+
+
+def test_a_budget_is_for_every_row() -> None:
+    memory = table(3, 5, seed=1)
+    model = Table()
+    found = exact(model, memory, [5] * 3, ranking=power(1.0), max_nodes=5, **MARKS)
+    assert [one.proven for [one] in found] == [False] * 3
+    assert sum(model.rows) == 15
+
+
+def test_nothing_ended_within_the_budget() -> None:
+    lines = {(3,) * length: {3: 0.6, 4: 0.4} for length in range(9)} | {(3,) * 9: {END: 1.0}}
+    [[one]], _ = by_hand(lines, limit=10, max_nodes=4, width=1)
+    assert (tokens_of([one]), one.ended, one.proven) == ([(3,) * 4], "length", False)
+    assert one.log_probability == pytest.approx(4 * torch.tensor(0.6).log().item())
+    assert sum(one.token_scores) == one.log_probability
+    assert len(one.token_scores) == 4
+    assert one.weights_TS is None
+
+
+@pytest.mark.parametrize("search", [exhaustive, exact])
+def test_nothing_can_end(search) -> None:
+    """The space is empty: the likeliest prefix stands in."""
+    lines = {(): {3: 0.4, 4: 0.6}, (3,): {3: 1.0}, (4,): {3: 0.5, 4: 0.5}}
+    [[one]], _ = by_hand(lines, limit=2, search=search)
+    assert (one.tokens, one.ended, one.proven) == ([3, 3], "length", False)
+    memory = table(1, 5, seed=1)
+    memory.logits[:, :, END] = float("-inf")
+    [[one]] = search(Table(), memory, [3], ranking=power(1.0), weights=True, **MARKS)
+    assert (len(one.tokens), one.ended, one.proven) == (3, "length", False)
+    assert one.weights_TS is not None
+    assert torch.equal(one.weights_TS, looks_at(memory, one.tokens))
+    assert one.score == pytest.approx(one.log_probability / 3)
+
+
+# The space
+
+
+def test_the_limit_counts_the_end_mark() -> None:
+    lines = {(): {3: 0.9, END: 0.1}, (3,): {END: 1.0}}
+    for search in (exhaustive, exact):
+        assert [tokens_of(row) for row in by_hand(lines, limit=1, search=search)[0]] == [[()]]
+        assert [tokens_of(row) for row in by_hand(lines, limit=2, search=search)[0]] == [[(3,)]]
+
+
+@pytest.mark.parametrize("search", [exhaustive, exact])
+def test_what_is_impossible_is_not_followed(search) -> None:
+    lines = {(): {3: 0.5, 4: 0.5}, (3,): {5: 1.0}, (4,): {END: 0.5, 5: 0.5}, (3, 5): {END: 1.0}}
+    [found], model = by_hand(lines, limit=4, search=search, n_best=9)
+    assert tokens_of(found) == [(3, 5), (4,), (4, 5)]
+    asked = {prefix for seen in model.seen for prefix in seen}
+    assert asked == {(), (3,), (4,), (3, 5), (4, 5)}
+
+
+@quick
+@given(seed=SEEDS, limit=st.integers(1, 4), ranking=RANKINGS)
+def test_tables_full_of_zeros(seed: int, limit: int, ranking: Ranking) -> None:
+    memory = table(1, 5, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    gone = torch.rand(memory.logits.shape, generator=generator) < 0.5
+    gone[..., 3] = False
+    memory.logits.masked_fill_(gone, float("-inf"))
+    options = {"ranking": ranking, "n_best": 6, **MARKS}
+    [found] = exact(Table(), memory, [limit], **options)
+    same([found], exhaustive(Table(), memory, [limit], **options))
+    finite = [
+        one
+        for one in try_all(Table(), memory, vocabulary=5, limit=limit, length_penalty=0.0)
+        if one.finished and one.log_probability > float("-inf")
+    ]
+    assert len(found) == max(1, min(6, len(finite)))
+    assert all(one.log_probability > float("-inf") for one in found)
+    assert all(one.ended == ("end" if finite else "length") for one in found)
+
+
+def test_a_space_too_large_is_refused() -> None:
+    model = Table()
+    with pytest.raises(SearchError) as caught:
+        exhaustive(model, table(2, 1201, seed=1), [2, 9], ranking=power(1.0), **MARKS)
+    assert str(caught.value) == (
+        "exhaustive search: 4.3e+24 sequences of at most 9 tokens out of 1201; at most 1,000,000 are tried; "
+        "lower search.max_length, or use search.kind = 'exact'"
+    )
+    assert sum(model.rows) == 1
+    with pytest.raises(SearchError, match="1,111 sequences of at most 4 tokens out of 11; at most 1,110 are tried"):
+        exhaustive(Table(), table(1, 11, seed=1), [4], ranking=power(1.0), max_space=1110, **MARKS)
+    exhaustive(Table(), table(1, 11, seed=1), [4], ranking=power(1.0), max_space=1111, **MARKS)
+    with pytest.raises(SearchError, match=r"e\+1539 sequences"):
+        exhaustive(Table(), table(1, 1201, seed=1), [501], ranking=power(1.0), **MARKS)
+
+
+@pytest.mark.parametrize("option", ["n_best", "max_nodes", "width"])
+def test_counts_below_one_are_refused(option: str) -> None:
+    with pytest.raises(SearchError, match=f"exact search: {option} = 0; at least 1"):
+        exact(Table(), table(1, 5, seed=1), [3], ranking=power(1.0), **{option: 0}, **MARKS)
+
+
+@pytest.mark.parametrize("search", [exhaustive, exact])
+def test_numbers_that_are_none_are_refused(search) -> None:
+    memory = table(1, 5, seed=1)
+    memory.logits.fill_(float("nan"))
+    with pytest.raises(SearchError, match="no token any probability"):
+        search(Table(), memory, [3], ranking=power(1.0), **MARKS)
+
+
+def test_a_coverage_penalty_wants_attention() -> None:
+    with pytest.raises(SearchError, match="coverage_penalty: this model has no attention"):
+        by_hand({(): {END: 1.0}}, ranking=Ranking("power", 1.0, 0.2))
+
+
+def test_no_rows() -> None:
+    for search in (exhaustive, exact):
+        assert search(Table(), table(0, 5, seed=1), [], ranking=power(1.0), **MARKS) == []
+
+
+# Ties
+
+
+@pytest.mark.parametrize("search", [exhaustive, exact])
+@pytest.mark.parametrize("width", [1, 64])
+def test_equals_stand_in_a_fixed_order(search, width: int) -> None:
+    """All tokens equally likely, by probability alone: the shorter first, then in dictionary order."""
+    memory = TableMemory(torch.zeros(1, 31, 4), torch.zeros(1, 31, 5))
+    options = {"width": width} if search is exact else {}
+    [found] = search(Table(), memory, [3], ranking=Ranking("none"), n_best=7, **options, **MARKS)
+    assert tokens_of(found) == [(), (0,), (1,), (3,), (0, 0), (0, 1), (0, 3)]
+    [found] = search(Table(), memory, [3], ranking=power(1.0), n_best=4, **options, **MARKS)
+    assert tokens_of(found) == [(), (0,), (1,), (3,)], "equal means: the higher log p first"
+
+
+@pytest.mark.parametrize("search", [exhaustive, exact])
+def test_the_shorter_of_equals_wins_even_where_it_is_found_later(search) -> None:
+    half = {(): {3: 0.5, 4: 0.5}, (3,): {5: 1.0}, (3, 5): {END: 1.0}, (4,): {END: 1.0}}
+    [found], _ = by_hand(half, search=search, n_best=2)
+    assert tokens_of(found) == [(4,), (3, 5)]
+    same_length = {(): {4: 0.5, 3: 0.5}, (3,): {END: 1.0}, (4,): {END: 1.0}}
+    [found], _ = by_hand(same_length, search=search)
+    assert tokens_of(found) == [(3,)]
+
+
+# Networks
+
+
+SHAPES = {
+    "transformer": {"encoder": {"kind": "transformer", "layers": 2, "hidden": 8, "heads": 2, "feed_forward": 12},
+                    "decoder": {"kind": "transformer", "layers": 2, "hidden": 8, "heads": 2, "feed_forward": 12}},
+    "mixed": {"encoder": {"kind": "lstm", "hidden": 6},
+              "decoder": {"kind": "transformer", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 12}},
+}  # fmt: skip
+
+
+def network(kind: str, vocabulary: int):
+    if kind not in SHAPES:
+        return neural(kind, vocabulary=vocabulary)
+    settings = ModelSettings.model_validate({"kind": "seq2seq", "embedding": 8, "dropout": 0.0, **SHAPES[kind]})
+    model = build_model(settings, source_size=11, target_size=vocabulary, seed=1).eval()
+    for parameter in model.output.parameters():
+        parameter.data.mul_(4)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["after", "before", "feeding", "lm", *SHAPES])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_every_network_is_searched(kind: str, alpha: float) -> None:
+    """Against `forward` over all sequences there are."""
+    model = network(kind, 7)
+    sources = [[], []] if kind == "lm" else [[3, 4, 5, 6, 2], [7, 2]]
+    with torch.no_grad():
+        memory = model.encode(Ragged.of(sources))
+    options = {"ranking": power(alpha), "n_best": 3, "weights": True, **MARKS}
+    tried = exhaustive(model, memory, [4, 3], **options)
+    same(exact(model, memory, [4, 3], width=5, **options), tried)
+    for source, limit, found in zip(sources, [4, 3], tried, strict=True):
+        others = [token for token in range(7) if token != END]
+        said = [tokens for length in range(limit) for tokens in itertools.product(others, repeat=length)]
+        with torch.no_grad():
+            targets = Ragged.of([[*tokens, END] for tokens in said])
+            forward = model(Ragged.of([source] * len(said)), targets.shifted(BEGIN), weights=True)
+        log_N = forward.logits_NV.log_softmax(-1).gather(1, targets.values[:, None])[:, 0]
+        totals = [float(part.double().sum()) for part in log_N.split(targets.lengths.tolist())]
+        scores = [total / (len(tokens) + 1) ** alpha for total, tokens in zip(totals, said, strict=True)]
+        order = sorted(range(len(said)), key=lambda place: -scores[place])[:3]
+        assert scores_of(found) == pytest.approx([scores[place] for place in order], abs=1e-4)
+        assert tokens_of(found) == [said[place] for place in order]
+        for one, place in zip(found, order, strict=True):
+            assert (forward.weights_BTS is None) == (one.weights_TS is None)
+            if forward.weights_BTS is not None:
+                expected_TS = forward.weights_BTS[place, : len(one.token_scores)]
+                width = min(expected_TS.shape[1], one.weights_TS.shape[1])
+                assert torch.allclose(one.weights_TS[:, :width], expected_TS[:, :width], atol=1e-5)
+                assert not one.weights_TS[:, width:].any()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("kind", ["feeding", "transformer"])
+def test_the_same_on_a_gpu(kind: str) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        model = network(kind, 7).to(device)
+        with torch.no_grad():
+            memory = model.encode(Ragged.of([[3, 4, 5, 6, 2], [7, 2]], device))
+        options = {"ranking": Ranking("power", 0.6, 0.2), "n_best": 3, "weights": True, "device": device, **MARKS}
+        tried = exhaustive(model, memory, [4, 3], **options)
+        same(exact(model, memory, [4, 3], width=5, **options), tried)
+        found.append(tried)
+        model.to("cpu")
+    for theirs, ours in zip(*found, strict=True):
+        assert scores_of(ours) == pytest.approx(scores_of(theirs), abs=1e-3)
+        assert all(one.weights_TS is not None and one.weights_TS.device.type == "cpu" for one in ours)
