@@ -109,8 +109,8 @@ def finished(tiny, tmp_path_factory):
 @pytest.fixture(scope="session")
 def copier(tiny, tmp_path_factory):
     """A model that has learned to copy short sequences of letters."""
+    from weft.loading import load
     from weft.trainer import train
-    from weft.translator import load
 
     path = tmp_path_factory.mktemp("copier") / "run"
     learning = {
@@ -133,8 +133,8 @@ def copier(tiny, tmp_path_factory):
 @pytest.fixture(scope="session")
 def speaker(tiny, tmp_path_factory):
     """A language model."""
+    from weft.loading import load
     from weft.trainer import train
-    from weft.translator import load
 
     path = tmp_path_factory.mktemp("speaker") / "run"
     assert list(train(tiny({"name": "speaker", "model.kind": "language_model", "training.steps": 20}), path))

@@ -13,10 +13,11 @@ from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.models import RecurrentLanguageModel, Seq2Seq
 from weft.models.bridge import Copy, Project, Zero
-from weft.models.decoders import RecurrentDecoder, TransformerDecoder
+from weft.models.decoders import RecurrentDecoder
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.prefix import PrefixModel
 from weft.models.transformer import Shape
+from weft.models.transformer_decoder import TransformerDecoder
 from weft.recipe import make_recipe
 from weft.settings import ModelSettings, TransformerDecoderSettings
 

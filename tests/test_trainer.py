@@ -11,12 +11,12 @@ import torch
 
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
+from weft.loading import load
 from weft.recipe import load_recipe, make_recipe
 from weft.trainer import train
 from weft.training import loop, update
 from weft.training.checkpoint import RunFolder, read_tensors
 from weft.training.events import Finished, Prepared, Saved, Skipped, Step, Validation
-from weft.translator import load
 
 EVERYTHING = {
     "name": "everything",

@@ -9,11 +9,11 @@ import torch
 from weft.build import build_model
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError
+from weft.loading import load
 from weft.recipe import load_recipe
 from weft.trainer import train
 from weft.training.checkpoint import RunFolder
 from weft.training.events import Finished, Prepared, Step, Validation
-from weft.translator import load
 
 STACK = {"kind": "transformer", "layers": 2, "hidden": 12, "heads": 2, "feed_forward": 20}
 BOTH = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in STACK.items()}

@@ -18,9 +18,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": "weft.translator",
+    "load": "weft.loading",
     "Translator": "weft.translator",
-    "Translation": "weft.translator",
+    "Translation": "weft.answers",
     "train": "weft.trainer",
     "Recipe": "weft.recipe",
     "load_recipe": "weft.recipe",

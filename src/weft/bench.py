@@ -1,14 +1,24 @@
-"""How fast a recipe trains: the real loop, timed, beside what the machine's matrix products reach.
+"""How fast a recipe trains, and how fast a run translates.
 
-Only real tokens are counted; everything is in the time: batches, forward, backward, clipping, optimiser.
+Training: the real loop, timed, beside what the machine's matrix products reach. Only real tokens are counted;
+everything is in the time: batches, forward, backward, clipping, optimiser.
+
+Translating: from lines to lines, as a user has it, tokenizers included, in two parts. How many sentences a second,
+where many are handed over at once and go in batches of similar length; and how long one alone takes, call by call:
+
+    p-th percentile of n times = the ⌈p n / 100⌉-th smallest        the nearest rank, so it is one that was measured
 """
 
 from __future__ import annotations
 
+import math
+import platform
 import resource
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,12 +28,15 @@ from torch import nn
 
 from weft.attention.scores import Concat
 from weft.build import build_model, choose_device
-from weft.errors import TrainingError
+from weft.errors import DataError, SearchError, TrainingError
 from weft.models import PrefixModel
+from weft.report import signature
 from weft.settings import Recipe
 from weft.trainer import train
 from weft.training.events import Prepared, Skipped, Step
 from weft.training.update import precision_of
+from weft.translator import WINDOW as TOGETHER
+from weft.translator import Translator
 
 WINDOW = 5.0
 """Seconds whose speed is noted by itself, to see how much it varies."""
@@ -137,6 +150,122 @@ def _timed(recipe: Recipe, folder: Path, device: torch.device, seconds: float, w
         memory_bytes=memory,
         cores=cpu / passed,
     )
+
+
+@dataclass(frozen=True)
+class TranslationSpeed:
+    """What was measured."""
+
+    run: str
+    device: str
+    engine: str
+    precision: str
+    threads: int
+    parameters: int
+    search: str
+    batch_tokens: int
+    sentences: int
+    """Translated while the time ran; a source may be among them several times."""
+    seconds: float
+    sentences_per_second: float
+    output_tokens_per_second: float
+    """Tokens of the best outputs, end marks not counted."""
+    calls: int
+    """Sources that were translated alone, for the latency."""
+    latency_p50_milliseconds: float
+    latency_p99_milliseconds: float
+    memory_bytes: int
+    """At its peak: on a GPU what tensors took, on a CPU the whole process."""
+    cores: float
+    """CPU time over time, of the sentences a second."""
+
+    def record(self) -> dict[str, Any]:
+        from weft import __version__
+
+        versions = {"weft": __version__, "torch": torch.__version__, "python": platform.python_version()}
+        return {**asdict(self), **versions}
+
+
+def translation_speed(
+    run: Translator, sources: Sequence[str], *, seconds: float = 10.0, warmup: int = 32, **search: Any
+) -> TranslationSpeed:
+    """Translate the sources over and over for some seconds, then one by one for as many.
+
+    Before each part ``warmup`` of them, at even distances, are translated without being measured, and on a GPU as many
+    as one call will have. A call that has begun is ended, so it may take a little longer.
+    """
+    if not run.recipe.model.has_source:
+        raise SearchError(f"{run.recipe.name}: a language model has no source to translate; measure another run")
+    asked = [source for source in sources if source.strip()]
+    if not asked:
+        raise DataError("there are no sources to translate but empty ones")
+    settings = run.search_settings(search)
+    on_gpu = run.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(run.device)
+    some = asked[:: max(len(asked) // warmup, 1)][:warmup]
+    for _ in range(2):  # cold, then warm
+        begun = time.monotonic()
+        run.translate(some, attention=False, **search)
+    likely = len(some) / max(time.monotonic() - begun, 1e-9) * seconds
+    together = max(min(int(likely), len(asked), TOGETHER), len(some))  # one call should not take all day
+    if on_gpu:  # what is compiled or recorded for a shape
+        run.translate(asked[:together], attention=False, **search)
+
+    count = tokens = 0
+    stream = cycle(asked)
+    begun, cpu = time.monotonic(), _cpu_seconds()
+    while (passed := time.monotonic() - begun) < seconds or not count:
+        found = run.translate(list(islice(stream, together)), attention=False, **search)
+        count += len(found)
+        tokens += sum(len(one.ids) for one in found)
+    cpu = _cpu_seconds() - cpu
+    times = _latencies(run, asked, some, seconds, search)
+    return TranslationSpeed(
+        run=run.recipe.name,
+        device=torch.cuda.get_device_name(run.device) if on_gpu else run.device.type,
+        engine=getattr(run, "engine_name", "torch"),
+        precision=getattr(run, "precision", "fp32"),
+        threads=torch.get_num_threads(),
+        parameters=sum(parameter.numel() for parameter in run.model.parameters()),
+        search=signature(settings),
+        batch_tokens=settings.batch_tokens,
+        sentences=count,
+        seconds=passed,
+        sentences_per_second=count / passed,
+        output_tokens_per_second=tokens / passed,
+        calls=len(times),
+        latency_p50_milliseconds=1000 * percentile(times, 50),
+        latency_p99_milliseconds=1000 * percentile(times, 99),
+        memory_bytes=torch.cuda.max_memory_allocated(run.device) if on_gpu else _process_bytes(),
+        cores=cpu / passed,
+    )
+
+
+def _latencies(
+    run: Translator, sources: Sequence[str], some: Sequence[str], seconds: float, search: dict[str, Any]
+) -> list[float]:
+    """Seconds of every call with one source."""
+    begun = time.monotonic()
+    for source in some:
+        run.translate([source], attention=False, **search)
+        if time.monotonic() - begun > seconds:
+            break
+    times: list[float] = []
+    begun = mark = time.monotonic()
+    for source in cycle(sources):
+        run.translate([source], attention=False, **search)
+        now = time.monotonic()
+        times.append(now - mark)
+        mark = now
+        if now - begun >= seconds:
+            break
+    return times
+
+
+def percentile(times: Sequence[float], share: float) -> float:
+    """The smallest of them that so many per cent do not exceed."""
+    return sorted(times)[max(math.ceil(share * len(times) / 100) - 1, 0)]
 
 
 def operations(model: nn.Module, *, source: int, target: int) -> float:

@@ -19,7 +19,7 @@ from weft.data.store import PairStore, TokenStore
 from weft.errors import DataError, RecipeError, nearest
 from weft.models import AnyModel
 from weft.models.bridge import Bridge, Copy, Project, Zero
-from weft.models.decoders import RecurrentDecoder, TransformerDecoder
+from weft.models.decoders import RecurrentDecoder
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.layers import Embedding, Output
@@ -27,6 +27,7 @@ from weft.models.prefix import PrefixModel
 from weft.models.recurrent import CELLS, RecurrentStack
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import Shape, TransformerStack
+from weft.models.transformer_decoder import TransformerDecoder
 from weft.settings import (
     AttentionSettings,
     Corpus,

@@ -1,16 +1,23 @@
-"""Evaluating a run: metrics with signatures, perplexity, and alignment error where gold links are known."""
+"""Evaluating a run: metrics with signatures, perplexity, alignment error where gold links are known, and whose fault
+errors are: the search's or the model's."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from weft import __version__
+from weft.answers import Translation
 from weft.data.pairs import Pair
-from weft.errors import DataError
+from weft.errors import DataError, SearchError
 from weft.evaluation.alignment import AlignmentScore, alignment_error_rate
 from weft.evaluation.metrics import Measure, measure, perplexity
+from weft.evaluation.repetition import repetition
+from weft.evaluation.search_errors import TOLERANCE, Said, SearchErrors, judge
+from weft.models import Ensemble
+from weft.search import Ranking
 from weft.settings import SearchSettings
 from weft.translator import Translator
 
@@ -28,10 +35,16 @@ class Report:
     seconds: float
     """Searching alone."""
     outputs: list[str]
+    references: Mapping[str, Measure] = field(default_factory=dict)
+    """What the references reach, by the name of the measure, where that says something: how much people repeat."""
 
     def record(self) -> dict[str, Any]:
         """For ``--json``: every number with its signature."""
-        numbers = {one.name: {"value": one.value, "signature": one.signature} for one in self.measures}
+        numbers: dict[str, dict[str, Any]] = {}
+        for one in self.measures:
+            numbers[one.name] = {"value": one.value, "signature": one.signature}
+            if one.name in self.references:
+                numbers[one.name]["references"] = self.references[one.name].value
         numbers["perplexity"] = {"value": self.perplexity.value, "signature": self.perplexity.signature}
         if self.alignment is not None:
             numbers["alignment error rate"] = {
@@ -55,8 +68,58 @@ def evaluate(run: Translator, pairs: Sequence[Pair], metrics: Sequence[str] | No
     outputs = [one.text for one in run.translate([pair.source for pair in pairs], attention=False, **search)]
     seconds = time.monotonic() - begun
     names = run.recipe.evaluation.metrics if metrics is None else metrics
-    measures = measure(names, outputs, [pair.target for pair in pairs])
-    return Report(len(pairs), measures, surprise, align(run, pairs), signature(settings), seconds, outputs)
+    targets = [pair.target for pair in pairs]
+    measures = measure(names, outputs, targets)
+    theirs = {one.name: one for one in repetition(targets)} if "repetition" in names else {}
+    return Report(len(pairs), measures, surprise, align(run, pairs), _asked(run, settings), seconds, outputs, theirs)
+
+
+def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> SearchErrors:
+    """What a search finds beside the best there is, sentence by sentence; ``search`` changes settings.
+
+    The best is that of `search.kind = "exact"`: by the same normalisation and within the same length limits, looking at
+    no more than `search.max_nodes` beginnings. It knows no rules, so what `search.no_loops` kept an output from saying
+    may come out as a search error. Pairs with an empty source are left out.
+    """
+    if run.recipe.model.kind == "language_model":
+        raise SearchError("search errors: this run is a language model; they need a source to translate")
+    settings = run.search_settings(search)
+    pairs = [pair for pair in pairs if pair.source.strip()]
+    sources = [pair.source for pair in pairs]
+    best = run.translate(sources, attention=False, **{**search, "kind": "exact"})  # refuses what it cannot judge
+    found = run.translate(sources, attention=False, **search)
+    likely = run.score(pairs)
+    ranking = Ranking(settings.normalisation, settings.length_penalty)
+    judged = []
+    for pair, ours, top, reference in zip(pairs, found, best, likely, strict=True):
+        length = len(ours.source_tokens)
+        limit = settings.max_length or int(settings.max_ratio * (length - 1)) + settings.max_extra
+        room = run.model.room(length)
+        ids = tuple(run.tokenizers.target.encode(pair.target))
+        judged.append(
+            judge(
+                pair.source,
+                _said(ours),
+                _said(top),
+                Said(pair.target, ids, reference.log_probability),
+                proven=top.proven,
+                limit=max(limit if room is None else min(limit, room), 1),
+                ranking=ranking,
+            )
+        )
+    parts = [_asked(run, settings), f"normalisation:{settings.normalisation}", f"length_penalty:{ranking.alpha:g}"]
+    parts = [*dict.fromkeys("|".join(parts).split("|")), f"max_nodes:{settings.max_nodes}", f"tolerance:{TOLERANCE:g}"]
+    return SearchErrors(judged, ranking, "|".join([*parts, f"version:weft {__version__}"]))
+
+
+def _asked(run: Translator, settings: SearchSettings) -> str:
+    """The search, and how many models were asked where it was more than one."""
+    several = f"|ensemble:{len(run.model.members)}" if isinstance(run.model, Ensemble) else ""
+    return signature(settings) + several
+
+
+def _said(found: Translation) -> Said:
+    return Said(found.text, tuple(found.ids), found.log_probability, ended=found.ended == "end")
 
 
 def align(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | None:
@@ -69,11 +132,31 @@ def align(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | None:
     return alignment_error_rate(predicted, gold, gold)
 
 
+ALWAYS = {
+    "beam": ("size", "length_penalty"),
+    "sample": ("temperature", "top_k", "top_p"),
+    "mbr": ("samples", "utility"),
+}
+"""What a signature always names of a search."""
+ALONE = {
+    "beam": {"size", "stop", "finish", "groups", "diversity", "required"},
+    "sample": {"temperature", "top_k", "top_p", "min_p", "typical", "seed"},
+    "mbr": {"temperature", "top_k", "top_p", "min_p", "typical", "seed", "samples", "utility"},
+}
+"""What changes these searches and no other."""
+LEFT_OUT = {"kind", "batch_tokens", "max_nodes", "max_space"}
+"""Not in a signature: they change nothing about what is found, or only whether anything is."""
+DEFAULTS = dict(SearchSettings())
+
+
 def signature(search: SearchSettings) -> str:
-    """The search in one word, so that a score can be reproduced."""
-    parts = [f"search:{search.kind}"]
-    if search.kind == "beam":
-        parts += [f"size:{search.size}", f"length_penalty:{search.length_penalty:g}"]
-    if search.kind == "sample":
-        parts += [f"temperature:{search.temperature:g}", f"top_k:{search.top_k}", f"top_p:{search.top_p:g}"]
-    return "|".join(parts)
+    """The search in one word, so that a score can be reproduced: what always counts, and all that was changed."""
+    foreign = LEFT_OUT | set().union(*ALONE.values()) - ALONE.get(search.kind, set())
+    changed = [name for name, value in search if value != DEFAULTS[name] and name not in foreign]
+    shown = dict.fromkeys([*ALWAYS.get(search.kind, ()), *changed])
+    parts = [f"{name}:{_plain(getattr(search, name))}" for name in shown]
+    return "|".join([f"search:{search.kind}", *parts])
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

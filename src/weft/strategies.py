@@ -94,7 +94,9 @@ def _minimum_risk(model: Steps, asked: Asked, settings: SearchSettings) -> list[
 def _beam(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
     size = max(settings.size, asked.n_best)
     if asked.required:
-        _without(asked, settings, "search.required", stop="finished", groups=1, prefix="")
+        _without(asked, settings, "search.required", stop="finished", groups=1)
+        if any(asked.prefixes):
+            raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
         if asked.trace:
             raise SearchError("search.required: a beam with required phrases keeps no trace")
         return required_beam(
@@ -195,7 +197,7 @@ def _rules(asked: Asked, settings: SearchSettings) -> list[Rule]:
         rules.append(NoRepeat(settings.no_repeat_ngram))
     if settings.repetition_penalty != 1.0:
         rules.append(RepetitionPenalty(settings.repetition_penalty))
-    if settings.no_loops and max(asked.limits) >= 16:
+    if settings.no_loops and max(asked.limits) >= 10:
         rules.append(NO_LOOPS)
     return rules
 

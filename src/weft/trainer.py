@@ -28,7 +28,7 @@ from weft.data.pairs import Pair
 from weft.data.store import PairStore
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.likelihood import likelihood
-from weft.evaluation.metrics import METRICS, measure, perplexity
+from weft.evaluation.metrics import FAMILIES, METRICS, measure, perplexity
 from weft.files import save_text
 from weft.models import AnyModel
 from weft.recipe import load_recipe, write_toml
@@ -115,7 +115,7 @@ def _check(recipe: Recipe) -> None:
     """What can be known to be wrong before anything is read."""
     metric = recipe.training.metric
     for name in [*recipe.evaluation.metrics, *([] if metric == "loss" else [metric])]:
-        if name not in METRICS:
+        if name not in METRICS and not (name in FAMILIES and name in recipe.evaluation.metrics):
             where = "evaluation.metrics" if name in recipe.evaluation.metrics else "training.metric"
             raise RecipeError(f"{where}: unknown metric {name!r}; {nearest(name, METRICS)}")
     if metric != "loss" and recipe.model.kind == "language_model":

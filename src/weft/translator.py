@@ -9,41 +9,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import torch
 
 from weft.answers import HeadMap, PairScore, Translation, WordMap, nothing
 from weft.attention import Seen
-from weft.build import Tokenizers, build_model, choose_device, encode_pairs, load_tokenizers
+from weft.build import Tokenizers, encode_pairs
 from weft.data.batches import in_order
+from weft.data.lines import windows
 from weft.data.pairs import Pair
 from weft.data.store import PairStore, TokenStore
 from weft.errors import RecipeError, SearchError
-from weft.evaluation.alignment import groups, links_from_weights, merge_weights
 from weft.evaluation.likelihood import token_log_probabilities
 from weft.models import Ensemble, PrefixModel, RecurrentLanguageModel, Searchable
-from weft.ragged import Ragged
-from weft.recipe import load_recipe, make_recipe
+from weft.models.encoders import TransformerEncoder
+from weft.ragged import Layout, Ragged
+from weft.recipe import make_recipe
 from weft.search import Hypothesis
 from weft.search.live import Loop
+from weft.search.recorded import RecordedLoop
 from weft.settings import Recipe
 from weft.settings.search import SearchSettings
 from weft.strategies import Asked, name_of
 from weft.strategies import search as run_search
-from weft.text import specials, words
-from weft.text.tokenizer import Tokenizer
-from weft.text.units import Word
-from weft.training.checkpoint import RunFolder
-from weft.training.loop import load_weights
+from weft.text import specials
+from weft.word_maps import group_words, word_links, word_map
 
-NULL_WEIGHT = 0.15
-"""A target word whose largest weight is below this has no counterpart."""
 WINDOW = 4096
-"""Lines that are sorted by length together when a file is translated."""
+"""Lines that are sorted by length together when a file is translated …"""
+CHARACTERS = 2**19
+"""… or fewer, if they have so many characters; an eighth of it if attention is kept."""
+
+
+if TYPE_CHECKING:
+    from weft.interop.ctranslate2 import Engine
+
+WORTH_AN_ENGINE = 32
+"""Sentences from which on it is worth starting another engine."""
 
 
 class _Wants(NamedTuple):
@@ -67,15 +72,21 @@ class Translator:
         *,
         device: torch.device | str = "cpu",
         folder: Path | None = None,
+        precision: str = "fp32",
+        engine: str = "torch",
     ) -> None:
+        """``precision``: what the model's products are made in, for the record; ``engine``: who searches."""
         self.device = torch.device(device)
+        self.precision = precision
+        self.engine_name = engine
+        self._engine: Engine | None = None
         if next(model.parameters()).device.type != self.device.type:  # else recurrent weights would move for nothing
             model = model.to(device)
         self.model = model.eval()
         self.tokenizers = tokenizers
         self.recipe = recipe
         self.folder = folder
-        self.loop: Loop | None = None
+        self.loop: Loop | None = RecordedLoop(self.device) if self.device.type == "cuda" else None
 
     @overload
     def translate(
@@ -133,9 +144,8 @@ class Translator:
     def translate_lines(
         self, lines: Iterable[str], *, n_best: int = 1, attention: bool = False, **search: Any
     ) -> Iterator[Translation]:
-        """One translation for every line, in order, with a bounded number of lines in memory."""
-        stream = iter(lines)
-        while window := list(islice(stream, WINDOW)):
+        """One translation for every line, in order, with a bounded number of lines and characters in memory."""
+        for window in windows(lines, most=WINDOW, characters=CHARACTERS // 8 if attention else CHARACTERS):
             yield from self.translate(window, n_best=n_best, attention=attention, **search)
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
@@ -152,33 +162,67 @@ class Translator:
         ids = [[*tokens, specials.END] if tokens else [] for tokens in encode(list(sources))]
         asked = [row for row, tokens in enumerate(ids) if tokens]
         begun = [self.tokenizers.target.encode(prefixes[row]) if prefixes[row] else [] for row in asked]
-        store = TokenStore.of(ids[row] for row in asked)
+        found = self._by_engine([ids[row] for row in asked], begun, settings, wants)
+        left = [row for row, hypotheses in enumerate(found) if not hypotheses]
+        store = TokenStore.of(ids[asked[row]] for row in left)
+        for places in in_order(PairStore(store, store), settings.batch_tokens):
+            rows = [left[place] for place in places.tolist()]
+            ours = self._search(store.gather(places), [begun[row] for row in rows], settings, wants)
+            for row, hypotheses in zip(rows, ours, strict=True):
+                found[row] = hypotheses
         answers = [nothing(source) for source in sources]
-        for rows in in_order(PairStore(store, store), settings.batch_tokens):
-            found = self._search(store.gather(rows), [begun[row] for row in rows.tolist()], settings, wants)
-            for row, hypotheses in zip(rows.tolist(), found, strict=True):
-                place = asked[row]
-                many = [self._translation(sources[place], ids[place], one, wants=wants) for one in hypotheses]
-                answers[place] = replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
+        for place, hypotheses in zip(asked, found, strict=True):
+            many = [self._translation(sources[place], ids[place], one, wants=wants) for one in hypotheses]
+            answers[place] = replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
         return answers
+
+    def _by_engine(
+        self, sources: Sequence[list[int]], prefixes: Sequence[list[int]], settings: SearchSettings, wants: _Wants
+    ) -> list[list[Hypothesis]]:
+        """What CTranslate2 finds, where it is to be asked; nothing for a row means that we search ourselves."""
+        nothing_found: list[list[Hypothesis]] = [[] for _ in sources]
+        few = len(sources) < WORTH_AN_ENGINE or wants.weights or wants.named
+        if self.engine_name == "torch" or not sources or (self.engine_name == "auto" and few):
+            return nothing_found
+        reason = why_no_engine(self, settings, wants.n_best)
+        if reason is None and (wants.trace or any(prefixes)):
+            reason = "a trace or a forced prefix is not to be had of CTranslate2"
+        if reason is not None:
+            if self.engine_name == "ctranslate2":
+                raise SearchError(f"--engine ctranslate2: {reason}; use --engine torch")
+            return nothing_found
+        if self._engine is None:
+            from weft.interop.ctranslate2 import engine_for
+
+            self._engine = engine_for(self, "int8" if self.precision == "int8" else "default")
+        limits = self._limits([len(source) for source in sources], prefixes, settings)
+        options = options_for_engine(settings)
+        return self._engine.search(
+            sources, limits, **options, n_best=wants.n_best, weights=wants.weights or wants.named
+        )
+
+    def _limits(self, lengths: Sequence[int], prefixes: Sequence[Sequence[int]], settings: SearchSettings) -> list[int]:
+        """The most tokens of each output; ``lengths``: of the sources, their end marks counted."""
+        limits = []
+        for length, prefix in zip(lengths, prefixes, strict=True):
+            limit = settings.max_length or int(settings.max_ratio * max(length - 1, 0)) + settings.max_extra
+            room = self.model.room(length)
+            limit = max(limit, len(prefix) + 1)
+            limits.append(max(limit if room is None else min(limit, room), len(prefix), 1))
+        return limits
 
     def _search(
         self, batch: Ragged, prefixes: Sequence[Sequence[int]], settings: SearchSettings, wants: _Wants
     ) -> list[list[Hypothesis]]:
         """One batch of sources (empty ones for a language model)."""
-        lengths = [max(length - 1, 0) for length in batch.lengths.tolist()]  # the end mark is not counted
-        limits = [settings.max_length or int(settings.max_ratio * length) + settings.max_extra for length in lengths]
-        limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
-        rooms = [self.model.room(length) for length in batch.lengths.tolist()]
-        limits = [limit if room is None else min(limit, room) for limit, room in zip(limits, rooms, strict=True)]
+        lengths = batch.lengths.tolist()
         names = [name_of(source.tolist()) for source in batch.split()]
-        batch = batch.to(self.device)
         with torch.no_grad():
-            memory = self.model.encode(batch)
+            memory = self.model.encode(self._there(batch))
         asked = Asked(
             memory=memory,
-            limits=[max(limit, len(prefix), 1) for limit, prefix in zip(limits, prefixes, strict=True)],
-            least=[max(settings.min_length, int(settings.min_ratio * length)) for length in lengths],
+            limits=self._limits(lengths, prefixes, settings),
+            least=[max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in lengths],
             prefixes=prefixes,
             names=names,
             seed=self.recipe.seed,
@@ -192,6 +236,16 @@ class Translator:
             loop=self.loop,
         )
         return run_search(self.model, asked, settings)
+
+    def _there(self, batch: Ragged) -> Ragged:
+        """A batch on the device; where steps are recorded, the longest source is rounded up: there are fewer shapes."""
+        longest = -(-batch.layout.longest // 16) * 16
+        encoder = getattr(self.model, "encoder", None)
+        if self.loop is None or not isinstance(encoder, TransformerEncoder):
+            return batch.to(self.device)
+        if encoder.stack.max_length is not None and longest > encoder.stack.max_length:
+            return batch.to(self.device)
+        return Ragged(batch.values.to(self.device), Layout(batch.lengths, self.device, longest=longest))
 
     def _phrases(self, setting: str, phrases: Sequence[str]) -> list[list[int]]:
         """Phrases as ids."""
@@ -209,7 +263,7 @@ class Translator:
             raise SearchError("search.replace_unknown: this model has no attention, so no source word can be found")
         target = self.tokenizers.target
         text, spans = target.decode(found.tokens), target.spans(found.tokens)
-        words_read, groups_read = _group(self.tokenizers.source, source_ids, source)
+        words_read, groups_read = group_words(self.tokenizers.source, source_ids, source)
         for place in reversed([place for place, token in enumerate(found.tokens) if token == specials.UNKNOWN]):
             column = int(found.weights_TS[place, : len(source_ids) - 1].argmax())
             start, end = spans[place]
@@ -241,7 +295,8 @@ class Translator:
                 source_tokens = source_tokens[: attention.shape[1]]
             else:
                 attention = attention[:, : len(source_ids)]
-                words_seen = self.word_map(source, source_ids, text, found.tokens, attention)
+                sides = (self.tokenizers.source, target)
+                words_seen = word_map(*sides, (source, source_ids), (text, found.tokens), attention)
                 links = word_links(words_seen)
         return Translation(
             source=source,
@@ -259,22 +314,6 @@ class Translator:
             proven=found.proven,
             trace=found.trace,
         )
-
-    def word_map(
-        self, source: str, source_ids: Sequence[int], target: str, target_ids: Sequence[int], weights_TS: np.ndarray
-    ) -> WordMap:
-        """Attention over tokens merged to words; the source's end mark stays as the last column."""
-        source_words, source_groups = _group(self.tokenizers.source, source_ids, source)
-        target_words, target_groups = _group(self.tokenizers.target, target_ids, target)
-        source_groups[-1] = len(source_words)
-        merged_TS = merge_weights(
-            weights_TS,
-            source_groups,
-            target_groups,
-            source_words=len(source_words) + 1,
-            target_words=len(target_words),
-        )
-        return WordMap(merged_TS, [*source_words, specials.SPECIALS[specials.END]], target_words)
 
     def attend(self, source: str, target: str | None = None, **search: Any) -> tuple[Translation, WordMap]:
         """Where the model looks when it says its own translation, or the target given."""
@@ -390,35 +429,18 @@ class Translator:
         return [self._translation("", [], one) for one in found] * copies
 
 
-def word_links(found: WordMap) -> list[tuple[int, int]]:
-    """Links between words; the end mark and weak weights stand for "no counterpart"."""
-    if not len(found.target):
-        return []
-    return links_from_weights(found.weights_TS, threshold=NULL_WEIGHT, null_column=len(found.source) - 1)
+def why_no_engine(run: Translator, settings: SearchSettings, n_best: int) -> str | None:
+    """Why CTranslate2 cannot search this run under these settings; None where it can."""
+    from weft.interop import ctranslate2
+
+    if not ctranslate2.installed():
+        return "CTranslate2 is not installed; `pip install ctranslate2`"
+    if isinstance(run.model, Ensemble):
+        return "it has no ensembles"
+    return ctranslate2.holds(run.recipe.model) or ctranslate2.supports(settings, n_best=n_best)
 
 
-def _group(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[list[str], list[int]]:
-    """The words of a text, and the word that each of its ids belongs to.
+def options_for_engine(settings: SearchSettings) -> dict[str, Any]:
+    from weft.interop.ctranslate2 import options_of
 
-    Places are those of ``tokenizer.spans``, which hold for the text itself as long as an unknown is as long as what
-    it stands for: one character. An unknown word is not, so words are counted instead.
-    """
-    spans = tokenizer.spans(ids)
-    if isinstance(tokenizer, Word):
-        pieces = words.split(text) if tokenizer.split_punctuation else words.chunks(text)
-        spans = [(piece.start, piece.end) for piece in pieces] + [(len(text), len(text))] * (len(ids) - len(pieces))
-    elif len(said := tokenizer.decode(ids)) != len(text):
-        text = said
-    found = words.split(text)
-    return [word.text for word in found], groups([(word.start, word.end) for word in found], spans)
-
-
-def load(path: Path | str, *, device: str = "auto") -> Translator:
-    """A trained run, from its folder."""
-    folder = RunFolder(path).check()
-    recipe = load_recipe(folder.recipe)
-    tokenizers = load_tokenizers(folder.tokenizers())
-    weights = folder.read_model()
-    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
-    load_weights(model, weights.tensors, where=str(folder.model))
-    return Translator(model, tokenizers, recipe, device=choose_device(device), folder=folder.path)
+    return options_of(settings)

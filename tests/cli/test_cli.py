@@ -109,7 +109,7 @@ class TestTranslate:
         [
             (["--set", "search.sise=3"], "search.sise: unknown setting; did you mean 'size'?"),
             (["--set", "training.steps=3"], "--set training.steps=3: a trained run's search can be changed"),
-            (["--search", "best"], "search.kind: 'best' was given; input should be 'greedy', 'beam', 'sample', 'mbr', 'exact' or 'exhaustive'"),
+            (["--search", "best"], "search.kind: 'best' was given; input should be 'greedy', 'beam', 'sample', 'mbr'"),
             (["--search", "greedy", "--n-best", "2"], "--n-best 2: greedy search finds one output"),
             (["nowhere.txt"], "nowhere.txt: no such file"),
         ],

@@ -52,7 +52,7 @@ class TestARun:
         assert len(counted) == 3 and all(line.endswith("16") for line in counted), "as wide as the model"
 
     def test_the_numbers_are_the_models(self, command: Command, runs: Runs) -> None:
-        from weft.translator import load
+        from weft.loading import load
 
         table_PD = load(runs("learned"), device="cpu").model.get_parameter("encoder.stack.absolute.weight_PD")
         text, _ = command("positions", runs("learned"), "--count", "3")

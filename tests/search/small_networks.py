@@ -21,6 +21,11 @@ def neural(kind: str, *, vocabulary: int, seed: int = 1, score: str = "general")
         "decoder": {"hidden": 6, "kind": "gru", "input_feeding": kind == "feeding"},
         "attention": {"score": score, "placement": "before" if kind == "before" else "after"},
     }
+    if kind == "transformer":
+        settings["embedding"] = 32
+        for side in ("encoder", "decoder"):
+            settings[side] = {"kind": "transformer", "layers": 2, "hidden": 32, "heads": 2, "feed_forward": 16}
+        del settings["attention"]
     checked = ModelSettings.model_validate(settings)
     model = build_model(checked, source_size=11, target_size=vocabulary, seed=seed).eval()
     for parameter in model.output.parameters():

@@ -13,6 +13,7 @@ from safetensors.torch import save, save_file
 
 import weft
 from weft.errors import CheckpointError, VocabularyError
+from weft.loading import load
 from weft.recipe import load_recipe
 from weft.trainer import train
 from weft.training.checkpoint import (
@@ -24,7 +25,6 @@ from weft.training.checkpoint import (
     restore_optimiser,
     write_tensors,
 )
-from weft.translator import load
 
 SOURCE = Path(weft.__file__).parent
 SOME = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(5)}

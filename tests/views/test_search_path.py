@@ -193,4 +193,4 @@ class TestPicture:
     ("count", "words"), [(1, "1 token left in, p 0.50"), (32_000, "32,000 tokens left in, p 0.50")]
 )
 def test_what_is_left_in(count: int, words: str) -> None:
-    assert search_path.left_in(draw("k")._replace(count=count)) == words
+    assert search_path.left_in(draw("k")._replace(left=count)) == words

@@ -2,7 +2,7 @@
 
 from weft.attention.attention import Attention, Keys, attend
 from weft.attention.looking import Looking, PrefixLooking, Seen, Sight, StepItems, Watch, noting
-from weft.attention.multihead import KeysValues, MultiHead
+from weft.attention.multihead import KeysValues, MultiHead, Past
 from weft.attention.relative import Alibi, Bias, Buckets, Rotation, rotation
 from weft.attention.scores import SCORES, Score, make_score
 
@@ -16,6 +16,7 @@ __all__ = [
     "KeysValues",
     "Looking",
     "MultiHead",
+    "Past",
     "PrefixLooking",
     "Rotation",
     "Score",

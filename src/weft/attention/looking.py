@@ -209,6 +209,50 @@ def attend_once(queries_RHD: Tensor, parts: Sequence[StepItems]) -> tuple[Tensor
     return answers_RHD, weights_RHS
 
 
+def look_back_once(
+    all_RHD: Tensor,
+    heads: int,
+    keys_RHTD: Tensor,
+    values_RHTD: Tensor,
+    table_RT: Tensor,
+    time_1: Tensor,
+    bias_HT: Tensor | None,
+    *,
+    notes_row: bool,
+) -> Tensor:
+    """One query a row over items 0 … ``time_1`` of its past; item t of row r lies in row ``table_RT[r, t]``.
+
+    ``all_RHD``: the row's queries, keys and values. Its keys and values are written at ``time_1``; where ``notes_row``
+    (once for all layers) the table is told that they are the row's own.
+    """
+    if all_RHD.is_cuda:
+        from weft.attention.step_rows import WIDTHS, look_back
+
+        if all_RHD.shape[-1] in WIDTHS:
+            return look_back(all_RHD, heads, keys_RHTD, values_RHTD, table_RT, time_1, bias_HT, notes_row=notes_row)
+    shared = keys_RHTD.shape[1]
+    queries_RHD, own_keys, own_values = all_RHD.split([heads, shared, shared], 1)
+    keys_RHTD.index_copy_(2, time_1, own_keys[:, :, None])
+    values_RHTD.index_copy_(2, time_1, own_values[:, :, None])
+    if notes_row:
+        table_RT.index_copy_(1, time_1, torch.arange(len(table_RT), device=table_RT.device)[:, None])
+    places_T = torch.arange(table_RT.shape[1], device=table_RT.device)
+    hidden_T = queries_RHD.new_zeros(len(places_T)).masked_fill(places_T > time_1, float("-inf"))
+    bias = hidden_T if bias_HT is None else bias_HT[:, None].to(hidden_T.dtype) + hidden_T
+    keys, values = (part.transpose(1, 2)[table_RT, places_T].transpose(1, 2) for part in (keys_RHTD, values_RHTD))
+    return attend_once(queries_RHD, [StepItems(keys, values, bias.view(1, -1, 1, len(places_T)))])[0]
+
+
+def look_across_once(queries_RHD: Tensor, items: StepItems) -> Tensor:
+    """The answers of `attend_once` over a source, without the weights."""
+    if queries_RHD.is_cuda and items.bias is not None:
+        from weft.attention.step_rows import WIDTHS, look_across
+
+        if queries_RHD.shape[-1] in WIDTHS and items.bias.shape[1:3] == (1, 1):
+            return look_across(queries_RHD, items.keys_BHSD, items.values_BHSD, items.bias[:, 0, 0])
+    return attend_once(queries_RHD, [items])[0]
+
+
 def _by_source(values_RHD: Tensor, sources: int, shared: int) -> Tensor:
     """(R, H, D) -> (B, shared heads, rows of a source × heads that share, D)."""
     rows, heads, width = values_RHD.shape
@@ -229,10 +273,11 @@ def _unequal_rows(
     """Our kernel for rows that are short, PyTorch's (flash attention; Dao 2023) for those that are not."""
     from torch.nn.attention.varlen import varlen_attn
 
-    from weft.attention.short_rows import LONGEST, WIDTHS, short_rows
+    from weft.attention.short_rows import LONGEST, WIDTHS, forward_only, short_rows
 
     if max(queries.longest, items.longest) <= LONGEST and queries_NHD.shape[-1] in WIDTHS:
-        return short_rows(
+        attend = short_rows if torch.is_grad_enabled() else forward_only
+        return attend(
             queries_NHD, keys_NHD, values_NHD, queries.starts, items.starts, queries.longest, items.longest, causal
         )
 

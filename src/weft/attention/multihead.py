@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.looking import Sight, StepItems, Watch, attend_once
+from weft.attention.looking import Sight, StepItems, Watch, attend_once, look_across_once, look_back_once
 from weft.attention.relative import Rotation
 
 
@@ -21,6 +21,65 @@ class KeysValues(NamedTuple):
 
     keys: Tensor
     values: Tensor
+
+
+class Past(NamedTuple):
+    """What a search has said, with room for more: shapes stay as they are from step to step.
+
+    Item t of row r lies in row ``table_RT[r, t]`` of the layers, so that choosing among hypotheses moves nothing but
+    the table.
+    """
+
+    layers: tuple[KeysValues, ...]
+    """(R, H, T, D) each; written in place."""
+    table_RT: Tensor
+    time_1: Tensor
+    """Where the next token goes: how many there are."""
+
+    def reordered(self, rows: Tensor) -> Past:
+        return self._replace(table_RT=self.table_RT.index_select(0, rows))
+
+    def kept(self, rows: Tensor) -> Past:
+        """Only the given rows, with a store and a table of their own."""
+        table_RT = self.table_RT.index_select(0, rows)
+        places_T = torch.arange(table_RT.shape[1], device=table_RT.device)
+
+        def gather(part_RHTD: Tensor) -> Tensor:
+            return part_RHTD.transpose(1, 2)[table_RT, places_T].transpose(1, 2).contiguous()
+
+        layers = tuple(KeysValues(gather(one.keys), gather(one.values)) for one in self.layers)
+        return self._replace(layers=layers, table_RT=_own(table_RT))
+
+    def fixed(self, room: int, looks: bool) -> Past:
+        """With room for so many tokens in all."""
+        missing = room - self.table_RT.shape[1]
+        if missing <= 0:
+            return self
+
+        def pad(part_RHTD: Tensor) -> Tensor:
+            return torch.nn.functional.pad(part_RHTD, (0, 0, 0, missing))
+
+        layers = tuple(KeysValues(pad(one.keys), pad(one.values)) for one in self.layers)
+        table_RT = torch.nn.functional.pad(self.table_RT, (0, missing))
+        filled_RT = torch.arange(room, device=table_RT.device) < self.time_1
+        return self._replace(layers=layers, table_RT=torch.where(filled_RT, table_RT, _own(table_RT)))
+
+    @classmethod
+    def of(cls, layers: tuple[KeysValues, ...], room: int) -> Past:
+        """A past that grew by itself, given room."""
+        rows, heads, time, size = layers[0].keys.shape
+        device = layers[0].keys.device
+        if not time:  # one piece of memory for all
+            whole = layers[0].keys.new_zeros(len(layers), 2, rows, heads, room, size)
+            layers = tuple(KeysValues(*layer.unbind(0)) for layer in whole.unbind(0))
+            table_RT = torch.arange(rows, device=device)[:, None].expand(-1, room).contiguous()
+            return cls(layers, table_RT, torch.zeros(1, dtype=torch.int64, device=device))
+        table_RT = torch.arange(rows, device=device)[:, None].expand(-1, time).contiguous()
+        return cls(layers, table_RT, torch.full((1,), time, device=device)).fixed(room, False)
+
+
+def _own(table_RT: Tensor) -> Tensor:
+    return torch.arange(len(table_RT), device=table_RT.device)[:, None].expand_as(table_RT).contiguous()
 
 
 class MultiHead(nn.Module):
@@ -95,6 +154,26 @@ class MultiHead(nn.Module):
         queries_RHD = self.of_queries(stream_RD).unflatten(-1, (self.heads, self.size))
         answers_RHD, weights_RHS = attend_once(queries_RHD, [items])
         return self.out(answers_RHD.flatten(1)), weights_RHS
+
+    def step_in_place(
+        self, stream_RD: Tensor, past: Past, rotation: Rotation | None, bias_HT: Tensor | None, number: int
+    ) -> Tensor:
+        """The same in a past with room: this token's keys and values are written into layer ``number`` of it."""
+        assert self.of_self is not None
+        all_RHD = self.of_self(stream_RD).unflatten(-1, (self.heads + 2 * self.shared, self.size))
+        if rotation is not None:
+            turned = rotation.turn(all_RHD[:, : self.heads + self.shared])
+            all_RHD = torch.cat([turned, all_RHD[:, self.heads + self.shared :]], 1)
+        answers_RHD = look_back_once(
+            all_RHD, self.heads, *past.layers[number], past.table_RT, past.time_1, bias_HT, notes_row=number == 0
+        )
+        return self.out(answers_RHD.flatten(1))
+
+    def step_across_unseen(self, stream_RD: Tensor, items: StepItems) -> Tensor:
+        """`step_across` where nobody wants the weights."""
+        assert self.of_queries is not None
+        queries_RHD = self.of_queries(stream_RD).unflatten(-1, (self.heads, self.size))
+        return self.out(look_across_once(queries_RHD, items).flatten(1))
 
     def _split_self(self, stream_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeysValues]:
         assert self.of_self is not None

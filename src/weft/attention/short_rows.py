@@ -117,8 +117,7 @@ def _tiles(longest_queries: int, longest_items: int) -> tuple[int, int, int]:
     return sizes[0], sizes[1], 2 if cells <= 1024 else 4 if cells <= 4096 else 8
 
 
-@torch.library.custom_op("weft::short_rows", mutates_args=(), device_types="cuda")
-def short_rows(
+def forward_only(
     queries_NHD: Tensor,
     keys_NHD: Tensor,
     values_NHD: Tensor,
@@ -139,6 +138,23 @@ def short_rows(
         groups=heads // keys_NHD.shape[1], causal=causal, tile_t=tile_t, tile_s=tile_s, width=width, num_warps=warps,
     )  # fmt: skip
     return answers_NHD
+
+
+@torch.library.custom_op("weft::short_rows", mutates_args=(), device_types="cuda")
+def short_rows(
+    queries_NHD: Tensor,
+    keys_NHD: Tensor,
+    values_NHD: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    longest_queries: int,
+    longest_items: int,
+    causal: bool,
+) -> Tensor:
+    """`forward_only` as an operator with a gradient."""
+    return forward_only(
+        queries_NHD, keys_NHD, values_NHD, query_starts, key_starts, longest_queries, longest_items, causal
+    )
 
 
 @short_rows.register_fake

@@ -12,6 +12,7 @@ from weft.cli import (
     attend,
     bench,
     evaluate,
+    export,
     positions,
     recipes,
     sample,
@@ -43,6 +44,7 @@ app.command("positions", epilog="Try:  weft positions --count 5 --width 4")(posi
 app.command("evaluate", epilog="Try:  weft evaluate runs/try --json")(evaluate.command)
 app.command("score", epilog="Try:  weft score runs/try pairs.tsv")(score.command)
 app.command("sample", epilog="Try:  weft sample runs/lm --prompt 'le roi'")(sample.command)
+app.command("export", epilog="Try:  weft export RUN --to ctranslate2")(export.command)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(bench.app, name="bench")
 app.add_typer(tokenizer.app, name="tokenizer")

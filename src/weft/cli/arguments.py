@@ -11,6 +11,7 @@ from weft.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
+    from weft.translator import Translator
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Changes = Annotated[
@@ -20,6 +21,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Search = Annotated[
     str | None, typer.Option("--search", metavar="KIND", help="greedy, beam, sample, mbr, exact or exhaustive.")
+]
+With = Annotated[
+    list[Path] | None,
+    typer.Option("--with", metavar="RUN", help="Another run to ask together with it (an ensemble); may be repeated."),
+]
+Precision = Annotated[
+    str | None, typer.Option("--precision", help="Of the products: auto, fp32, bf16 or int8.", show_default=False)
+]
+Engine = Annotated[
+    str | None, typer.Option("--engine", help="Who computes: auto, torch or ctranslate2.", show_default=False)
 ]
 PairsFile = Annotated[
     str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file (source, tab, target); - is standard input.")
@@ -54,3 +65,14 @@ def search_changes(search: str | None, changes: list[str] | None) -> dict[str, A
             raise RecipeError(f"--set {change}: a trained run's search can be changed, for example search.size=8")
         found[path[1]] = value
     return found
+
+
+def load_run(
+    run: Path, more: list[Path] | None, *, device: str, precision: str | None, engine: str | None
+) -> Translator:
+    """The run, or several as an ensemble, as the command line asks for it."""
+    from weft.loading import load
+
+    asked = {"precision": precision, "engine": engine}
+    chosen: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    return load(*[run, *(more or ())], device=device, **chosen)

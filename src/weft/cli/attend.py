@@ -39,7 +39,7 @@ def command(
     from rich.console import Console
 
     from weft.evaluation.alignment import write_pharaoh
-    from weft.translator import load
+    from weft.loading import load
     from weft.views.attention_map import draw, terminal
 
     if heads or layer is not None or head is not None or kind is not None:

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.arguments import Changes, Json
+from weft.cli.arguments import (
+    Changes,
+    Device,
+    Engine,
+    Json,
+    Precision,
+    Run,
+    Search,
+    With,
+    load_run,
+    search_changes,
+)
 
 app = typer.Typer(help="Measure how fast things go on this machine.", no_args_is_help=True)
 
@@ -52,3 +63,53 @@ def training(
         f"{found.share_of_peak:.0%} of the {found.peak_operations_per_second / 1e9:,.0f} that one large product reaches"
     )
     typer.echo(f"peak memory      {found.memory_bytes / 2**20:,.0f} MiB")
+
+
+@app.command("translate", epilog="Try:  weft bench translate runs/try --seconds 5")
+def translating(
+    run: Run,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="One source a line; not given: the recipe's test set.")
+    ] = None,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="At most so many sources, the first.")] = 4096,
+    search: Search = None,
+    more: With = None,
+    precision: Precision = None,
+    engine: Engine = None,
+    changes: Changes = None,
+    device: Device = "auto",
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="How long to measure: many together, then one by one.")
+    ] = 10.0,
+    warmup: Annotated[int, typer.Option("--warmup", min=1, help="Sentences that are not counted.")] = 32,
+    as_json: Json = False,
+) -> None:
+    """Translate for a while and print sentences and tokens a second, the latency of one sentence, and memory.
+
+    The sources are translated over and over, so a second pass may follow the first; empty ones are left out.
+    """
+    from itertools import islice
+
+    from weft.bench import translation_speed
+    from weft.build import read_corpus
+    from weft.data.lines import read_lines
+
+    settings = search_changes(search, changes)
+    given = None if file is None else list(islice(read_lines(file), sentences))
+    model = load_run(run, more, device=device, precision=precision, engine=engine)
+    if given is None:
+        given = [pair.source for pair in islice(read_corpus(model.recipe, "test"), sentences)]
+    found = translation_speed(model, given, seconds=seconds, warmup=warmup, **settings)
+    record = found.record()
+    if as_json:
+        typer.echo(json.dumps(record))
+        return
+    typer.echo(f"{found.run} on {found.device}, {found.engine}, {found.precision}, {found.parameters:,} parameters")
+    typer.echo(f"search           {found.search}, batches of {found.batch_tokens:,} tokens")
+    typer.echo(f"sentences/s      {found.sentences_per_second:,.1f} ({found.sentences:,} in {found.seconds:.1f} s)")
+    typer.echo(f"output tokens/s  {found.output_tokens_per_second:,.0f}")
+    middle, late = found.latency_p50_milliseconds, found.latency_p99_milliseconds
+    typer.echo(f"latency          {middle:.1f} ms (p50), {late:.1f} ms (p99) of {found.calls:,} sentences one by one")
+    typer.echo(f"peak memory      {found.memory_bytes / 2**20:,.0f} MiB")
+    typer.echo(f"CPU              {found.threads} threads, {found.cores:.1f} cores busy")
+    typer.echo(f"versions         weft {record['weft']}, torch {record['torch']}, Python {record['python']}")

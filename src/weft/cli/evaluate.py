@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from weft.cli.arguments import (
     Changes,
     Device,
+    Engine,
     Json,
     PairsFile,
+    Precision,
     Run,
     Search,
     SourceFile,
     TargetFile,
+    With,
+    load_run,
     read_given,
     search_changes,
 )
+
+if TYPE_CHECKING:
+    from weft.evaluation.search_errors import SearchErrors
+    from weft.report import Report
 
 
 def command(
@@ -28,42 +36,79 @@ def command(
     source: SourceFile = None,
     target: TargetFile = None,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="bleu, chrf, ter, exact_match, …; may be repeated.")
+        list[str] | None, typer.Option("--metric", help="bleu, chrf, ter, exact_match, repetition, …; may be repeated.")
     ] = None,
     split: Annotated[
         str, typer.Option("--split", help="Which of the recipe's pairs, where none are given: test or valid.")
     ] = "test",
     search: Search = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many pairs.")] = None,
+    errors: Annotated[
+        bool, typer.Option("--search-errors", help="Tell errors of the search from errors of the model.")
+    ] = False,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations to this file.")] = None,
     as_json: Json = False,
+    more: With = None,
+    precision: Precision = None,
+    engine: Engine = None,
     changes: Changes = None,
     device: Device = "auto",
 ) -> None:
     """Measure a run: metrics with their signatures.
 
-    On the pairs given or, without any, on the test set that the run's recipe names.
+    On the pairs given or, without any, on the test set that the run's recipe names. With --search-errors, instead:
+    how often the search missed what the model rates highest (found by an exact search, where search.max_nodes
+    suffice), and how often that is not the reference.
     """
     from weft.build import read_corpus
-    from weft.errors import DataError
+    from weft.errors import DataError, RecipeError
     from weft.files import save_text
-    from weft.report import evaluate
-    from weft.translator import load
+    from weft.report import evaluate, search_errors
 
+    if errors and metric:
+        raise RecipeError("--search-errors and --metric: two reports; ask for one at a time")
     given = read_given(pairs, source, target)
-    model = load(run, device=device)
+    model = load_run(run, more, device=device, precision=precision, engine=engine)
     if given is None:
         if split not in ("test", "valid"):
             raise DataError(f"--split {split}: use test or valid")
         given = list(read_corpus(model.recipe, split))
-    report = evaluate(model, given, metric, **search_changes(search, changes))
+    settings = search_changes(search, changes)
+    if errors:
+        judged = search_errors(model, given[:limit], **settings)
+        outputs, record, lines = [one.found.text for one in judged.sentences], judged.record(), _errors(judged)
+    else:
+        report = evaluate(model, given[:limit], metric, **settings)
+        outputs, record, lines = report.outputs, report.record(), _metrics(report)
     if output is not None:
-        save_text(output, "".join(line + "\n" for line in report.outputs))
-    if as_json:
-        typer.echo(json.dumps(report.record(), ensure_ascii=False))
-        return
+        save_text(output, "".join(line + "\n" for line in outputs))
+    typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
+
+
+def _metrics(report: Report) -> list[str]:
+    """A line a number, the references' own below it where they have one."""
+    lines = []
     for one in report.measures:
-        typer.echo(f"{one.name:<24}{one.value:8.2f}   {one.signature}|{report.search}")
+        lines.append(f"{one.name:<24}{one.value:8.2f}   {one.signature}|{report.search}")
+        if one.name in report.references:
+            lines.append(f"{'  in the references':<24}{report.references[one.name].value:8.2f}")
     if report.alignment is not None:
-        typer.echo(f"{'alignment error rate':<24}{report.alignment.error_rate:8.2f}   {report.alignment.signature}")
-    typer.echo(f"{'perplexity':<24}{report.perplexity.value:8.3f}   {report.perplexity.signature}")
-    typer.echo(f"{report.pairs} pairs, searched in {report.seconds:.1f} s")
+        lines.append(f"{'alignment error rate':<24}{report.alignment.error_rate:8.2f}   {report.alignment.signature}")
+    lines.append(f"{'perplexity':<24}{report.perplexity.value:8.3f}   {report.perplexity.signature}")
+    return [*lines, f"{report.pairs} pairs, searched in {report.seconds:.1f} s"]
+
+
+def _errors(judged: SearchErrors) -> list[str]:
+    """The counts, and what the worst search errors look like."""
+    from weft.evaluation.search_errors import summary, worst
+
+    lines = summary(judged)
+    for one in worst(judged):
+        sides = {"found": one.found, "best" if one.proven else "better": one.best, "reference": one.reference}
+        lines += ["", f"source     {one.source}"]
+        lines += [
+            f"{name:<11}{said.text or '(nothing)'}   {said.score(judged.ranking):.4f}"
+            for name, said in sides.items()
+            if said is not None
+        ]
+    return lines

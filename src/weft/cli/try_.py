@@ -29,10 +29,10 @@ def command(
 
     from weft.build import read_corpus
     from weft.cli.progress import Watcher
+    from weft.loading import load
     from weft.recipe import load_recipe
     from weft.report import evaluate
     from weft.trainer import train
-    from weft.translator import load
     from weft.views.attention_map import draw, terminal
 
     console = Console(stderr=True, highlight=False)

@@ -4,36 +4,75 @@ A line ends at LF or CR LF and nowhere else: a lone CR, U+2028, U+0085 or a form
 that the two files of a parallel corpus cannot go out of step. A byte order mark at the start of a file is dropped.
 A file whose name ends in ``.gz`` is unpacked on the way; ``-`` is standard input.
 
-One line is in memory at a time, and no line may be longer than 64 MiB.
+One line is in memory at a time, and no line may be longer than 64 MiB. `windows` puts some together; where lines come
+from a pipe or a terminal, `read_arriving` tells when no more are there yet, so that nobody waits for a full window.
 """
 
 from __future__ import annotations
 
 import gzip
+import os
+import stat
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from select import select
 from typing import BinaryIO, cast
 
 from weft.errors import DataError
 
 LONGEST = 1 << 26  # bytes
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+PAUSE = 0.05
+"""Seconds without a new line after which a pipe is said to have no more for now."""
 
 
 def read_lines(path: Path | str) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; the file is opened when the first line is asked for."""
+    for line in _read(path, pauses=False):
+        if line is not None:
+            yield line
+
+
+def read_arriving(path: Path | str) -> Iterator[str | None]:
+    """The same lines and, where a pipe or a terminal has no more of them for now, None."""
+    return _read(path, pauses=True)
+
+
+def windows(lines: Iterable[str | None], *, most: int, characters: int) -> Iterator[list[str]]:
+    """Consecutive lines: a window ends with its ``most``-th line, with the line that fills its characters, or at None.
+
+    Where one ends depends on its own lines alone, so windows are the same from any window's beginning on.
+    """
+    window: list[str] = []
+    held = 0
+    for line in lines:
+        if line is not None:
+            window.append(line)
+            held += len(line)
+        if window and (line is None or len(window) >= most or held >= characters):
+            yield window
+            window, held = [], 0
+    if window:
+        yield window
+
+
+def _read(path: Path | str, *, pauses: bool) -> Iterator[str | None]:
     name = display_name(path)
     number = 1
     try:
-        with _open(path) as file:
-            while raw := file.readline(LONGEST + 1):
+        with _open(path) as opened:
+            arriving = _Arriving(opened) if pauses and _trickles(opened) else None
+            readline = opened.readline if arriving is None else arriving.readline
+            while raw := readline(LONGEST + 1):
                 if len(raw) > LONGEST:
                     raise DataError(f"{name}:{number}: a line of more than {LONGEST} bytes; is this a text file?")
                 yield _decode(raw, name, number)
                 number += 1
+                if arriving is not None and not arriving.has_line():
+                    yield None
     except OSError as error:
         if isinstance(error, gzip.BadGzipFile):
             raise DataError(f"{name}: not a gzip file, though its name ends in .gz") from None
@@ -43,6 +82,55 @@ def read_lines(path: Path | str) -> Iterator[str]:
         raise DataError(f"{name}: damaged gzip file (after line {number - 1})") from None
 
 
+class _Arriving:
+    """The lines of a pipe or a terminal, and whether the next one is there."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.handle = file.fileno()
+        self.held = bytearray()
+        self.looked = 0
+        """So many of the bytes held are known to be no line end."""
+        self.ended = False
+
+    def readline(self, most: int) -> bytes:
+        while not self._is_whole(most):
+            self._take()
+        end = self.held.find(b"\n", self.looked) + 1
+        size = min(end or len(self.held), most)
+        line = bytes(self.held[:size])
+        del self.held[:size]
+        self.looked = 0
+        return line
+
+    def has_line(self) -> bool:
+        """Whether `readline` would give a line (or the end) at once, or within a moment."""
+        while not self._is_whole(LONGEST + 1):
+            if not select([self.handle], [], [], PAUSE)[0]:
+                return False
+            self._take()
+        return True
+
+    def _is_whole(self, most: int) -> bool:
+        found = self.held.find(b"\n", self.looked)
+        self.looked = len(self.held) if found < 0 else found
+        return found >= 0 or self.ended or len(self.held) >= most
+
+    def _take(self) -> None:
+        found = os.read(self.handle, 1 << 16)
+        self.ended = not found
+        self.held += found
+
+
+def _trickles(file: BinaryIO | gzip.GzipFile) -> bool:
+    """Whether more may come later: a pipe, a socket, a terminal."""
+    if isinstance(file, gzip.GzipFile):
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except OSError:  # not a file of the system
+        return False
+
+
 def display_name(path: Path | str) -> str:
     """How messages call a file."""
     return "<standard input>" if str(path) == "-" else str(path)
@@ -50,6 +138,8 @@ def display_name(path: Path | str) -> str:
 
 def _open(path: Path | str) -> AbstractContextManager[BinaryIO]:
     if str(path) == "-":
+        if sys.stdin is None:
+            raise DataError("<standard input>: is closed; give a file")
         return nullcontext(sys.stdin.buffer)
     if Path(path).suffix == ".gz":
         return cast("AbstractContextManager[BinaryIO]", gzip.open(path, "rb"))

@@ -12,6 +12,7 @@ list of them for each line (``references[line]``, not sacrebleu's streams).
     character_error_rate  edit distance over Unicode code points, per reference code point ("CER")
     token_error_rate      edit distance over tokens between white space, per reference token; the "WER" of speech
                           recognition, and the "PER" of grapheme-to-phoneme papers where the tokens are phones
+    repetition            several at once: outputs with a loop, rep-1 to rep-4; see `weft.evaluation.repetition`
 
 There is no metric called word error rate, because two fields give that name to two of the rows above. Lines are
 compared as they are: no case folding, no Unicode normalisation. The two edit-distance rates are sums over the corpus,
@@ -105,12 +106,25 @@ METRICS: dict[str, Callable[[Sequence[str], References], Measure]] = {
 }
 
 
+def _repetition(hypotheses: Sequence[str]) -> list[Measure]:
+    from weft.evaluation.repetition import repetition
+
+    return repetition(hypotheses)
+
+
+FAMILIES: dict[str, Callable[[Sequence[str]], list[Measure]]] = {"repetition": _repetition}
+"""Names that stand for several measures, of the hypotheses alone."""
+
+
 def measure(names: Sequence[str], hypotheses: Sequence[str], references: References) -> list[Measure]:
     """The metrics asked for, in that order."""
     for name in names:
-        if name not in METRICS:
-            raise RecipeError(f"metric {name!r} is unknown; {nearest(name, METRICS)}")
-    return [METRICS[name](hypotheses, references) for name in names]
+        if name not in METRICS and name not in FAMILIES:
+            raise RecipeError(f"metric {name!r} is unknown; {nearest(name, [*METRICS, *FAMILIES])}")
+    found: list[Measure] = []
+    for name in names:
+        found += FAMILIES[name](hypotheses) if name in FAMILIES else [METRICS[name](hypotheses, references)]
+    return found
 
 
 def perplexity(

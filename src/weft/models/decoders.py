@@ -8,7 +8,7 @@ A recurrent decoder is cell × attention × where the context enters:
               s_t = f(s_{t−1}, [y_{t−1}; ã_{t−1}])          with input feeding (Luong et al. 2015, 3.3)
     before    c_t from s_{t−1}, s_t = f(s_{t−1}, y_{t−1}, c_t)   (Bahdanau et al. 2015, eq. 4)
 
-A Transformer decoder keeps what it said as keys and values instead of a recurrent state.
+The Transformer's decoder: transformer_decoder.py.
 
 Where nothing of the attention enters the recurrence, training makes one call for the recurrence and one for the
 attention; where it does, it goes step by step, with the rows that are still running.
@@ -22,14 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention import Attention, Keys, KeysValues, Looking, Seen, StepItems, noting
+from weft.attention import Attention, Keys, Seen
 from weft.attention.scores import Dot, General
 from weft.models.bridge import Bridge
 from weft.models.encoders import Encoded
 from weft.models.input_feeding import Weights, feed_inputs
 from weft.models.layers import dropout, dropout_factors
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
-from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 from weft.tree import first, select
 from weft.unrolled import Map, plain, unrolled
@@ -296,93 +295,6 @@ class RecurrentDecoder(nn.Module):
         seen = (context_ND, summary_ND, output_ND, embedded_NE if self.reads_embedding else None)
         read_ND = torch.tanh(readout(torch.cat([part for part in seen if part is not None], -1)))
         return dropout(read_ND, self.dropout, self.training)
-
-
-class TransformerMemory(NamedTuple):
-    """What the source says to a Transformer. First axis of every tensor: the source row."""
-
-    layers: tuple[KeysValues, ...]
-    """Every layer's keys and values (B, H, S, D) of the source."""
-    bias_B11S: Tensor
-    """0 where there is an item, −∞ where a row has ended."""
-
-
-class TransformerState(NamedTuple):
-    """What a hypothesis has said so far: every layer's keys and values (R, H, T, D) of it."""
-
-    layers: tuple[KeysValues, ...]
-
-
-class TransformerDecoder(nn.Module):
-    """Every token looks back over what was said, then at the source, layer upon layer   Vaswani et al. 2017, 3.1."""
-
-    def __init__(self, stack: TransformerStack, *, size: int) -> None:
-        """``size``: of the states given."""
-        super().__init__()
-        self.stack = stack
-        self.size = size
-        self.readout = nn.Identity() if size == stack.size else nn.Linear(stack.size, size)
-        # The layer below the top one aligns best (Garg et al. 2019, 4.2): its heads' mean is "the" attention.
-        self.aligning = max(len(stack.layers) - 2, 0)
-
-    def remember(self, encoded: Encoded) -> TransformerMemory:
-        """What is kept of a source."""
-        states = encoded.states
-        layers = []
-        for layer in self.stack.layers:
-            assert layer.cross is not None
-            found = layer.cross.keys_values(states.values)
-            layers.append(KeysValues(*(states.like(part).grid().transpose(1, 2) for part in found)))
-        blocked_BS = states.layout.blocked_BS
-        bias_BS = states.values.new_zeros(blocked_BS.shape).masked_fill(blocked_BS, float("-inf"))
-        return TransformerMemory(tuple(layers), bias_BS[:, None, None])
-
-    def start(self, memory: TransformerMemory) -> TransformerState:
-        return TransformerState(self.stack.empty_past(len(memory.bias_B11S), memory.bias_B11S))
-
-    def step(
-        self, embedded_RE: Tensor, state: TransformerState, memory: TransformerMemory
-    ) -> tuple[Tensor, TransformerState, Tensor | None]:
-        """One step for R rows; the rows of one source stand side by side, so R is a multiple of memory's rows."""
-        stack, time = self.stack, state.layers[0].keys.shape[2]
-        places_R = torch.full((len(embedded_RE),), time, device=embedded_RE.device)
-        stream_RD = stack.begin(embedded_RE, places_R, time + 1)
-        rotation = stack.rotation(places_R, stream_RD.dtype)
-        bias = stack.bias(places_R[:1], torch.arange(time + 1, device=embedded_RE.device))
-        layers: list[KeysValues] = []
-        looked_RS = None
-        for number, (layer, past, items) in enumerate(zip(stack.layers, state.layers, memory.layers, strict=True)):
-            stream_RD, longer, weights_RHS = layer.step(
-                stream_RD,
-                past,
-                rotation,
-                None if bias is None else bias[None],
-                items=StepItems(items.keys, items.values, memory.bias_B11S),
-            )
-            layers.append(longer)
-            if number == self.aligning:
-                looked_RS = weights_RHS.mean(1)
-        return self.readout(stack.end(stream_RD)), TransformerState(tuple(layers)), looked_RS
-
-    def forward(
-        self, embedded: Ragged, encoded: Encoded, *, weights: bool = False, seen: list[Seen] | None = None
-    ) -> Decoded:
-        """Teacher forcing: the states for whole targets. ``seen``: told the weights of every layer and head."""
-        stack, layout, items = self.stack, embedded.layout, encoded.states
-        stream_ND = stack.begin(embedded.values, layout.time, layout.longest)
-        bias = stack.own_bias(layout.longest, stream_ND)
-        back = Looking("decoder", layout, layout, causal=True, bias=bias)
-        across = Looking("cross", layout, items.layout)
-        rotation = stack.rotation(layout.time, stream_ND.dtype)
-        aligning: list[Seen] = []
-        for number, layer in enumerate(stack.layers):
-            watch = noting(seen, number)
-            if weights and number == self.aligning and watch is None:
-                watch = noting(aligning, number)
-            stream_ND = layer(stream_ND, back, rotation, items.values, across, watch)
-        found = [one for one in seen or aligning if one.kind == "cross" and one.layer == self.aligning]
-        weights_BTS = found[-1].weights_BHTS.mean(1) if weights else None
-        return Decoded(embedded.like(self.readout(stack.end(stream_ND))), weights_BTS)
 
 
 def _spread(summary_BD: Tensor | None, rows: int) -> Tensor | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention import KeysValues, Looking, PrefixLooking, Seen, Sight, StepItems, noting
-from weft.models.decoders import Decoded, TransformerState
+from weft.models.decoders import Decoded
 from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import Forward
 from weft.models.transformer import TransformerStack
@@ -28,6 +28,12 @@ class PrefixMemory(NamedTuple):
     """0 where there is a token, −∞ where a row has ended."""
     lengths_B: Tensor
     """Of the sources: a target's first place."""
+
+
+class PrefixState(NamedTuple):
+    """What a hypothesis has said so far: every layer's keys and values (R, H, T, D) of it."""
+
+    layers: tuple[KeysValues, ...]
 
 
 class PrefixModel(nn.Module):
@@ -72,12 +78,12 @@ class PrefixModel(nn.Module):
             layers = tuple(found)
         return PrefixMemory(layers, bias_BS[:, None, None], layout.counts)
 
-    def start(self, memory: PrefixMemory) -> TransformerState:
-        return TransformerState(self.stack.empty_past(len(memory.lengths_B), memory.bias_B11S))
+    def start(self, memory: PrefixMemory) -> PrefixState:
+        return PrefixState(self.stack.empty_past(len(memory.lengths_B), memory.bias_B11S))
 
     def step(
-        self, tokens_R: Tensor, state: TransformerState, memory: PrefixMemory
-    ) -> tuple[Tensor, TransformerState, Tensor | None]:
+        self, tokens_R: Tensor, state: PrefixState, memory: PrefixMemory
+    ) -> tuple[Tensor, PrefixState, Tensor | None]:
         stack, time = self.stack, state.layers[0].keys.shape[2]
         sources, length = len(memory.lengths_B), memory.bias_B11S.shape[-1]
         places_B = memory.lengths_B + time
@@ -100,7 +106,7 @@ class PrefixModel(nn.Module):
             if number == self.aligning and length:
                 looked_RS = _share(weights_RHS.mean(1)[:, :length])
         states_RD = self.readout(stack.end(stream_RD))
-        return self.output(states_RD), TransformerState(tuple(layers)), looked_RS
+        return self.output(states_RD), PrefixState(tuple(layers)), looked_RS
 
     def states(
         self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None

@@ -7,17 +7,10 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor, nn
 
 from weft.attention import Seen
-from weft.models.decoders import (
-    Decoded,
-    DecoderState,
-    Memory,
-    RecurrentDecoder,
-    TransformerDecoder,
-    TransformerMemory,
-    TransformerState,
-)
+from weft.models.decoders import Decoded, DecoderState, Memory, RecurrentDecoder
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.layers import Embedding, Output
+from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 from weft.ragged import Ragged
 
 

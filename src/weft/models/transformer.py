@@ -19,7 +19,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention import Alibi, Bias, Buckets, KeysValues, MultiHead, Rotation, Sight, StepItems, Watch, rotation
+from weft.attention import (
+    Alibi,
+    Bias,
+    Buckets,
+    KeysValues,
+    MultiHead,
+    Past,
+    Rotation,
+    Sight,
+    StepItems,
+    Watch,
+    rotation,
+)
 from weft.models.layers import add_dropped, dropout
 from weft.models.positions import Learned, Sinusoidal
 
@@ -91,6 +103,30 @@ class Around(nn.Module):
         added_ND = add_dropped(stream_ND, found_ND, self.dropout, self.training)
         return added_ND if self.first else normed(self.norm, added_ND)
 
+    def enter(self, stream_ND: Tensor, pending_ND: Tensor | None) -> tuple[Tensor, Tensor]:
+        """In a search: what is still to be added is added; the stream, and what the sub-layer is given."""
+        if not self.first:
+            return stream_ND, stream_ND
+        return (
+            (stream_ND, normed(self.norm, stream_ND))
+            if pending_ND is None
+            else joined(self.norm, stream_ND, pending_ND)
+        )
+
+    def leave(self, stream_ND: Tensor, found_ND: Tensor) -> tuple[Tensor, Tensor | None]:
+        """In a search: the stream, and what is still to be added to it."""
+        return (stream_ND, found_ND) if self.first else (joined(self.norm, stream_ND, found_ND)[1], None)
+
+
+def joined(norm: nn.Module, stream_ND: Tensor, found_ND: Tensor) -> tuple[Tensor, Tensor]:
+    """x + f and its norm."""
+    if stream_ND.is_cuda and stream_ND.shape[-1] <= 8192 and isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+        from weft.models.add_norm import add_norm
+
+        return add_norm(stream_ND, found_ND, norm.weight, getattr(norm, "bias", None), norm.eps or 0.0)
+    added_ND = stream_ND + found_ND
+    return added_ND, normed(norm, added_ND)
+
 
 def normed(norm: nn.Module, stream_ND: Tensor) -> Tensor:
     """A norm whose result keeps the stream's type, also where norms are computed in full precision."""
@@ -152,6 +188,35 @@ class TransformerLayer(nn.Module):
             stream_RD = self.around_cross.after(stream_RD, found_RD)
         return self._feed_forward(stream_RD), past, weights_RHS
 
+    def step_in_place(
+        self,
+        stream_RD: Tensor,
+        pending_RD: Tensor | None,
+        past: Past,
+        number: int,
+        rotation: Rotation | None,
+        bias_HT: Tensor | None,
+        items: StepItems,
+        looks: bool,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The same in a past with room, as layer ``number``: the stream, what is still to be added to it and, where it
+        looks, the weights (R, H, S)."""
+        assert self.cross is not None and self.around_cross is not None
+        stream_RD, asking_RD = self.around_own.enter(stream_RD, pending_RD)
+        found_RD = self.own.step_in_place(asking_RD, past, rotation, bias_HT, number)
+        stream_RD, pending_RD = self.around_own.leave(stream_RD, found_RD)
+        weights_RHS = None
+        stream_RD, asking_RD = self.around_cross.enter(stream_RD, pending_RD)
+        if looks:
+            found_RD, weights_RHS = self.cross.step_across(asking_RD, items)
+        else:
+            found_RD = self.cross.step_across_unseen(asking_RD, items)
+        stream_RD, pending_RD = self.around_cross.leave(stream_RD, found_RD)
+        if self.feed_forward is not None and self.around_feed_forward is not None:
+            stream_RD, asking_RD = self.around_feed_forward.enter(stream_RD, pending_RD)
+            stream_RD, pending_RD = self.around_feed_forward.leave(stream_RD, self.feed_forward(asking_RD))
+        return stream_RD, pending_RD, weights_RHS
+
     def _feed_forward(self, stream_ND: Tensor) -> Tensor:
         if self.feed_forward is None or self.around_feed_forward is None:
             return stream_ND
@@ -197,8 +262,15 @@ class TransformerStack(nn.Module):
             stream_ND = stream_ND + self.absolute(places_N, longest).to(stream_ND.dtype)
         return dropout(stream_ND, self.shape.embedding_dropout, self.training)
 
-    def end(self, stream_ND: Tensor) -> Tensor:
-        return stream_ND if self.last_norm is None else normed(self.last_norm, stream_ND)
+    def end(self, stream_ND: Tensor, pending_ND: Tensor | None = None) -> Tensor:
+        """The stream as it leaves; ``pending_ND``: what is still to be added to it."""
+        if self.last_norm is None:
+            return stream_ND
+        return (
+            normed(self.last_norm, stream_ND)
+            if pending_ND is None
+            else joined(self.last_norm, stream_ND, pending_ND)[1]
+        )
 
     def rotation(self, places_N: Tensor, dtype: torch.dtype) -> Rotation | None:
         """The turn of queries and keys at these places, where positions are rotary."""

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from weft.errors import SearchError
-from weft.search.best import best
+from weft.search.best import Extensions, best, best_extensions
 from weft.search.hypothesis import Hypothesis, Steps
-from weft.search.live import Bounds, Live, Loop, ruled
+from weft.search.live import Bounds, Live, Loop, likeliest, ruled
 from weft.search.ranking import Ranking, coverage
 from weft.search.rules import Rule
 from weft.search.tracing_back import BeamStep, Looked, trace_back
@@ -48,54 +48,55 @@ class Found(NamedTuple):
     ended_BG: Tensor
     """How many were set aside, by group."""
     best_BN: Tensor
-    """The scores of the n best finished ones, best first."""
+    """For a provable stop: the scores of the n best finished ones, best first."""
     looked_BKS: Tensor | None
     """How much each source token was looked at so far, for the coverage penalty."""
+
+
+class _Key(NamedTuple):
+    """What a beam's step depends on."""
+
+    model: Steps
+    end: int
+    size: int
+    ranking: Ranking
+    finish: int
+    n_best: int
+    stop: str
+    groups: int
+    diversity: float
+    rules: tuple[Rule, ...]
+    weights: bool
+    trace: bool
 
 
 class _Beam:
     """The settings of a beam, and its step."""
 
-    def __init__(
-        self,
-        model: Steps,
-        *,
-        end: int,
-        size: int,
-        ranking: Ranking,
-        finish: int,
-        n_best: int,
-        stop: str,
-        groups: int,
-        diversity: float,
-        rules: Sequence[Rule],
-        weights: bool,
-        trace: bool,
-    ) -> None:
-        self.model = model
-        self.end = end
-        self.size = size
-        self.ranking = ranking
-        self.finish = finish
-        self.n_best = n_best
-        self.stop = stop
-        self.groups = groups
-        self.diversity = diversity
-        self.rules = rules
-        self.weights = weights
-        self.trace = trace
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        self.model, self.end, self.size, self.ranking, self.finish, self.n_best, self.stop = key[:7]
+        self.groups, self.diversity, self.rules, self.weights, self.trace = key[7:]
+        self.quick = self.groups == 1 and not self.trace and all(rule.forbids for rule in self.rules)
+        """Whether the best extensions can be found without log p of all the others; ratings then are log p."""
 
     def advance(self, live: Live) -> tuple[Live, BeamStep]:
         """One step of all sentences; a tensor for a tensor, so that it can be recorded."""
         found: Found = live.found
         rows, size = found.totals_BK.shape
         logits_RV, state, looked_RS = self.model.step(live.tokens_R, live.state, live.memory)
-        log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-        rated_RV = ruled(log_RV, live, self.rules, self.end)
         looked_BKS = None
         if looked_RS is not None and found.looked_BKS is not None:
             looked_BKS = found.looked_BKS + looked_RS.float().view(rows, size, -1)
-        chosen = self._choose(rated_RV, log_RV, found)
+        looked = None
+        if self.quick:
+            best_C = likeliest(logits_RV, found.ratings_BK, 2 * size, live, self.rules, self.end)
+            chosen = _part(best_C, best_C.ratings_BC, size, self.end)
+        else:
+            log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
+            rated_RV = ruled(log_RV, live, self.rules, self.end)
+            chosen = self._choose(rated_RV, log_RV, found)
+            looked = self._looked(rated_RV, log_RV, found, live.time_1 + 1) if self.trace else None
 
         length_1 = live.time_1 + 1
         end_scores_BK = chosen.end_ratings_BK / self.ranking.penalties(length_1)
@@ -104,12 +105,13 @@ class _Beam:
             end_scores_BK = end_scores_BK + self.ranking.beta * covered_BK
         ends_BK = chosen.ends_BK & ~live.done_B[:, None]
         end_scores_BK = end_scores_BK.masked_fill(~ends_BK, NEVER)
-        best_BN = torch.cat([found.best_BN, end_scores_BK], 1).topk(self.n_best).values
+        best_BN = found.best_BN
         ended_BG = found.ended_BG + ends_BK.unflatten(1, (self.groups, -1)).sum(2)
         over_B = (live.bounds.limit_B <= length_1) | chosen.ratings_BK.isneginf().all(1)
         if self.stop == "finished":
             over_B = over_B | (ended_BG >= self.finish // self.groups).all(1)
         elif self.stop == "provable":
+            best_BN = torch.cat([found.best_BN, end_scores_BK], 1).topk(self.n_best).values
             bound_B = chosen.ratings_BK.amax(1) / self.ranking.penalties(live.bounds.limit_B)
             over_B = over_B | (bound_B <= best_BN[:, -1])
         done_B = live.done_B | over_B
@@ -132,7 +134,7 @@ class _Beam:
             end_scores_BK=end_scores_BK,
             over_B=over_B & ~live.done_B,
             weights_BKS=looked_RS.view(rows, size, -1) if looked_RS is not None and self.weights else None,
-            looked=self._looked(rated_RV, log_RV, found, length_1) if self.trace else None,
+            looked=looked,
         )
         return after, step
 
@@ -195,28 +197,37 @@ class _Chosen(NamedTuple):
 
 def _extend(rated_RV: Tensor, log_RV: Tensor, ratings_BK: Tensor, totals_BK: Tensor, end: int) -> _Chosen:
     rows, size = ratings_BK.shape
-    own_RC, tokens_RC = best(rated_RV, 2 * size)  # of one hypothesis no more can be among the 2k best of all
-    count = tokens_RC.shape[1]
-    all_BC = (ratings_BK.reshape(-1, 1) + own_RC).view(rows, -1)
-    best_BC, index_BC = all_BC.topk(min(2 * size, all_BC.shape[1]))
-    tokens_BC = tokens_RC.view(rows, -1).gather(1, index_BC)
-    parents_BC = index_BC // count
-    log_BC = log_RV.view(rows, -1).gather(1, parents_BC * log_RV.shape[-1] + tokens_BC)
-    totals_BC = totals_BK.gather(1, parents_BC) + log_BC
+    found = best_extensions(rated_RV, ratings_BK, 2 * size)
+    places_BC = found.parents_BC * log_RV.shape[-1] + found.tokens_BC
+    totals_BC = totals_BK.gather(1, found.parents_BC) + log_RV.view(rows, -1).gather(1, places_BC)
+    return _part(found, totals_BC, size, end)
+
+
+def _part(found: Extensions, totals_BC: Tensor, size: int, end: int) -> _Chosen:
+    """Those that end, and those that go on."""
+    best_BC, parents_BC, tokens_BC = found
     ended_BC = tokens_BC == end
-    onward_BK = ended_BC.to(torch.uint8).argsort(dim=1, stable=True)[:, :size]
-    onward_ratings_BK = best_BC.gather(1, onward_BK).masked_fill(ended_BC.gather(1, onward_BK), NEVER)
+    onward_BK, there_BK = _first_that_go_on(ended_BC, size)
+    onward_ratings_BK = best_BC.gather(1, onward_BK).masked_fill(~there_BK, NEVER)
     ends_BK = ended_BC[:, :size] & ~best_BC[:, :size].isneginf()
     return _Chosen(
-        _wide(parents_BC.gather(1, onward_BK), size),
-        _wide(tokens_BC.gather(1, onward_BK), size),
-        _wide(totals_BC.gather(1, onward_BK), size),
-        _wide(onward_ratings_BK, size, NEVER),
+        parents_BC.gather(1, onward_BK),
+        tokens_BC.gather(1, onward_BK),
+        totals_BC.gather(1, onward_BK),
+        onward_ratings_BK,
         _wide(ends_BK, size),
         _wide(parents_BC[:, :size], size),
         _wide(totals_BC[:, :size], size),
         _wide(best_BC[:, :size], size, NEVER),
     )
+
+
+def _first_that_go_on(ended_BC: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The places of the first ``size`` extensions that do not end, in order, and whether there are so many."""
+    before_BC = (~ended_BC).cumsum(1)
+    slots_K = torch.arange(size, device=ended_BC.device)
+    places_BK = (before_BC[:, None] <= slots_K[:, None]).sum(2).clamp(max=ended_BC.shape[1] - 1)
+    return places_BK, before_BC[:, -1:] > slots_K
 
 
 def _wide(values_BK: Tensor, size: int, fill: float = 0.0) -> Tensor:
@@ -260,20 +271,9 @@ def beam(
         raise SearchError(f"search.stop: {stop!r} is not known; use {', '.join(STOPS)}")
     if not limits:
         return []
-    settings = _Beam(
-        model,
-        end=end,
-        size=size,
-        ranking=ranking,
-        finish=-(-max(finish or size, n_best) // groups) * groups,
-        n_best=n_best,
-        stop=stop,
-        groups=groups,
-        diversity=diversity,
-        rules=rules,
-        weights=weights,
-        trace=trace,
-    )
+    finish = -(-max(finish or size, n_best) // groups) * groups
+    rest = (n_best, stop, groups, diversity, tuple(rules), weights, trace)
+    settings = _Beam(_Key(model, end, size, ranking, finish, *rest))
     bounds = Bounds.of(limits, least, prefixes, device=device)
     rows = len(limits)
     ratings_BK = torch.full((rows, size), NEVER, device=device)
@@ -294,5 +294,7 @@ def beam(
         best_BN=torch.full((rows, n_best), NEVER, device=device),
         looked_BKS=looked_BKS,
     )
-    steps = (loop or Loop()).run(settings.advance, live._replace(found=found))
+    steps = (loop or Loop()).run(
+        settings.advance, live._replace(found=found), key=settings.key, looks=weights or looked_BKS is not None
+    )
     return trace_back(steps, rows, size, end=end, n_best=n_best, distinct=groups > 1, trace=trace)

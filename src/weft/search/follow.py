@@ -10,6 +10,7 @@ the batch. A path's score is log p(y|x) by the ranking given; what rules and cut
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from weft.search.best import best
 from weft.search.hypothesis import Hypothesis, Steps
-from weft.search.live import Bounds, Live, Loop, ruled
+from weft.search.live import Bounds, Live, Loop, Segment, by_step, likeliest, ruled
 from weft.search.ranking import Ranking, coverage
 from weft.search.rules import Rule
 from weft.search.sampling import Cuts, draw, uniforms
@@ -50,12 +51,12 @@ class Greedy:
         return ratings_RV.argmax(-1)
 
 
+@dataclass(frozen=True)
 class Sampler:
     """A choice by chance from what the cut-offs leave."""
 
-    def __init__(self, cuts: Cuts = Cuts(), *, seed: int = 1) -> None:
-        self.cuts = cuts
-        self.seed = seed
+    cuts: Cuts = field(default_factory=Cuts)
+    seed: int = 1
 
     def cut(self, ratings_RV: Tensor) -> Tensor:
         return self.cuts(ratings_RV)
@@ -73,7 +74,7 @@ class PathStep(NamedTuple):
     tokens_BK: Tensor
     logs_BK: Tensor
     going_BK: Tensor
-    """Whether the path was still going when the step was made."""
+    """Whether the path was still going, and had something to say."""
     weights_BKS: Tensor | None
     traced: _Traced | None
 
@@ -122,24 +123,36 @@ def follow(
         return []
     rows = len(limits)
     watch = weights or bool(ranking.beta)
+    quick = isinstance(choose, Greedy) and not trace and all(rule.forbids for rule in rules)
 
     def advance(live: Live) -> tuple[Live, PathStep]:
         known: Paths = live.found
         logits_RV, state, looked_RS = model.step(live.tokens_R, live.state, live.memory)
-        log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-        left_RV = choose.cut(ruled(log_RV, live, rules, end))
         shape = known.going_BK.shape
-        paths_BK = torch.arange(shape[1], device=log_RV.device).expand(shape)
-        names_R = known.names_B.repeat_interleave(shape[1])
-        tokens_R = choose.take(left_RV, names_R, paths_BK.flatten(), live.time_1)
+        traced = None
+        if quick:
+            found = likeliest(
+                logits_RV, logits_RV.new_zeros(len(logits_RV), 1, dtype=torch.float32), 1, live, rules, end
+            )
+            tokens_R, logs_R = found.tokens_BC[:, 0], found.ratings_BC[:, 0]
+        else:
+            log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
+            left_RV = choose.cut(ruled(log_RV, live, rules, end))
+            paths_BK = torch.arange(shape[1], device=log_RV.device).expand(shape)
+            names_R = known.names_B.repeat_interleave(shape[1])
+            tokens_R = choose.take(left_RV, names_R, paths_BK.flatten(), live.time_1)
+            logs_R = log_RV.gather(1, tokens_R[:, None])[:, 0]
+            traced = _note(left_RV, log_RV, choose, tokens_R, shape) if trace else None
+            logs_R = logs_R.masked_fill(left_RV.amax(-1).isneginf(), float("-inf"))
         tokens_BK = tokens_R.view(shape)
-        going_BK = known.going_BK & (tokens_BK != end) & (live.bounds.limit_B > live.time_1 + 1)[:, None]
+        could_BK = known.going_BK & ~logs_R.view(shape).isneginf()  # where nothing may be said, a path stops
+        going_BK = could_BK & (tokens_BK != end) & (live.bounds.limit_B > live.time_1 + 1)[:, None]
         step = PathStep(
             tokens_BK,
-            log_RV.gather(1, tokens_R[:, None]).view(shape),
-            known.going_BK,
+            logs_R.view(shape),
+            could_BK,
             looked_RS.view(*shape, -1) if looked_RS is not None and watch else None,
-            _note(left_RV, log_RV, choose, tokens_R, shape) if trace else None,
+            traced,
         )
         after = live.take(state, None, tokens_R)
         return after._replace(found=Paths(going_BK, known.names_B), done_B=~going_BK.any(1)), step
@@ -155,8 +168,9 @@ def follow(
     )
     going_BK = torch.ones(rows, paths, dtype=torch.bool, device=device)
     known = Paths(going_BK, torch.tensor(list(names or range(rows)), device=device))
-    steps = (loop or Loop()).run(advance, live._replace(found=known))
-    return _write_out(steps, rows, paths, end=end, ranking=ranking, weights=weights)
+    key = (model, choose, end, paths, tuple(rules), watch, trace)
+    steps = (loop or Loop()).run(advance, live._replace(found=known), key=key, looks=watch)
+    return _write_out(steps, limits, paths, end=end, ranking=ranking, weights=weights)
 
 
 def _note(left_RV: Tensor, log_RV: Tensor, choose: Choice, tokens_R: Tensor, shape: torch.Size) -> _Traced:
@@ -181,25 +195,32 @@ def _only(like_RV: Tensor, tokens_R: Tensor) -> Tensor:
 
 
 def _write_out(
-    steps: Sequence[tuple[Tensor, PathStep]], rows: int, paths: int, *, end: int, ranking: Ranking, weights: bool
+    segments: Sequence[Segment], limits: Sequence[int], paths: int, *, end: int, ranking: Ranking, weights: bool
 ) -> list[list[Hypothesis]]:
-    steps = [(sentences.cpu(), map_tree(Tensor.cpu, step)) for sentences, step in steps]
-    shape = (rows, paths, len(steps))
+    segments, rows = [map_tree(Tensor.cpu, segment) for segment in segments], len(limits)
+    shape = (sum(len(segment.records.tokens_BK) for segment in segments), rows, paths)
     tokens, logs, going = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape, dtype=bool)
-    for time, (sentences, step) in enumerate(steps):
+    time = 0
+    for sentences, step in segments:
+        times = slice(time, time + len(step.tokens_BK))
         for column, values in zip((tokens, logs, going), step[:3], strict=True):
-            column[sentences.numpy(), :, time] = values.numpy()
-    lengths = going.sum(2)
+            column[times, sentences.numpy()] = values.numpy()
+        time = times.stop
+    lengths = going.sum(0)
+    looked = segments[0].records.weights_BKS is not None
     answers: list[list[Hypothesis]] = []
     for row in range(rows):
+        places = by_step(segments, row) if looked or segments[0].records.traced is not None else []
         found = []
         for path in range(paths):
             length = int(lengths[row, path])
-            said, scores = tokens[row, path, :length].tolist(), logs[row, path, :length].tolist()
-            looks = _looks(steps, row, path, length)
+            said, scores = tokens[:length, row, path].tolist(), logs[:length, row, path].tolist()
+            looks = None
+            if looked and length:
+                looks = stack_weights([segment.weights_BKS[at][path].float() for segment, at in places[:length]])
             total = float(sum(scores))
             covered = 0.0 if looks is None or not ranking.beta else float(coverage(looks.sum(0)))
-            ended = "end" if said and said[-1] == end else "length"
+            ended = "end" if said and said[-1] == end else "length" if length == limits[row] else "rules"
             found.append(
                 Hypothesis(
                     tokens=said[:-1] if ended == "end" else said,
@@ -208,37 +229,27 @@ def _write_out(
                     token_scores=scores,
                     ended=ended,
                     weights_TS=looks if weights else None,
-                    trace=_trace(steps, row, path, length) if steps[0][1].traced is not None else None,
+                    trace=_trace(places[:length], path) if segments[0].records.traced is not None else None,
                 )
             )
         answers.append(found)
     return answers
 
 
-def _looks(steps: Sequence[tuple[Tensor, PathStep]], row: int, path: int, length: int) -> Tensor | None:
-    rows = []
-    for sentences, step in steps[:length]:
-        if step.weights_BKS is None:
-            return None
-        rows.append(step.weights_BKS[sentences == row, path][0].float())
-    return stack_weights(rows) if rows else None
-
-
-def _trace(steps: Sequence[tuple[Tensor, PathStep]], row: int, path: int, length: int) -> PathTrace:
+def _trace(places: Sequence[tuple[PathStep, tuple[int, int]]], path: int) -> PathTrace:
     draws = []
-    for sentences, step in steps[:length]:
-        assert step.traced is not None
-        place = int((sentences == row).nonzero()[0, 0])
+    for step, at in places:
         traced = step.traced
-        tokens = traced.tokens_BKC[place, path].tolist()
+        assert traced is not None
+        tokens = traced.tokens_BKC[at][path].tolist()
         draws.append(
             Draw(
                 tokens=tokens,
-                probabilities=traced.probabilities_BKC[place, path].tolist(),
-                kept=traced.kept_BKC[place, path].tolist(),
-                drawn=tokens.index(int(step.tokens_BK[place, path])),
-                mass=float(traced.mass_BK[place, path]),
-                count=int(traced.count_BK[place, path]),
+                probabilities=traced.probabilities_BKC[at][path].tolist(),
+                kept=traced.kept_BKC[at][path].tolist(),
+                drawn=tokens.index(int(step.tokens_BK[at][path])),
+                mass=float(traced.mass_BK[at][path]),
+                left=int(traced.count_BK[at][path]),
             )
         )
     return PathTrace(draws)

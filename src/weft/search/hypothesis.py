@@ -16,7 +16,8 @@ class Steps(Protocol):
 
     def start(self, memory: Any) -> Tree: ...
 
-    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]: ...
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
+        """Logits, the new state, attention weights. The logits are the search's own: it may overwrite them."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Hypothesis:
     token_scores: list[float]
     """log p(y_t | y_<t, x) for every token and, where it ended by itself, for the end mark."""
     ended: str
-    """Why it ended: "end" (the model said so) or "length" (the limit was reached)."""
+    """Why it ended: "end" (the model said so), "length" (the limit was reached) or "rules" (nothing may follow)."""
     weights_TS: Tensor | None = None
     """Attention weights, a row for every token score; None where not asked for or there is no attention."""
     proven: bool = False

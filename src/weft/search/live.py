@@ -6,16 +6,17 @@ of what was done. Sentences that are done leave the batch; the loop sees to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from weft.search.rules import NOTHING, Rule
-from weft.tree import Tree, select
+from weft.search.best import Extensions, best_extensions, log_sums
+from weft.search.rules import NOTHING, NoLoops, Rule
+from weft.tree import Tree, keep, leaves, map_tree, select
 
-Advance = Callable[["Live"], tuple["Live", Any]]
+Advance = Callable[["Live"], tuple["Live", Tree]]
 
 
 class Bounds(NamedTuple):
@@ -113,42 +114,109 @@ class Live(NamedTuple):
         rows = sentences
         if share > 1:
             rows = (sentences[:, None] * share + torch.arange(share, device=sentences.device)).flatten()
-        tokens_R, state, said_RW = select((self.tokens_R, self.state, self.said_RW), rows)
+        tokens_R, state, said_RW = keep((self.tokens_R, self.state, self.said_RW), rows)
         of_sentences = (self.memory, self.sentences_B, self.bounds, self.done_B, self.found)
         memory, sentences_B, bounds, done_B, found = select(of_sentences, sentences)
         return Live(tokens_R, state, said_RW, memory, sentences_B, bounds, done_B, found, self.time_1)
 
 
-def ruled(ratings_RV: Tensor, live: Live, rules: Sequence[Rule], end: int) -> Tensor:
+def ruled(ratings_RV: Tensor, live: Live, rules: Sequence[Rule], end: int, *, in_place: bool = False) -> Tensor:
     """The ratings of the next token under the rules, least lengths and forced prefixes."""
     share = len(ratings_RV) // len(live.sentences_B)
+    least_B, prefix_BP = live.bounds.least_B, live.bounds.prefix_BP
+    forced_R1 = rated_R1 = None
+    if prefix_BP is not None:
+        place_1 = live.time_1.clamp(max=prefix_BP.shape[1] - 1)
+        forced_R1 = prefix_BP.index_select(1, place_1).repeat_interleave(share, 0)
+        rated_R1 = ratings_RV.gather(1, forced_R1.clamp(min=0))
     if rules:
         sentences_R = live.sentences_B.repeat_interleave(share)
         assert live.said_RW is not None
         for rule in rules:
-            ratings_RV = rule(ratings_RV, live.said_RW, sentences_R)  # never in place: log p stays as it is
-    least_B, prefix_BP = live.bounds.least_B, live.bounds.prefix_BP
+            ratings_RV = rule(ratings_RV, live.said_RW, sentences_R, in_place=in_place)
     if least_B is not None:
         early_R = (live.time_1 < least_B).repeat_interleave(share)
         ratings_RV[:, end].masked_fill_(early_R, float("-inf"))  # in place: nobody asks for what is forbidden
-    if prefix_BP is not None:
-        place_1 = live.time_1.clamp(max=prefix_BP.shape[1] - 1)
-        forced_R1 = prefix_BP.index_select(1, place_1).repeat_interleave(share, 0)
-        said = torch.arange(ratings_RV.shape[1], device=ratings_RV.device)
-        ratings_RV = ratings_RV.masked_fill((forced_R1 != NOTHING) & (said != forced_R1), float("-inf"))
+    if forced_R1 is not None and rated_R1 is not None:  # what is forced is said, whatever the rules are
+        free_R1 = forced_R1 == NOTHING
+        tokens_R1 = forced_R1.clamp(min=0)
+        rated_R1 = torch.where(free_R1, ratings_RV.gather(1, tokens_R1), rated_R1)
+        ratings_RV = ratings_RV.masked_fill(~free_R1, float("-inf")).scatter(1, tokens_R1, rated_R1)
     return ratings_RV
+
+
+def likeliest(logits_RV: Tensor, begun_BK: Tensor, n: int, live: Live, rules: Sequence[Rule], end: int) -> Extensions:
+    """The ``n`` best extensions of every sentence's hypotheses, by log p; all rules only forbid.
+
+    The logits are overwritten.
+    """
+    simple = live.bounds.prefix_BP is None and (not rules or (len(rules) == 1 and isinstance(rules[0], NoLoops)))
+    if logits_RV.is_cuda and simple and n <= logits_RV.shape[1]:
+        return _likeliest_on_gpu(logits_RV, begun_BK, n, live, rules, end)
+    begun_BK = begun_BK - log_sums(logits_RV).view_as(begun_BK)
+    rated_RV = ruled(logits_RV, live, rules, end, in_place=True)
+    if n == begun_BK.shape[1] == 1:
+        tokens_B1 = rated_RV.argmax(-1, keepdim=True)
+        return Extensions(begun_BK + rated_RV.gather(1, tokens_B1), torch.zeros_like(tokens_B1), tokens_B1)
+    return best_extensions(rated_RV, begun_BK, n)
+
+
+def _likeliest_on_gpu(
+    logits_RV: Tensor, begun_BK: Tensor, n: int, live: Live, rules: Sequence[Rule], end: int
+) -> Extensions:
+    from weft.search.row_best import best_tokens
+
+    loops = rules[0].settings if rules and isinstance(rules[0], NoLoops) else None
+    values_RC, tokens_RC = best_tokens(
+        logits_RV,
+        n,
+        end=end,
+        said_RW=None if loops is None else live.said_RW,
+        loops=loops or NoLoops().settings,
+        least_B=live.bounds.least_B,
+        time_1=live.time_1,
+    )
+    rows, size = begun_BK.shape
+    if size == 1:
+        return Extensions(begun_BK + values_RC, torch.zeros_like(tokens_RC), tokens_RC)
+    all_BC = (begun_BK.reshape(-1, 1) + values_RC).view(rows, -1)
+    ratings_BC, index_BC = all_BC.topk(n)
+    return Extensions(ratings_BC, index_BC // n, tokens_RC.view(rows, -1).gather(1, index_BC))
+
+
+class Segment(NamedTuple):
+    """Some steps in a row that the same sentences were in."""
+
+    sentences: Tensor
+    """Which of the sentences that were given, (n,)."""
+    records: Tree
+    """What was done: tensors (T, n, …)."""
 
 
 class Loop:
     """Takes the steps one after the other; done sentences leave the batch after every one."""
 
-    def run(self, advance: Advance, live: Live) -> list[tuple[Tensor, Any]]:
-        """Until all are done: for every step the sentences that were in it, and its record."""
-        steps: list[tuple[Tensor, Any]] = []
+    def run(self, advance: Advance, live: Live, *, key: Hashable = None, looks: bool = False) -> list[Segment]:
+        """Until all are done: what was done.
+
+        ``key``: what the step depends on beside ``live``, for a loop that keeps steps; ``looks``: whether attention
+        weights are wanted.
+        """
+        steps: list[Segment] = []
         while len(live.sentences_B):
             sentences_B = live.sentences_B
             live, record = advance(live)
-            steps.append((sentences_B, record))
+            steps.append(Segment(sentences_B, map_tree(lambda leaf: leaf[None], record)))
             if bool(live.done_B.any()):
                 live = live.keep((~live.done_B).nonzero()[:, 0])
         return steps
+
+
+def by_step(segments: Sequence[Segment], sentence: int) -> list[tuple[Any, tuple[int, int]]]:
+    """For every step that a sentence was in: the records, and its place (step, row) in them."""
+    found: list[tuple[Any, tuple[int, int]]] = []
+    for sentences, records in segments:
+        rows = (sentences == sentence).nonzero()[:, 0].tolist()
+        if rows:
+            found += [(records, (step, rows[0])) for step in range(len(next(leaves(records))))]
+    return found

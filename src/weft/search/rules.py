@@ -35,10 +35,15 @@ class Rule(Protocol):
 
     window: int | None
     """How many of the latest tokens it looks at; None: all of them."""
+    forbids: bool
+    """Whether all it does is to forbid: log p of what may be said is not touched."""
 
-    def __call__(self, ratings_RV: Tensor, said_RW: Tensor, sentences_R: Tensor) -> Tensor:
-        """New ratings. ``said_RW``: what each row said, the newest token in the last column, `NOTHING` before the
-        first; ``sentences_R``: the sentence (row of the batch as it was given) that each row belongs to."""
+    def __call__(self, ratings_RV: Tensor, said_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
+        """New ratings, or where ``in_place`` the same tensor, changed.
+
+        ``said_RW``: what each row said, the newest token in the last column, `NOTHING` before the first;
+        ``sentences_R``: the sentence (row of the batch as it was given) that each row belongs to.
+        """
 
 
 def lower(ratings_RV: Tensor, tokens_RX: Tensor, to_RX: Tensor, *, in_place: bool = False) -> Tensor:
@@ -62,6 +67,8 @@ class Banned:
     A phrase of one token is always forbidden. A phrase is matched by its ids, so words that a tokenizer can cut in
     several ways need one phrase for each.
     """
+
+    forbids = True
 
     def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
         for place, phrase in enumerate(phrases):
@@ -94,6 +101,8 @@ class NoRepeat:
     Hard on names and on words that a sentence needs twice; with n = 1 no token is said twice at all.
     """
 
+    forbids = True
+
     def __init__(self, n: int) -> None:
         if n < 1:
             raise SearchError(f"no-repeat: n-grams of {n} tokens; expected at least 1")
@@ -116,6 +125,8 @@ class RepetitionPenalty:
     x > 0. Ratings are log-probabilities, never above 0, so here the rating is multiplied: p becomes p^θ. It is not
     normalised again, since a search only compares. θ = 1 changes nothing; the paper's choice is 1.2.
     """
+
+    forbids = False
 
     def __init__(self, theta: float) -> None:
         if not theta >= 1.0:
@@ -141,13 +152,16 @@ class NoLoops:
     has ``tokens`` tokens: "very very very very", "10000000" and a stutter of letters stay possible.
     """
 
-    def __init__(self, longest: int = 16, copies: int = 4, tokens: int = 16) -> None:
+    forbids = True
+
+    def __init__(self, longest: int = 16, copies: int = 3, tokens: int = 10) -> None:
         if longest < 1 or copies < 2:
             raise SearchError(
                 f"no-loops: phrases of up to {longest} tokens, {copies} copies; expected at least 1 token and 2 copies"
             )
         # With the forbidden token L_n tokens are a run, so its last L_n − n − 1 tokens said match the n-th before.
         matches_N = [max(copies * n, tokens) - n - 1 for n in range(longest, 0, -1)]
+        self.settings = (longest, copies, tokens)
         self.longest = longest
         self.window: int | None = max(copies * longest, tokens) - 1
         self.columns = max(*matches_N, 1)

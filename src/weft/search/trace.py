@@ -53,7 +53,7 @@ class Draw(NamedTuple):
     """The place in `tokens` of the one that was taken."""
     mass: float
     """The probability that the cut-offs left in altogether."""
-    count: int
+    left: int
     """How many tokens the cut-offs left in."""
 
 

@@ -5,7 +5,6 @@ All sentences are traced back together, one step at a time.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from weft.search.hypothesis import Hypothesis
+from weft.search.live import Segment, by_step
 from weft.search.trace import BeamTrace, Branch
 from weft.tree import map_tree
 
@@ -76,10 +76,12 @@ class _Endings(NamedTuple):
     slot: np.ndarray
     """Of the parent where it ended by itself, of the last token where the limit cut it off."""
     score: np.ndarray
+    stuck: np.ndarray
+    """(B,) whether the sentence stopped because nothing could follow."""
 
 
 def trace_back(
-    steps: Sequence[tuple[Tensor, BeamStep]],
+    segments: Sequence[Segment],
     sentences: int,
     size: int,
     *,
@@ -89,16 +91,19 @@ def trace_back(
     trace: bool = False,
 ) -> list[list[Hypothesis]]:
     """The ``n_best`` hypotheses of every sentence; ``distinct``: no two with the same tokens."""
-    steps = [(rows.cpu(), map_tree(Tensor.cpu, step)) for rows, step in steps]
-    history = _collect(steps, sentences, size)
+    segments = [map_tree(Tensor.cpu, segment) for segment in segments]
+    history = _collect(segments, sentences, size)
+    looked = segments[0].records.weights_BKS is not None
     wanted = n_best if not distinct else history.ends.shape[0] * size
     endings = _rank(history, wanted)
     tokens, totals, slots = _follow_back(history, endings)
-    weights = [(rows.tolist(), step.weights_BKS) for rows, step in steps] if steps[0][1].weights_BKS is not None else []
+    with np.errstate(invalid="ignore"):  # slots that were never filled
+        scores = np.diff(totals, prepend=0.0)
     answers: list[list[Hypothesis]] = []
     for row in range(sentences):
         found: list[Hypothesis] = []
         seen: set[tuple[int, ...]] = set()
+        steps = by_step(segments, row) if looked or trace else []
         for rank in range(endings.there.shape[1]):
             if not endings.there[row, rank] or len(found) == n_best:
                 break
@@ -108,26 +113,25 @@ def trace_back(
             if distinct and tuple(said) in seen:
                 continue
             seen.add(tuple(said))
-            running = [0.0, *totals[row, rank, :length].tolist()]
             found.append(
                 Hypothesis(
                     tokens=said,
                     score=float(endings.score[row, rank]),
-                    log_probability=running[-1],
-                    token_scores=[after - before for before, after in itertools.pairwise(running)],
-                    ended="end" if finished else "length",
-                    weights_TS=_weights(weights, row, slots[row, rank, :length].tolist()) if weights else None,
-                    trace=_trace(steps, row, [*said, *[end] * finished], slots[row, rank], end)
+                    log_probability=float(totals[row, rank, length - 1]),
+                    token_scores=scores[row, rank, :length].tolist(),
+                    ended="end" if finished else "rules" if endings.stuck[row] else "length",
+                    weights_TS=_weights(steps, slots[row, rank, :length].tolist()) if looked else None,
+                    trace=_trace(steps, [*said, *[end] * finished], slots[row, rank], end)
                     if trace and not found
                     else None,
                 )
             )
-        answers.append(found)
+        answers.append(found or [Hypothesis([], 0.0, 0.0, [], "rules")])
     return answers
 
 
-def _collect(steps: Sequence[tuple[Tensor, BeamStep]], sentences: int, size: int) -> _History:
-    shape = (len(steps), sentences, size)
+def _collect(segments: Sequence[Segment], sentences: int, size: int) -> _History:
+    shape = (sum(len(segment.records.over_B) for segment in segments), sentences, size)
     history = _History(
         parents=np.zeros(shape, dtype=np.int64),
         tokens=np.zeros(shape, dtype=np.int64),
@@ -139,11 +143,13 @@ def _collect(steps: Sequence[tuple[Tensor, BeamStep]], sentences: int, size: int
         end_scores=np.full(shape, NEVER),
         over=np.zeros(shape[:2], dtype=bool),
     )
-    for time, (rows, step) in enumerate(steps):
+    time = 0
+    for rows, step in segments:
+        times = slice(time, time + len(step.over_B))
         for name in _History._fields:
-            getattr(history, name)[time, rows.numpy()] = getattr(
-                step, f"{name}_{'B' if name == 'over' else 'BK'}"
-            ).numpy()
+            values = getattr(step, f"{name}_{'B' if name == 'over' else 'BK'}")
+            getattr(history, name)[times, rows.numpy()] = values.numpy()
+        time = times.stop
     return history
 
 
@@ -152,7 +158,9 @@ def _rank(history: _History, wanted: int) -> _Endings:
     steps, sentences, size = history.ends.shape
     finished_BN = history.end_scores.transpose(1, 0, 2).reshape(sentences, -1)
     last_B = history.over.argmax(0)
-    cut_off_BK = history.scores[last_B, np.arange(sentences)]
+    stuck_B = (history.scores[last_B, np.arange(sentences)] == NEVER).all(1)
+    last_B = np.where(stuck_B, last_B - 1, last_B)  # what was said before nothing could follow
+    cut_off_BK = np.where(last_B[:, None] < 0, NEVER, history.scores[last_B, np.arange(sentences)])
     scores = np.concatenate([finished_BN, cut_off_BK], 1)
     is_cut = np.arange(scores.shape[1]) >= steps * size
     order = np.lexsort((-scores, np.broadcast_to(is_cut, scores.shape), scores == NEVER), axis=1)[:, :wanted]
@@ -162,29 +170,27 @@ def _rank(history: _History, wanted: int) -> _Endings:
     time = np.where(finished, place // size, last_B[:, None])
     slot = np.where(finished, history.end_parents[time, rows, place % size], place - steps * size)
     chosen = np.take_along_axis(scores, order, 1)
-    return _Endings(chosen > NEVER, finished, time, slot, chosen)
+    return _Endings(chosen > NEVER, finished, time, slot, chosen, stuck_B)
 
 
 def _follow_back(history: _History, endings: _Endings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens, log p up to each of them, and the slot that each was said from: (B, N, T)."""
     steps = history.tokens.shape[0]
-    shape = (*endings.time.shape, steps)
-    tokens, totals = np.zeros(shape, dtype=np.int64), np.zeros(shape)
-    slots = np.zeros(shape, dtype=np.int64)
-    rows = np.arange(shape[0])[:, None]
-    slot = endings.slot.copy()
+    times_T11 = np.arange(steps)[:, None, None]
+    goes_on_TBN = (endings.time > times_T11) | ((endings.time == times_T11) & ~endings.finished)
+    own_TBN = np.empty(goes_on_TBN.shape, dtype=np.int64)
+    slots_TBN = np.empty_like(own_TBN)
+    slot_BN = endings.slot
     for time in range(steps - 1, -1, -1):
+        own_TBN[time] = slot_BN
+        slot_BN = np.where(goes_on_TBN[time], np.take_along_axis(history.parents[time], slot_BN, 1), slot_BN)
+        slots_TBN[time] = slot_BN
+    tokens_TBN = np.take_along_axis(history.tokens, own_TBN, 2)
+    totals_TBN = np.take_along_axis(history.totals, own_TBN, 2)
+    for time in np.unique(endings.time[endings.finished]):
         ends_here = (endings.time == time) & endings.finished
-        goes_on = (endings.time > time) | ((endings.time == time) & ~endings.finished)
-        parent = history.parents[time, rows, slot]
-        tokens[:, :, time] = np.where(goes_on, history.tokens[time, rows, slot], 0)
-        totals[:, :, time] = np.where(goes_on, history.totals[time, rows, slot], 0.0)
-        slots[:, :, time] = np.where(goes_on, parent, slot)
-        if ends_here.any():
-            at_end = _end_totals(history, time, endings)
-            totals[:, :, time] = np.where(ends_here, at_end, totals[:, :, time])
-        slot = np.where(goes_on, parent, slot)
-    return tokens, totals, slots
+        totals_TBN[time] = np.where(ends_here, _end_totals(history, int(time), endings), totals_TBN[time])
+    return tokens_TBN.transpose(1, 2, 0), totals_TBN.transpose(1, 2, 0), slots_TBN.transpose(1, 2, 0)
 
 
 def _end_totals(history: _History, time: int, endings: _Endings) -> np.ndarray:
@@ -193,11 +199,11 @@ def _end_totals(history: _History, time: int, endings: _Endings) -> np.ndarray:
     return np.take_along_axis(history.end_totals[time], same.argmax(2), 1)
 
 
-def _weights(steps: Sequence[tuple[list[int], Tensor | None]], row: int, slots: list[int]) -> Tensor:
+def _weights(steps: Sequence[tuple[BeamStep, tuple[int, int]]], slots: list[int]) -> Tensor:
     looks = []
-    for (rows, weights_BKS), slot in zip(steps, slots, strict=False):
-        assert weights_BKS is not None
-        looks.append(weights_BKS[rows.index(row), slot].float())
+    for (step, at), slot in zip(steps, slots, strict=False):
+        assert step.weights_BKS is not None
+        looks.append(step.weights_BKS[at][slot].float())
     return stack_weights(looks)
 
 
@@ -208,18 +214,16 @@ def stack_weights(rows: Sequence[Tensor]) -> Tensor:
 
 
 def _trace(
-    steps: Sequence[tuple[Tensor, BeamStep]], row: int, said: list[int], slots: np.ndarray, end: int
+    steps: Sequence[tuple[BeamStep, tuple[int, int]]], said: list[int], slots: np.ndarray, end: int
 ) -> BeamTrace:
     """The tree of one sentence, and the way of its best hypothesis through it."""
     tree: list[list[Branch]] = []
     winner: list[int] = []
     totals: list[float] = []
-    for time, (rows, step) in enumerate(steps):
-        places = (rows == row).nonzero()[:, 0].tolist()
-        if not places:
-            break
-        branches = _branches(step, places[0], end, totals)
-        totals = step.totals_BK[places[0]].tolist()
+    for time, (step, at) in enumerate(steps):
+        own = map_tree(lambda leaf, at=at: leaf[at], step)  # type: ignore[misc]
+        branches = _branches(own, end, totals)
+        totals = own.totals_BK.tolist()
         tree.append(branches)
         if time < len(said):
             wanted = (said[time], int(slots[time]))
@@ -227,17 +231,17 @@ def _trace(
     return BeamTrace(tree, winner)
 
 
-def _branches(step: BeamStep, row: int, end: int, before: list[float]) -> list[Branch]:
+def _branches(step: BeamStep, end: int, before: list[float]) -> list[Branch]:
     """What one step looked at: the k² best, and any other that was kept. ``before``: log p of the parents."""
-    tokens, parents = step.tokens_BK[row].tolist(), step.parents_BK[row].tolist()
-    totals, scores = step.totals_BK[row].tolist(), step.scores_BK[row].tolist()
+    tokens, parents = step.tokens_BK.tolist(), step.parents_BK.tolist()
+    totals, scores = step.totals_BK.tolist(), step.scores_BK.tolist()
     kept = {(token, parent): slot for slot, (token, parent) in enumerate(zip(tokens, parents, strict=True))}
     kept = {key: slot for key, slot in kept.items() if scores[slot] > NEVER}
-    ended = {parent for parent, ends in zip(step.end_parents_BK[row].tolist(), step.ends_BK[row], strict=True) if ends}
+    ended = {parent for parent, ends in zip(step.end_parents_BK.tolist(), step.ends_BK.tolist(), strict=True) if ends}
     assert step.looked is not None
     found: list[Branch] = []
     cut = len(tokens) ** 2 - len(kept)
-    for token, parent, log, total, score in zip(*(column[row].tolist() for column in step.looked), strict=True):
+    for token, parent, log, total, score in zip(*(column.tolist() for column in step.looked), strict=True):
         slot = kept.pop((token, parent), -1)
         fate = "kept" if slot >= 0 else "finished" if token == end and parent in ended else "cut"
         cut -= fate == "cut"

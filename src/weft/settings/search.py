@@ -52,7 +52,7 @@ class SearchSettings(Settings):
     no_repeat_ngram: CountOrNone = Field(0, description="no so many tokens in a row are said twice; 0: they may be")
     repetition_penalty: float = Field(1.0, ge=1, description="log p of a token that was said already × this")
     no_loops: bool = Field(
-        True, description="a phrase of up to 16 tokens is not said 4 times in a row (16 tokens or more in all)"
+        True, description="a phrase of up to 16 tokens is not said 3 times in a row or more, over 10 tokens or more"
     )
     replace_unknown: bool = Field(False, description="unknown tokens become the source word looked at most")
     max_space: Count = Field(1_000_000, description="exhaustive: refuse to try more outputs than this")

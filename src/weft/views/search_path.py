@@ -55,7 +55,7 @@ def probability(p: float) -> str:
 
 def left_in(draw: Draw) -> str:
     """How many tokens the cut-offs left, and how much probability."""
-    return f"{draw.count:,} token{'s' * (draw.count != 1)} left in, p {draw.mass:.2f}"
+    return f"{draw.left:,} token{'s' * (draw.left != 1)} left in, p {draw.mass:.2f}"
 
 
 # In a terminal

@@ -1,0 +1,138 @@
+"""What weft's CTranslate2 engine costs on top of CTranslate2 itself: one line of JSON for each search.
+
+    OMP_NUM_THREADS=1 python benchmarks/ctranslate2_engine.py --rounds 7
+
+A Transformer of 3 + 3 layers, 256 wide, 4 heads, 1024 inside, 8,000 tokens, in float32 or ``--quantization``; 1,000
+sources of 8 to 20 tokens. It is untrained, but ends: one dimension of the decoder's stream carries only its place,
+and the end mark's logit grows with it, to outputs of about 14 tokens. Both sides search the same batches (sorted, 64
+sentences) with the same workers of one thread each, in turns; the best of the rounds counts. "By hand" goes from tokens
+as CTranslate2 wants them to tokens and scores; the engine from ids to hypotheses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+SIZE, WIDTH, PLACE = 8_000, 256, 94
+"""PLACE: the dimension in which sinusoids of 256 grow for some 45 places, as sin(t / 30)."""
+
+
+def make_translator() -> Any:
+    from weft.build import Tokenizers, build_model
+    from weft.models import Seq2Seq
+    from weft.models.transformer_decoder import TransformerDecoder
+    from weft.recipe import make_recipe
+    from weft.text.specials import END
+    from weft.text.tokenizer import learn
+    from weft.translator import Translator
+
+    side = {"kind": "transformer", "layers": 3, "hidden": WIDTH, "heads": 4, "feed_forward": 1024}
+    recipe = make_recipe(
+        {"tokenizer": {"kind": "word"}, "model": {"embedding": WIDTH, "encoder": side, "decoder": side}}
+    )
+    words = learn("word", [" ".join(f"w{number}" for number in range(SIZE - 3))], size=SIZE)
+    network = build_model(recipe.model, source_size=words.size, target_size=words.size)
+    assert isinstance(network, Seq2Seq) and isinstance(network.decoder, TransformerDecoder)
+    with torch.no_grad():
+        network.target_embedding.weight_VE[:, PLACE] = 0.0
+        for layer in network.decoder.stack.layers:
+            assert layer.cross is not None and layer.feed_forward is not None
+            for linear in (layer.own.out, layer.cross.out, layer.feed_forward.leave):
+                linear.weight[PLACE] = 0.0
+        network.output.weight_VD *= 3.0
+        network.output.weight_VD[:, PLACE] = 0.0
+        network.output.weight_VD[END] = 0.0
+        network.output.weight_VD[END, PLACE] = 90.0
+        network.output.bias_V[END] = 12.0
+    return Translator(network, Tokenizers(words, words), recipe)
+
+
+def best_of(rounds: int, *ways: Callable[[], Any], clock: Callable[[], float]) -> list[float]:
+    """The least time of each, taken in turns."""
+    times: list[list[float]] = [[] for _ in ways]
+    for _ in range(rounds):
+        for way, taken in zip(ways, times, strict=True):
+            start = clock()
+            way()
+            taken.append(clock() - start)
+    return [min(taken) for taken in times]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quantization", default="float32")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="of all threads together: for a machine that is not quiet"
+    )
+    given = parser.parse_args()
+    clock = time.process_time if given.cpu_time else time.perf_counter
+
+    import ctranslate2
+
+    from weft.interop.ct2_engine import BATCH
+    from weft.interop.ctranslate2 import Engine, export
+    from weft.text.specials import END
+
+    random = Random(1)
+    sources = [
+        [random.randrange(3, SIZE) for _ in range(random.randint(8, 20))] + [END] for _ in range(given.sentences)
+    ]
+    limits = [2 * (len(source) - 1) + 10 for source in sources]
+    tokens = [[*map(str, source[:-1]), "</s>"] for source in sources]
+    with tempfile.TemporaryDirectory() as place:
+        folder = export(make_translator(), Path(place) / "model", quantization=given.quantization)
+        engine = Engine(folder, threads=given.threads)
+        raw = ctranslate2.Translator(str(folder), inter_threads=given.threads, intra_threads=1)
+        for name, options in (("greedy", {"kind": "greedy"}), ("beam", {"size": 5})):
+            size = 1 if name == "greedy" else 5
+            found: list[Any] = []
+
+            def by_engine(options: Any = options, found: list[Any] = found) -> None:
+                found[:] = engine.search(sources, limits, no_loops=True, **options)
+
+            def by_hand(size: int = size) -> None:
+                answers = raw.translate_batch(
+                    tokens,
+                    max_batch_size=BATCH,
+                    beam_size=size,
+                    max_decoding_length=max(limits),
+                    return_scores=True,
+                )
+                assert all(answer.hypotheses[0] is not None for answer in answers)
+
+            by_engine(), by_hand()
+            ours, theirs = best_of(given.rounds, by_engine, by_hand, clock=clock)
+            said = sum(len(many[0].tokens) for many in found if many)
+            print(
+                json.dumps(
+                    {
+                        "search": name,
+                        "engine": round(given.sentences / ours, 1),
+                        "by_hand": round(given.sentences / theirs, 1),
+                        "unit": "sentences a CPU second" if given.cpu_time else "sentences a second",
+                        "ratio": round(theirs / ours, 3),
+                        "tokens_a_sentence": round(said / given.sentences, 1),
+                        "cut_off": sum(many[0].ended == "length" for many in found if many),
+                        "left_empty": sum(not many for many in found),
+                        "quantization": given.quantization,
+                        "threads": given.threads,
+                        "ctranslate2": ctranslate2.__version__,
+                    }
+                )
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Other people's engines: our models in their formats."""

@@ -1,0 +1,54 @@
+"""``weft export``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ctranslate2")
+
+Command = Callable[..., tuple[str, str]]
+Refusal = Callable[..., str]
+Runs = Callable[[str], Path]
+
+
+def test_a_folder(command: Command, runs: Runs, tmp_path: Path) -> None:
+    from weft.interop.ctranslate2 import Engine
+
+    out = tmp_path / "model"
+    said = command("export", runs("transformer"), "--to", "ctranslate2", "--out", out, "--quantization", "int8")
+    assert said[0] == f"{out}\n"
+    assert {"model.bin", "config.json", "recipe.toml", "tokenizer.json"} <= {path.name for path in out.iterdir()}
+    assert Engine(out, threads=1).about.quantization == "int8"
+
+
+def test_into_the_run(command: Command, runs: Runs, tmp_path: Path) -> None:
+    """Where the engine looks for it."""
+    from weft.interop.ctranslate2 import engine_for
+    from weft.loading import load
+
+    run = shutil.copytree(runs("learned"), tmp_path / "run")
+    assert command("export", run)[0] == f"{run / 'ctranslate2-float32'}\n"
+    written = (run / "ctranslate2-float32" / "model.bin").stat().st_ino
+    engine = engine_for(load(run, device="cpu"), threads=1)
+    assert (engine.folder / "model.bin").stat().st_ino == written
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("lstm", "model.encoder.kind"), ("prefix", "model.kind"), ("language", "model.kind")]
+)
+def test_what_it_cannot_hold(refusal: Refusal, runs: Runs, tmp_path: Path, name: str, said: str) -> None:
+    assert refusal("export", runs(name), "--out", tmp_path / "model").startswith(f"{name}: {said}: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_refusals(refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
+    run = runs("transformer")
+    assert "did you mean 'ctranslate2'?" in refusal("export", run, "--to", "ctranslate")
+    assert refusal("export", run, "--quantization", "int4").startswith("--quantization int4: not known; ")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is no CTranslate2 export" in refusal("export", run, "--out", tmp_path)
+    assert "no such run folder" in refusal("export", tmp_path / "nothing", "--out", tmp_path / "model")

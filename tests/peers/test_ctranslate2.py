@@ -1,0 +1,562 @@
+"""The same Transformer in CTranslate2 gives the same numbers and sentences, for everything that can be exported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from weft.build import Tokenizers, build_model
+from weft.data.pairs import Pair
+from weft.errors import CheckpointError, RecipeError, SearchError
+from weft.ragged import Ragged
+from weft.recipe import make_recipe
+from weft.search.hypothesis import Hypothesis
+from weft.search.rules import NoLoops
+from weft.settings import ModelSettings, SearchSettings
+from weft.text.specials import BEGIN, END
+from weft.text.tokenizer import learn
+from weft.translator import Translation, Translator
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+from weft.interop import ct2_engine  # noqa: E402
+from weft.interop import ctranslate2 as interop  # noqa: E402
+from weft.interop.ct2_weights import make_spec, token_names  # noqa: E402
+
+STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "heads": 4, "feed_forward": 20}
+
+
+def both(**stack: Any) -> dict[str, Any]:
+    return {"encoder": stack, "decoder": stack}
+
+
+def make(
+    *, encoder: dict[str, Any] | None = None, decoder: dict[str, Any] | None = None, wide: bool = True, **model: Any
+) -> Translator:
+    """Random weights, where ``wide`` drawn so that every part has its say and outputs differ and end."""
+    joint = model.get("tie") == "all"
+    tree = {
+        "data": {"max_length": 50},
+        "tokenizer": {"kind": "word", "joint": joint},
+        "model": {
+            "embedding": 24,
+            "dropout": 0.0,
+            "encoder": {**STACK, **(encoder or {})},
+            "decoder": {**STACK, "layers": 3, **(decoder or {})},
+            **model,
+        },
+    }
+    recipe = make_recipe(tree)
+    source = learn("word", [" ".join(f"s{number}" for number in range(34))])
+    target = learn("word", [" ".join(f"t{number}" for number in range(38))])
+    tokenizers = Tokenizers(source, source if joint else target)
+    network = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+    if not wide:
+        return Translator(network, tokenizers, recipe)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm" in name and name.endswith("weight"):
+                parameter.uniform_(0.5, 1.5)
+            else:
+                parameter.normal_(0.0, 0.3)
+        network.output.bias_V[END] += 0.5
+    return Translator(network, tokenizers, recipe)
+
+
+def texts(count: int = 24, *, longest: int = 13, seed: int = 3) -> list[str]:
+    random = Random(seed)
+    return [" ".join(f"s{random.randrange(34)}" for _ in range(random.randint(1, longest))) for _ in range(count)]
+
+
+def ids_of(translator: Translator, sources: list[str]) -> list[list[int]]:
+    return [[*translator.tokenizers.source.encode(text), END] for text in sources]
+
+
+def limits_of(sources: list[list[int]]) -> list[int]:
+    """As search.max_ratio = 1.5 and search.max_extra = 4 give them."""
+    return [int(1.5 * (len(source) - 1)) + 4 for source in sources]
+
+
+def ours(translator: Translator, sources: list[str], **search: Any) -> list[Translation]:
+    return translator.translate(sources, attention=False, max_ratio=1.5, max_extra=4, no_loops=False, **search)
+
+
+def theirs(engine: interop.Engine, translator: Translator, sources: list[str], **search: Any) -> list[list[Hypothesis]]:
+    ids = ids_of(translator, sources)
+    return engine.search(ids, limits_of(ids), token_scores=True, **search)
+
+
+def exported(translator: Translator, folder: Path, **options: Any) -> interop.Engine:
+    return interop.Engine(interop.export(translator, folder / "model", **options), threads=1)
+
+
+def compare(expected: list[Translation], found: list[list[Hypothesis]], *, least: float = 1.0) -> None:
+    """The same sentences, or a share of them, with the same scores."""
+    same = [(one, many[0]) for one, many in zip(expected, found, strict=True) if one.ids == many[0].tokens]
+    assert len(same) >= least * len(expected)
+    for one, other in same:
+        assert one.ended == other.ended
+        assert other.score == pytest.approx(one.score, abs=1e-4)
+        assert other.log_probability == pytest.approx(one.log_probability, abs=1e-4)
+        assert other.token_scores == pytest.approx(one.token_scores, abs=1e-4)
+
+
+GRID: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "as published": {**both(norm_placement="post"), "tie": "all"},
+    "rms, gelu, tied target": {**both(norm="rms", activation="gelu"), "tie": "target"},
+    "rms, post, swiglu": both(norm="rms", norm_placement="post", activation="swiglu"),
+    "learned, unscaled": both(positions="learned", max_positions=60, scale_embedding=False),
+    "relative, grouped": both(positions="relative", key_value_heads=2),
+    "rotary, one key-value head": both(positions="rotary", key_value_heads=1),
+    "alibi": both(positions="alibi", heads=3),
+    "no positions": both(positions="none"),
+    "two kinds": {"encoder": {"positions": "alibi", "norm": "rms"}, "decoder": {"positions": "rotary"}},
+    "widths": {"embedding": 20, "tie": "all", "encoder": {"hidden": 28}, "decoder": {"hidden": 32, "heads": 2}},
+    "projected, depths": {"embedding": 20, "encoder": {"layers": 4, "heads": 2}, "decoder": {"layers": 1}},
+    "attention only": {"encoder": {"kind": "attention", "activation": "swiglu"}},
+}
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_everything_that_can_be_exported(name: str, tmp_path: Path) -> None:
+    """Given targets, of up to 40 tokens; greedy search; a beam."""
+    translator = make(**GRID[name])
+    engine = exported(translator, tmp_path)
+    sources = texts(10)
+    pairs = [
+        Pair(source, target.replace("s", "t") if not translator.tokenizers.joint else target)
+        for source, target in zip(texts(6, longest=40), texts(6, longest=40, seed=4), strict=True)
+    ]
+    names = token_names(99)
+    targets = [translator.tokenizers.target.encode(pair.target) for pair in pairs]
+    given = ids_of(translator, [pair.source for pair in pairs])
+    said = engine._translator.score_batch(
+        [[names[one] for one in row] for row in given], [[names[one] for one in row] for row in targets]
+    )
+    for one, other in zip(translator.score(pairs), said, strict=True):
+        assert other.log_probs == pytest.approx(one.token_scores, abs=1e-4)
+    compare(ours(translator, sources, kind="greedy"), theirs(engine, translator, sources, kind="greedy"))
+    compare(ours(translator, sources), theirs(engine, translator, sources))
+
+
+@pytest.fixture(scope="module")
+def learner() -> Translator:
+    """Trained for a moment to say the source backwards, so that what is said depends on what was read."""
+    translator = make(tie="all", wide=False, decoder={"layers": 2})
+    network = translator.model.train()
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
+    for step in range(60):
+        sources = ids_of(translator, texts(24, longest=5, seed=100 + step))
+        targets = Ragged.of([[*source[-2::-1], END] for source in sources])
+        logits_NV = network(Ragged.of(sources), targets.shifted(BEGIN)).logits_NV
+        loss = torch.nn.functional.cross_entropy(logits_NV, targets.values)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    network.eval()
+    return translator
+
+
+@pytest.fixture(scope="module")
+def engine(learner: Translator, tmp_path_factory: pytest.TempPathFactory) -> interop.Engine:
+    return exported(learner, tmp_path_factory.mktemp("learner"))
+
+
+class TestBeam:
+    @pytest.mark.parametrize(
+        "search",
+        [
+            {},
+            {"size": 1},
+            {"size": 3, "finish": 1},
+            {"size": 4, "finish": 9, "length_penalty": 0.6},
+            {"length_penalty": 0.0},
+            {"kind": "greedy"},
+            {"kind": "greedy", "coverage_penalty": 0.3, "length_penalty": 0.7},
+        ],
+        ids=str,
+    )
+    def test_it_finds_what_ours_finds(self, learner: Translator, engine: interop.Engine, search: Any) -> None:
+        """Rows of all lengths and limits together, some of which are cut off."""
+        sources = texts(60)
+        expected = ours(learner, sources, **search)
+        assert len({tuple(one.ids) for one in expected}) > 30
+        compare(expected, theirs(engine, learner, sources, **search))
+
+    def test_n_best(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(40, longest=5)
+        for one, many in zip(ours(learner, sources, n_best=3), theirs(engine, learner, sources, n_best=3), strict=True):
+            expected = [one, *one.alternatives]
+            if all(other.ended == "end" for other in expected):
+                assert [other.tokens for other in many] == [other.ids for other in expected]
+                assert [other.score for other in many] == pytest.approx([other.score for other in expected], abs=1e-4)
+
+    def test_some_are_cut_off_and_some_endings_would_be_hidden(self, tmp_path: Path) -> None:
+        """A model that seldom ends: what ended comes before what was cut off, however bad."""
+        translator = make(**both(positions="alibi"))
+        translator.model.output.bias_V.data[END] += 0.7
+        engine = exported(translator, tmp_path)
+        sources = texts(60, longest=4)
+        expected = ours(translator, sources)
+        compare(expected, theirs(engine, translator, sources))
+        ids = ids_of(translator, sources)
+        assert any(
+            "end" in {one.ended for one in many} and many[-1].score > many[0].score
+            for many in engine.search(ids, limits_of(ids), n_best=5)
+        )
+
+    def test_company_changes_nothing(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(9)
+        alone = [theirs(engine, learner, [source])[0][0].tokens for source in sources]
+        assert [many[0].tokens for many in theirs(engine, learner, sources)] == alone
+
+    def test_an_empty_source_is_its_end_mark(self, learner: Translator, engine: interop.Engine) -> None:
+        found = engine.search([[END]], [7], token_scores=True)[0][0]
+        target = learner.tokenizers.target.decode(found.tokens)
+        if found.ended == "end":
+            assert learner.score([Pair("", target)])[0].log_probability == pytest.approx(
+                found.log_probability, abs=1e-4
+            )
+        assert engine.search([], []) == []
+
+    def test_attention(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(8)
+        expected = learner.translate(sources, max_ratio=1.5, max_extra=4, no_loops=False)
+        ids = ids_of(learner, sources)
+        for one, many in zip(expected, engine.search(ids, limits_of(ids), weights=True), strict=True):
+            assert one.attention is not None and many[0].weights_TS is not None
+            assert many[0].weights_TS.shape[0] == len(many[0].tokens) + (many[0].ended == "end")
+            np.testing.assert_allclose(many[0].weights_TS[: len(one.ids)].numpy(), one.attention, atol=1e-4)
+
+    def test_two_workers(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(70)
+        pair = interop.Engine(engine.folder, threads=2)
+        assert [many[0].tokens for many in theirs(pair, learner, sources)] == [
+            many[0].tokens for many in theirs(engine, learner, sources)
+        ]
+
+
+class TestRules:
+    def test_log_probabilities_stay_the_models_own(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(20)
+        for search in ({"no_repeat_ngram": 1}, {"repetition_penalty": 1.5}, {"least": [4] * 20}):
+            for kind in ("greedy", "beam"):
+                for source, many in zip(sources, theirs(engine, learner, sources, kind=kind, **search), strict=True):
+                    if many[0].ended == "end":
+                        text = learner.tokenizers.target.decode(many[0].tokens)
+                        expected = learner.score([Pair(source, text)])[0]
+                        assert many[0].token_scores == pytest.approx(expected.token_scores, abs=1e-4)
+                        assert many[0].log_probability == pytest.approx(expected.log_probability, abs=1e-4)
+
+    def test_they_hold(self, learner: Translator, engine: interop.Engine) -> None:
+        ids = ids_of(learner, ["s1 s1 s1 s1", "s2 s2 s2", "s3"])
+        for many in engine.search(ids, [12] * 3, no_repeat_ngram=1):
+            assert len(set(many[0].tokens)) == len(many[0].tokens)
+        few = [7, 5, 6]
+        found = engine.search(ids, [12] * 3, least=few)
+        assert all(len(many[0].tokens) >= least for many, least in zip(found, few, strict=True))
+
+    def test_greedy_without_repetition_is_ours(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(30)
+        search = {"kind": "greedy", "no_repeat_ngram": 2}
+        compare(ours(learner, sources, **search), theirs(engine, learner, sources, **search))
+
+    def test_a_prefix(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(20)
+        begun = learner.tokenizers.target.encode("s7 s8")
+        found = theirs(engine, learner, sources, kind="greedy", prefixes=[begun] * 20)
+        assert all(many[0].tokens[:2] == begun for many in found)
+        compare(ours(learner, sources, kind="greedy", prefix="s7 s8"), found)
+
+    def test_loops_are_left_to_our_own_search(self, tmp_path: Path) -> None:
+        """Against the rule itself, token by token."""
+        translator = make()
+        translator.model.output.bias_V.data[END] -= 9.0
+        engine = exported(translator, tmp_path)
+        ids = ids_of(translator, texts(30))
+        found = engine.search(ids, [40] * 30, kind="greedy")
+        looping = [bool(many) and loops(many[0].tokens) for many in found]
+        assert any(looping)
+        left = engine.search(ids, [40] * 30, kind="greedy", no_loops=True)
+        assert [not many for many in left] == looping
+
+    def test_the_reader_of_loops(self) -> None:
+        random = Random(7)
+        rows = []
+        for _ in range(60):
+            phrase = [random.randrange(3, 6) for _ in range(random.randint(1, 9))]
+            rows.append([*(phrase * random.randint(1, 9))[: random.randint(1, 45)], 7, 8])
+        found = [[ct2_engine._Found(list(map(str, row)), False, 0.0, None)] for row in rows]
+        assert ct2_engine._looping(found) == [place for place, row in enumerate(rows) if loops(row)]
+        rule = NoLoops()
+        assert ct2_engine.LOOPS["longest"] == rule.longest and ct2_engine._looping([[]]) == []
+
+
+def loops(tokens: list[int]) -> bool:
+    """Whether our rule would have forbidden some token of it."""
+    rule = NoLoops()
+    for place in range(1, len(tokens)):
+        ratings_RV = torch.zeros(1, max(tokens) + 1)
+        if rule(ratings_RV, torch.tensor([tokens[:place]]), torch.zeros(1, dtype=torch.int64))[0, tokens[place]] < 0:
+            return True
+    return False
+
+
+class TestSampling:
+    def test_a_seed_says_what_is_drawn(self, learner: Translator, engine: interop.Engine) -> None:
+        sources = texts(30)
+        first, second, other = (theirs(engine, learner, sources, kind="sample", seed=seed) for seed in (3, 3, 4))
+        assert first == second and first != other
+
+    def test_probabilities(self, learner: Translator, engine: interop.Engine) -> None:
+        """The first token of many draws, with a temperature and a cut-off: within four deviations."""
+        source = ids_of(learner, ["s1 s2 s3 s4 s5 s6 s7 s8 s9"])[0]
+        with torch.no_grad():
+            logits_V = learner.model(Ragged.of([source]), Ragged.of([[BEGIN]])).logits_NV[0]
+        likeliest = (logits_V / 1.7).topk(4)
+        wanted = likeliest.values.softmax(-1).tolist()
+        found = engine.search([source] * 2000, [1] * 2000, kind="sample", temperature=1.7, top_k=4, seed=5)
+        said = [many[0].tokens[0] if many[0].tokens else END for many in found]
+        for token, share in zip(likeliest.indices.tolist(), wanted, strict=True):
+            assert abs(said.count(token) / 2000 - share) < 4 * (share * (1 - share) / 2000) ** 0.5 + 1e-3
+        logs = {token: many[0].log_probability for token, many in zip(said, found, strict=True)}
+        for token, log in logs.items():
+            assert log == pytest.approx(float(logits_V.log_softmax(-1)[token]), abs=1e-4)
+
+    def test_several(self, learner: Translator, engine: interop.Engine) -> None:
+        found = theirs(engine, learner, texts(3), kind="sample", n_best=4, temperature=1.5)
+        assert [len(many) for many in found] == [4] * 3
+
+
+class TestQuantization:
+    @pytest.mark.parametrize("quantization", ["int8", "int8_float32", "float16", "int16"])
+    def test_it_says_much_the_same(self, learner: Translator, tmp_path: Path, quantization: str) -> None:
+        before = {name: value.clone() for name, value in learner.model.state_dict().items()}
+        engine = exported(learner, tmp_path, quantization=quantization)
+        sources = texts(40, longest=6)
+        expected, found = ours(learner, sources), theirs(engine, learner, sources)
+        same = [(one, many[0]) for one, many in zip(expected, found, strict=True) if one.ids == many[0].tokens]
+        assert len(same) > 30
+        for one, other in same:
+            assert other.score == pytest.approx(one.score, abs=0.1)
+        assert all(torch.equal(before[name], value) for name, value in learner.model.state_dict().items())
+
+    def test_it_is_smaller(self, learner: Translator, engine: interop.Engine, tmp_path: Path) -> None:
+        small = exported(learner, tmp_path, quantization="int8", positions=64)
+        assert small.about.longest_source == 64 and small.about.quantization == "int8"
+        assert (small.folder / "model.bin").stat().st_size < (engine.folder / "model.bin").stat().st_size / 2
+
+
+class TestFolder:
+    def test_it_is_whole_in_itself(self, learner: Translator, engine: interop.Engine) -> None:
+        from weft.build import load_tokenizers
+        from weft.recipe import load_recipe
+
+        assert sorted(path.name for path in engine.folder.iterdir()) == [
+            "config.json",
+            "model.bin",
+            "recipe.toml",
+            "shared_vocabulary.json",
+            "tokenizer.json",
+            "weft.json",
+        ]
+        assert load_recipe(engine.folder / "recipe.toml").model == learner.recipe.model
+        text = texts(1)[0]
+        tokenizer = load_tokenizers([engine.folder / "tokenizer.json"]).source
+        assert tokenizer.encode(text) == learner.tokenizers.source.encode(text)
+        assert json.loads((engine.folder / "shared_vocabulary.json").read_text())[:5] == [
+            "<unk>",
+            "<s>",
+            "</s>",
+            "3",
+            "4",
+        ]
+
+    def test_by_hand(self, learner: Translator, engine: interop.Engine) -> None:
+        """What docs/export.md shows."""
+        by_hand = ctranslate2.Translator(str(engine.folder), inter_threads=1, intra_threads=1)
+        text = texts(1, longest=6)[0]
+        tokens = [*map(str, learner.tokenizers.source.encode(text)), "</s>"]
+        found = by_hand.translate_batch([tokens], beam_size=5)[0].hypotheses[0]
+        assert learner.tokenizers.target.decode([int(token) for token in found]) == learner.translate(text).text
+
+    def test_two_vocabularies(self, tmp_path: Path) -> None:
+        engine = exported(make(), tmp_path)
+        assert (engine.folder / "source_vocabulary.json").is_file() and (
+            engine.folder / "tokenizer.target.json"
+        ).is_file()
+
+    def test_an_earlier_export_is_replaced_and_nothing_else(self, learner: Translator, tmp_path: Path) -> None:
+        folder = tmp_path / "model"
+        interop.export(learner, folder)
+        interop.export(learner, folder, quantization="int8")
+        assert ct2_engine.About.read(folder).quantization == "int8"  # type: ignore[union-attr]
+        assert [path.name for path in tmp_path.iterdir()] == ["model"]
+        other = tmp_path / "other"
+        other.mkdir()
+        interop.export(learner, other)
+        shutil.rmtree(other)
+        other.mkdir()
+        (other / "thesis.txt").write_text("mine")
+        with pytest.raises(CheckpointError, match="is no CTranslate2 export"):
+            interop.export(learner, other)
+        assert [path.name for path in other.iterdir()] == ["thesis.txt"]
+
+    def test_a_folder_that_is_none(self, tmp_path: Path) -> None:
+        with pytest.raises(SearchError, match="no CTranslate2 model of this weft"):
+            interop.Engine(tmp_path)
+
+
+class TestEngineFor:
+    @pytest.fixture
+    def run(self, tiny: Any, tmp_path: Path) -> Path:
+        from weft.trainer import train
+
+        stack = {"kind": "transformer", "layers": 1, "hidden": 16, "heads": 2, "feed_forward": 24}
+        changes = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in stack.items()}
+        list(train(tiny({**changes, "training.steps": 2}), tmp_path / "run"))
+        return tmp_path / "run"
+
+    def test_it_is_exported_once_and_again_for_new_weights(self, run: Path) -> None:
+        from weft.loading import load
+
+        engine = interop.engine_for(load(run, device="cpu"))
+        assert engine.folder == run / "ctranslate2-float32"
+        first = (engine.folder / "model.bin").stat().st_ino
+        assert (interop.engine_for(load(run, device="cpu")).folder / "model.bin").stat().st_ino == first
+        content = (run / "model.safetensors").read_bytes()
+        (run / "model.safetensors").write_bytes(content)
+        assert (interop.engine_for(load(run, device="cpu")).folder / "model.bin").stat().st_ino != first
+        assert interop.engine_for(load(run, device="cpu"), "int8").folder == run / "ctranslate2-int8"
+
+    def test_a_folder_that_cannot_be_written(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from weft.loading import load
+
+        translator = load(run, device="cpu")
+        mkdir = Path.mkdir
+
+        def refuse(path: Path, *arguments: Any, **options: Any) -> None:
+            if run in path.parents:
+                raise PermissionError(path)
+            mkdir(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "mkdir", refuse)
+        engine = interop.engine_for(translator)
+        place = engine.folder
+        assert run not in place.parents and place.is_dir() and not list(run.glob("*ctranslate2*"))
+        assert engine.search([[4, END]], [5], kind="sample", seed=3)
+        del engine
+        assert not place.exists()
+
+    def test_a_model_without_a_folder(self, learner: Translator) -> None:
+        assert interop.engine_for(learner).search([[4, END]], [5])[0][0].ended in ("end", "length")
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("model", "said"),
+        [
+            ({}, "model.encoder.kind: 'lstm' is recurrent"),
+            ({"encoder": STACK}, "model.decoder.kind: 'lstm' is recurrent"),
+            ({"kind": "language_model", "decoder": STACK}, "model.kind: 'language_model'"),
+            ({"kind": "prefix_lm", "decoder": STACK}, "model.kind: 'prefix_lm'"),
+            (
+                {"encoder": {**STACK, "kind": "attention", "norm_placement": "post"}, "decoder": STACK},
+                "model.encoder.norm_placement: 'post' with model.encoder.kind = 'attention'",
+            ),
+        ],
+    )
+    def test_models(self, model: dict[str, Any], said: str) -> None:
+        reason = interop.holds(ModelSettings.model_validate(model))
+        assert reason is not None and reason.startswith(said) and "\n" not in reason
+
+    def test_a_model(self, tmp_path: Path) -> None:
+        recipe = make_recipe({"name": "luong", "model": {"encoder": {"hidden": 8}, "decoder": {"hidden": 8}}})
+        network = build_model(recipe.model, source_size=9, target_size=9)
+        tokenizer = learn("word", ["a b c d e f"])
+        translator = Translator(network, Tokenizers(tokenizer, tokenizer), recipe)
+        with pytest.raises(RecipeError, match=r"^luong: model\.encoder\.kind: 'lstm' is recurrent"):
+            interop.export(translator, tmp_path / "model")
+        assert not list(tmp_path.iterdir())
+
+    def test_a_quantization(self, learner: Translator, tmp_path: Path) -> None:
+        with pytest.raises(SearchError, match="--quantization int7: not known; did you mean 'int"):
+            interop.export(learner, tmp_path / "model", quantization="int7")
+
+    @pytest.mark.parametrize(
+        ("settings", "name"),
+        [
+            ({"kind": "sample"}, "search.kind"),
+            ({"kind": "mbr"}, "search.kind"),
+            ({"stop": "provable"}, "search.stop"),
+            ({"groups": 5}, "search.groups"),
+            ({"coverage_penalty": 0.1}, "search.coverage_penalty"),
+            ({"normalisation": "gnmt"}, "search.normalisation"),
+            ({"size": 1, "finish": 3}, "search.finish"),
+            ({"no_repeat_ngram": 3}, "search.no_repeat_ngram"),
+            ({"repetition_penalty": 1.2}, "search.repetition_penalty"),
+            ({"min_length": 2}, "search.min_length"),
+            ({"prefix": "a"}, "search.prefix"),
+            ({"banned": ["a"]}, "search.banned"),
+            ({"required": ["a"]}, "search.required"),
+        ],
+    )
+    def test_settings_of_a_search(self, settings: dict[str, Any], name: str) -> None:
+        reason = interop.supports(SearchSettings(**settings))
+        assert reason is not None and reason.startswith(f"{name}: ") and "\n" not in reason
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {},
+            {"kind": "greedy", "stop": "steps"},
+            {"normalisation": "none"},
+            {"kind": "greedy", "coverage_penalty": 0.1},
+            {"max_length": 7},
+        ],
+    )
+    def test_what_is_supported(self, settings: dict[str, Any]) -> None:
+        assert interop.supports(SearchSettings(**settings)) is None
+        assert interop.options_of(SearchSettings(normalisation="none"))["length_penalty"] == 0.0
+
+    def test_of_the_engine(self, learner: Translator, engine: interop.Engine) -> None:
+        source = [[5, END]]
+        for search, said in (
+            ({"kind": "mbr"}, "search.kind: 'mbr'"),
+            ({"size": 20}, "search.size: 20; in CTranslate2 a beam holds at most half the vocabulary, here 18"),
+            ({"size": 1, "finish": 2}, "search.finish: 2"),
+            ({"kind": "greedy", "n_best": 2}, "n_best: 2"),
+            ({"prefixes": [[4]]}, "prefixes: "),
+            ({"coverage_penalty": 0.1}, "search.coverage_penalty: "),
+        ):
+            with pytest.raises(SearchError) as refused:
+                engine.search(source, [5], **search)  # type: ignore[arg-type]
+            assert str(refused.value).startswith(said)
+        with pytest.raises(SearchError, match="a source of 4097 tokens"):
+            engine.search([[5] * 4096 + [END]], [5])
+        with pytest.raises(SearchError, match="a limit of 5000 tokens"):
+            engine.search(source, [5000])
+        with pytest.raises(SearchError, match="cannot load it"):
+            interop.Engine(engine.folder, compute_type="int3")
+
+
+def test_tables_reach_far() -> None:
+    """ALiBi as buckets: one for every distance, in both directions, up to the number of positions."""
+    translator = make(**both(positions="alibi"))
+    spec = make_spec(translator.model, positions=9)  # type: ignore[arg-type]
+    slopes = 2.0 ** (-2.0 * np.arange(1, 5))
+    for stack, directions in ((spec.encoder, 2), (spec.decoder, 1)):
+        table = stack.layer[0].self_attention.relative_attention_bias
+        assert len(table) == directions * 2 * 9
+        for direction in range(directions):
+            for distance in range(9):
+                np.testing.assert_allclose(table[direction * 18 + distance], -slopes * distance, rtol=1e-6)
