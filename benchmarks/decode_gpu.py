@@ -114,7 +114,8 @@ def main() -> None:
     rival = theirs(torch.bfloat16) if given.rivals else None
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     print(
-        "| batch | search | weft tokens/s | ms a call | Hugging Face tokens/s | ms a call | weft is |\n|---|---|---|---|---|---|---|"
+        "| batch | search | weft tokens/s | ms a call | Hugging Face tokens/s | ms a call | weft is |\n"
+        "|---|---|---|---|---|---|---|"
     )
     for rows in given.rows:
         for kind in ("greedy", "beam"):

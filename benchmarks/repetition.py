@@ -56,9 +56,8 @@ LANGUAGE_MODEL = [
     "training.device=cpu",
 ]
 RULES = {
-    "the default, 4 copies, 16 tokens": NoLoops(),
-    "4 copies, 12 tokens": NoLoops(tokens=12),
-    "3 copies, 12 tokens": NoLoops(copies=3, tokens=12),
+    "the default, 3 copies, 10 tokens": NoLoops(),
+    "4 copies, 16 tokens": NoLoops(copies=4, tokens=16),
     "3 copies, 8 tokens": NoLoops(copies=3, tokens=8),
 }
 CPU = ["training.device=cpu", "training.validate_every=0", "training.save_every=0"]

@@ -321,3 +321,104 @@ def test_company_changes_nothing_for_networks(kind: str) -> None:
     for row, limit in enumerate([6, 3, 5, 4]):
         [alone] = search(model, model.encode(Ragged.of([sources[row]])), [limit], size=3, n_best=2)
         same(alone, together[row])
+
+
+# Stopping, groups, prefixes, least lengths, traces
+
+
+@quick
+@given(st.integers(0, 10**6), PENALTIES, st.integers(1, 3))
+def test_a_provable_stop_loses_nothing(seed: int, length_penalty: float, n_best: int) -> None:
+    """It finds what the same beam finds that goes on to the end, in no more steps."""
+    memory = table(3, 6, seed=seed)
+    options = {"size": 3, "n_best": n_best, "ranking": Ranking(alpha=length_penalty)}
+    patient, quicker = Table(), Table()
+    expected = search(patient, memory, [7, 7, 7], stop="steps", **options)
+    found = search(quicker, memory, [7, 7, 7], stop="provable", **options)
+    ended = [[one.score for one in row if one.ended == "end"] for row in expected]
+    assert [[one.score for one in row if one.ended == "end"] for row in found] == [
+        pytest.approx(scores) for scores in ended
+    ]
+    assert sum(quicker.rows) <= sum(patient.rows)
+
+
+def slow_diverse(memory, *, size: int, groups: int, diversity: float, limit: int) -> list[list[tuple[int, ...]]]:
+    """What each group of a diverse beam goes on with, step by step, written out; nothing ever ends."""
+    share = size // groups
+    beams = [[((), 0.0)] for _ in range(groups)]
+    for _ in range(limit):
+        said: dict[int, int] = {}
+        for group in range(groups):
+            candidates = []
+            for prefix, total in beams[group]:
+                for token in range(6):
+                    if token != END:
+                        log = log_probability(Table(), memory, [*prefix, token]) - (
+                            log_probability(Table(), memory, list(prefix)) if prefix else 0.0
+                        )
+                        candidates.append((total + log - diversity * said.get(token, 0), (*prefix, token), total + log))
+            candidates.sort(reverse=True)
+            beams[group] = [(prefix, total) for _, prefix, total in candidates[:share]]
+            for prefix, _ in beams[group]:
+                said[prefix[-1]] = said.get(prefix[-1], 0) + 1
+    return [[prefix for prefix, _ in one] for one in beams]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_groups_avoid_each_other(seed: int) -> None:
+    memory = table(1, 6, seed=seed)
+    memory.logits[:, :, END] = -30.0
+    [found] = search(Table(), memory, [3], size=4, groups=2, diversity=1.5, n_best=4)
+    expected = slow_diverse(memory, size=4, groups=2, diversity=1.5, limit=3)
+    distinct = {prefix for group in expected for prefix in group}
+    assert {tuple(one.tokens) for one in found} == distinct
+    for one in found:
+        assert one.log_probability == pytest.approx(log_probability(Table(), memory, one.tokens), abs=1e-3)
+
+
+@quick
+@given(st.integers(0, 10**6))
+def test_prefixes_and_least_lengths_hold(seed: int) -> None:
+    memory = table(2, 7, seed=seed)
+    found = search(Table(), memory, [6, 6], size=3, n_best=3, prefixes=[[5, 3], []], least=[0, 4])
+    for row, hypotheses in enumerate(found):
+        for one in hypotheses:
+            said = one.tokens + [END] * (one.ended == "end")
+            own = select(memory, torch.tensor([row]))
+            assert one.log_probability == pytest.approx(log_probability(Table(), own, said), abs=1e-3)
+            assert one.tokens[:2] == [5, 3] if row == 0 else len(one.tokens) >= 4
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([1, 2]))
+def test_a_trace_is_the_search(seed: int, size: int, groups: int) -> None:
+    size *= groups
+    memory = table(2, 7, seed=seed)
+    for [found] in search(Table(), memory, [5, 5], size=size, groups=groups, trace=True):
+        tree = found.trace
+        assert tree is not None
+        said = found.tokens + [END] * (found.ended == "end")
+        path = [tree.steps[time][place] for time, place in enumerate(tree.winner)]
+        assert [branch.token for branch in path] == said
+        assert [branch.log_probability for branch in path] == pytest.approx(found.token_scores, abs=1e-4)
+        assert path[-1].fate == ("finished" if found.ended == "end" else "kept")
+        for before, after in zip(tree.steps, tree.steps[1:], strict=False):
+            slots = {branch.slot: branch for branch in before if branch.fate == "kept"}
+            for branch in after:
+                assert branch.total == pytest.approx(slots[branch.parent].total + branch.log_probability, abs=1e-4)
+            assert len(slots) <= size
+
+
+def test_where_nothing_may_follow_the_search_stops() -> None:
+    class Nothing:
+        window, forbids = 1, True
+
+        def __call__(self, ratings_RV, said_RW, sentences_R, *, in_place=False):
+            return ratings_RV.masked_fill(said_RW[:, -1:] >= 0, float("-inf"))
+
+    memory = table(1, 6, seed=3)
+    memory.logits[:, :, END] = -30.0
+    [[found]] = search(Table(), memory, [5], size=2, rules=[Nothing()])
+    assert (len(found.tokens), found.ended) == (1, "rules")
+    [[alone]] = follow(Table(), memory, [5], greedy, begin=BEGIN, end=END, rules=[Nothing()])
+    assert (alone.tokens, alone.ended) == (found.tokens, "rules")
