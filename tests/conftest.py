@@ -7,6 +7,10 @@ import sys
 from contextlib import suppress
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("weft", deadline=None)  # a busy machine proves nothing
+settings.load_profile("weft")
 
 TINY = {
     "data.train": "copy",

@@ -28,6 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
     "after": {"decoder": {"kind": "lstm", "hidden": 5, "layers": 2}},
     "additive, gru": {"decoder": {"kind": "gru", "hidden": 5}, "attention": {"score": "additive", "size": 7}},
     "before, gru": {"decoder": {"kind": "gru", "hidden": 5}, "attention": {"placement": "before"}},
+    "before, projected": {"decoder": {"hidden": 5}, "attention": {"placement": "before", "project": True}},
     "before, dense": {"decoder": {"hidden": 5, "layers": 3, "connections": "dense"}, "attention": {"project": True}},
     "summary": {"decoder": {"kind": "rnn", "hidden": 5, "feed_summary": True}, "attention": {"score": "none"}},
     "residual, norm": {"decoder": {"hidden": 5, "layers": 2, "connections": "residual", "layer_norm": True}},
@@ -55,11 +56,11 @@ def sources_of(case: str, rows: list[int]) -> Ragged:
     return Ragged.of([[] if silent else SOURCES[row] for row in rows])
 
 
-def literal(weight_GD: Tensor, bias_G: Tensor, inputs_ND: Tensor) -> list[list[float]]:
+def literal(weight_GD: Tensor, bias_G: Tensor, inputs_ND: Tensor, bound: float | None = None) -> list[list[float]]:
     """The equations of quantised.py, one number after the other."""
     answers = []
     for row in inputs_ND.double().tolist():
-        largest = max(abs(value) for value in row) / quantised.LEVELS
+        largest = (max(abs(value) for value in row) if bound is None else bound) / quantised.LEVELS
         whole = [round(value / largest) for value in row]
         answer = []
         for weights, bias in zip(weight_GD.double().tolist(), bias_G.double().tolist(), strict=True):
@@ -77,12 +78,61 @@ def test_a_product_is_what_the_equations_say() -> None:
     torch.testing.assert_close(Int8Linear(weight_GD, bias_G)(inputs_ND), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("bound", [1.0, 1.7])
+def test_a_product_of_bounded_inputs_is_what_the_equations_say(bound: float) -> None:
+    torch.manual_seed(4)
+    weight_GD, bias_G, inputs_ND = torch.randn(11, 13), torch.randn(11), bound * torch.randn(7, 13).tanh()
+    inputs_ND[0, :2] = torch.tensor([bound, -bound])
+    expected = torch.tensor(literal(weight_GD, bias_G, inputs_ND, bound))
+    linear = Int8Linear(weight_GD, bias_G, bound=bound)
+    torch.testing.assert_close(linear(inputs_ND), expected, rtol=1e-5, atol=1e-5)
+    beyond_ND = torch.where(inputs_ND.abs() == bound, 3 * inputs_ND, inputs_ND)
+    assert torch.equal(linear(beyond_ND), linear(inputs_ND)), "cut off, not wrapped round"
+
+
+BOUNDED: dict[str, tuple[bool, bool, bool]] = {  # stack, readout, output
+    "input feeding": (True, True, True),
+    "after": (True, True, True),
+    "additive, gru": (True, True, True),
+    "before, gru": (True, True, True),
+    "before, projected": (False, False, True),
+    "before, dense": (True, False, True),
+    "summary": (True, True, True),
+    "residual, norm": (False, False, True),
+}
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+def test_bounds_are_used_where_they_hold(case: str) -> None:
+    decoder, output = (small := quantise(model_of(case))).decoder, small.output
+    products = [part for part in decoder.stack.modules() if isinstance(part, Int8Linear)]
+    stack, readout, last = BOUNDED[case]
+    assert products and all((part.bound is not None) == stack for part in products)
+    assert (decoder.readout.bound is not None) == readout
+    assert (output.product.bound is not None) == last
+
+
+@torch.no_grad()
+def test_large_embeddings_and_other_encoders_leave_rows_their_own_scales() -> None:
+    model = model_of("input feeding")
+    model.target_embedding.weight_VE[3, 2] = -1.5
+    assert quantise(model).decoder.stack.layers[0][0].bound == 1.5
+    model.target_embedding.weight_VE[3, 2] = -9.0
+    small = quantise(model)
+    assert small.decoder.stack.layers[0][0].bound is None
+    assert small.decoder.readout.bound == small.output.product.bound == 1.0
+    model.encoder = nn.Identity()
+    small = quantise(model)
+    assert small.decoder.readout.bound is None and small.output.product.bound == 1.0
+
+
 @pytest.mark.parametrize("width", [1, 2, 64, 509])
-def test_the_largest_numbers_do_not_overflow(width: int) -> None:
+@pytest.mark.parametrize("bound", [None, 1.0])
+def test_the_largest_numbers_do_not_overflow(width: int, bound: float | None) -> None:
     signs_GD = torch.ones(3, width)
     signs_GD[1] = -1
     inputs_ND = torch.tensor([[1.0], [-1.0]]).expand(2, width)
-    found = Int8Linear(signs_GD)(inputs_ND)
+    found = Int8Linear(signs_GD, bound=bound)(inputs_ND)
     torch.testing.assert_close(found, inputs_ND @ signs_GD.t(), rtol=1e-6, atol=0)
 
 
@@ -109,7 +159,9 @@ def test_several_inputs_other_shapes_and_nothing() -> None:
 def test_seven_bits_where_the_processor_sums_in_sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quantised, "LEVELS", 63)
     test_a_product_is_what_the_equations_say()
-    test_the_largest_numbers_do_not_overflow(509)
+    test_a_product_of_bounded_inputs_is_what_the_equations_say(1.0)
+    test_the_largest_numbers_do_not_overflow(509, None)
+    test_the_largest_numbers_do_not_overflow(509, 1.0)
 
 
 @pytest.mark.parametrize("case", CASES)

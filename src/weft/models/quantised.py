@@ -4,6 +4,10 @@
     x ≈ r u            u_j = round(x_j / r),      r = max_j |x_j| / 127             anew, a scale for every row
     W x + b ≈ r s ⊙ (Q u) + b                                                       Q u in whole numbers, exactly
 
+Where no |x_j| can be above a known m, r = m / 127 once and for all: scales and b are then part of the product, which
+saves two passes over the logits. So it is in most recurrent decoders (`_bounds`): states and ã_t = tanh(…) lie within
+±1, a context is a mean of states, and embeddings stand in a table. Elsewhere, as in Transformers, r is the row's own.
+
 Scales of activations belong to a row alone (per token: Dettmers et al. 2022, 2.1; Yao et al. 2022, 4.1), so that what a
 row gets does not depend on its company in the batch; one scale for a whole batch, as PyTorch's own dynamic
 quantisation has it (`torch.ao`), would make a search's answers depend on it.
@@ -22,7 +26,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +36,7 @@ from weft.models.decoders import RecurrentDecoder, _Maps
 from weft.models.encoders import RecurrentEncoder
 from weft.models.layers import Output
 from weft.models.recurrent import LayerState, RecurrentStack, StackState, StepMaps
+from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.tree import first, select
 
@@ -43,20 +48,27 @@ LEVELS = 127 if QUICK else 63
 """An activation is a whole number between −LEVELS and LEVELS, stored as a byte with LEVELS + 1 for zero."""
 
 
-_PLAINLY: tuple[object, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
-"""To oneDNN: no bias, the result as it is, as floats, and nothing done to it."""
+_PLAINLY: tuple[object, ...] = (1.0, 0, torch.float32, "none", [], "")
+"""To oneDNN: the result as it is, as floats, and nothing done to it."""
+LARGEST_BOUND = 2.0
+"""Embeddings beyond this leave too few levels for states within ±1; rows then have scales of their own."""
 
 
 class Int8Linear(nn.Module):
-    """x -> W x + b in whole numbers; with several inputs, W [x_1; …; x_n] + b. Also a `Map` for a recurrence."""
+    """x -> W x + b in whole numbers; with several inputs, W [x_1; …; x_n] + b. Also a `Map` for a recurrence.
 
-    def __init__(self, weight_GD: Tensor, bias_G: Tensor | None = None) -> None:
+    ``bound``: what no input's magnitude exceeds (one that did would be cut off there); None: not known.
+    """
+
+    def __init__(self, weight_GD: Tensor, bias_G: Tensor | None = None, *, bound: float | None = None) -> None:
         super().__init__()
         weight_GD = weight_GD.detach().float()
         scale_G = weight_GD.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         rounded_GD = (weight_GD / scale_G[:, None]).round().to(torch.int8)
         self.packed = torch.ops.onednn.qlinear_prepack(rounded_GD, None)
-        self.scale_G = scale_G / LEVELS  # of the activations only r · LEVELS, the row's largest, is left
+        self.bound = bound
+        # r s of bounded inputs; of others s / LEVELS, so that only r · LEVELS, the row's largest, is left
+        self.scale_G = scale_G * ((1.0 if bound is None else bound) / LEVELS)
         self.zero_G = torch.zeros(len(scale_G), dtype=torch.int32)
         self.bias_G = None if bias_G is None else bias_G.detach().float()
 
@@ -71,28 +83,34 @@ class Int8Linear(nn.Module):
     def _product(self, inputs_ND: Tensor) -> Tensor:
         if not len(inputs_ND):
             return inputs_ND.new_zeros(0, len(self.scale_G))
+        if self.bound is not None:
+            whole_ND = (inputs_ND * (LEVELS / self.bound)).round_().clamp_(-LEVELS, LEVELS)
+            return self._of_whole(whole_ND, self.bias_G)
         largest_N1 = torch.maximum(inputs_ND.amax(-1, keepdim=True), inputs_ND.amin(-1, keepdim=True).neg_())
         largest_N1.clamp_(min=torch.finfo(torch.float32).tiny * LEVELS)
-        # by way of signed bytes, which PyTorch makes of floats quickly; bytes wrap round, so the zero can come last
-        whole_ND = (inputs_ND * (LEVELS / largest_N1)).round_().to(torch.int8)
-        bytes_ND = whole_ND.view(torch.uint8).add_(LEVELS + 1)
-        made_NG: Tensor = torch.ops.onednn.qlinear_pointwise(
-            bytes_ND, 1.0, LEVELS + 1, self.packed, self.scale_G, self.zero_G, *_PLAINLY
-        )
+        made_NG = self._of_whole((inputs_ND * (LEVELS / largest_N1)).round_(), None)
         if self.bias_G is None:
             return made_NG.mul_(largest_N1)
         return torch.addcmul(self.bias_G, made_NG, largest_N1, out=made_NG)
+
+    def _of_whole(self, whole_ND: Tensor, bias_G: Tensor | None) -> Tensor:
+        # by way of signed bytes, which PyTorch makes of floats quickly; bytes wrap round, so the zero can come last
+        bytes_ND = whole_ND.to(torch.int8).view(torch.uint8).add_(LEVELS + 1)
+        made_NG: Tensor = torch.ops.onednn.qlinear_pointwise(
+            bytes_ND, 1.0, LEVELS + 1, self.packed, self.scale_G, self.zero_G, bias_G, *_PLAINLY
+        )
+        return made_NG
 
 
 class Int8Output(Output):
     """States to logits over the vocabulary."""
 
-    def __init__(self, trained: Output) -> None:
+    def __init__(self, trained: Output, *, bound: float | None = None) -> None:
         nn.Module.__init__(self)
         self.width = trained.width
         self.weight_VD = nn.Parameter(trained.bias_V.new_empty(0, trained.width), requires_grad=False)
         self.bias_V = trained.bias_V
-        self.product = Int8Linear(trained.weight_VD, trained.bias_V)
+        self.product = Int8Linear(trained.weight_VD, trained.bias_V, bound=bound)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         made_NV: Tensor = self.product(states_ND)
@@ -115,10 +133,10 @@ class Int8Stack(RecurrentStack):
     """The layers of a decoder or language model. It runs step by step only: `forward` is a loop over `step`.
 
     ``known``: how many leading inputs of the first layer are known before the recurrence. Where one product can read
-    them with the rest, nothing is made of them beforehand (`of_known`).
+    them with the rest, nothing is made of them beforehand (`of_known`). ``bound``: of all that any layer reads.
     """
 
-    def __init__(self, trained: RecurrentStack, *, known: int | None) -> None:
+    def __init__(self, trained: RecurrentStack, *, known: int | None, bound: float | None = None) -> None:
         nn.Module.__init__(self)
         self.cell, self.inputs, self.hidden = trained.cell, trained.inputs, trained.hidden
         self.connections, self.dropout, self.directions = trained.connections, trained.dropout, trained.directions
@@ -131,13 +149,13 @@ class Int8Stack(RecurrentStack):
             layer = trained.weights(level)
             both_bias_G = layer.input_bias_G + layer.state_bias_G
             if self.cell.sums and (level or known is not None):
-                product = Int8Linear(torch.cat([layer.input_GD, layer.state_GD], 1), both_bias_G)
+                product = Int8Linear(torch.cat([layer.input_GD, layer.state_GD], 1), both_bias_G, bound=bound)
                 self.layers.append(nn.ModuleList([product]))
                 joint = product if level else _WithKnown(product)
                 self.maps.append(StepMaps(joint, joint))
                 continue
-            of_input = Int8Linear(layer.input_GD, layer.input_bias_G)
-            of_state = Int8Linear(layer.state_GD, layer.state_bias_G)
+            of_input = Int8Linear(layer.input_GD, layer.input_bias_G, bound=bound)
+            of_state = Int8Linear(layer.state_GD, layer.state_bias_G, bound=bound)
             self.layers.append(nn.ModuleList([of_input, of_state]))
             reads_more = level == 0 and self.known < self.inputs
             self.maps.append(StepMaps(_WithKnown(of_input) if reads_more else of_input, of_state))
@@ -197,6 +215,37 @@ class Int8Decoder(RecurrentDecoder):
         return self.stack.of_known(embedded_NE)
 
 
+class _Bounds(NamedTuple):
+    """What the magnitudes of all that a product reads cannot exceed; None: not known."""
+
+    stack: float | None
+    readout: float | None
+    output: float | None
+
+
+def _bounds(decoder: RecurrentDecoder, encoder: nn.Module, embedding_VE: Tensor) -> _Bounds:
+    """What follows from |tanh| ≤ 1 and |h_t| ≤ 1 where |h_0| ≤ 1, as every bridge from a recurrent encoder has it."""
+    largest = max(1.0, float(embedding_VE.detach().abs().max()))
+    embedded = largest if largest <= LARGEST_BOUND else None
+    inner = isinstance(encoder, RecurrentEncoder) and _gives_states(decoder.stack)
+    context = decoder.attention is None or (
+        isinstance(encoder, RecurrentEncoder)
+        and _gives_states(encoder.stack)
+        and isinstance(decoder.attention.values, nn.Identity)
+    )
+    read = inner and (context or not decoder.looks_before)
+    return _Bounds(
+        stack=embedded if read else None,
+        readout=(embedded if decoder.reads_embedding else 1.0) if inner and context else None,
+        output=1.0 if inner or decoder.readout is not None else None,
+    )
+
+
+def _gives_states(stack: RecurrentStack) -> bool:
+    """Whether what its layers give is their states, neither summed nor normalised."""
+    return stack.connections != "residual" and all(isinstance(norm, nn.Identity) for norm in stack.norms)
+
+
 def quantise(model: AnyModule) -> AnyModule:
     """A copy of a model with products in eight bits, for search on a CPU; what stays as it was is shared."""
     for name, parameter in model.named_parameters():
@@ -221,17 +270,23 @@ def _converted(module: nn.Module, made: dict[int, nn.Module]) -> nn.Module:
         return Int8Linear(module.weight, module.bias)
     if isinstance(module, Output):
         return Int8Output(module)
+    if isinstance(module, RecurrentStack):
+        return Int8Stack(module, known=None)
     if isinstance(module, RecurrentEncoder):
         return module
+    if isinstance(module, Seq2Seq) and isinstance(module.decoder, RecurrentDecoder):
+        decoder, output = module.decoder, module.output
+        bounds = _bounds(decoder, module.encoder, module.target_embedding.weight_VE)
+        made[id(decoder.stack)] = Int8Stack(decoder.stack, known=decoder.embedding, bound=bounds.stack)
+        made[id(output)] = Int8Output(output, bound=bounds.output)
+        if decoder.readout is not None:
+            readout = decoder.readout
+            made[id(readout)] = Int8Linear(readout.weight, readout.bias, bound=bounds.readout)
     new = copy.copy(module)
     inside: dict[str, Any] = new.__dict__
     inside.update(_parameters=dict(module._parameters), _buffers=dict(module._buffers), _modules={})
     for name, child in module._modules.items():
-        if isinstance(child, RecurrentStack):
-            known = module.embedding if isinstance(module, RecurrentDecoder) else None
-            inside["_modules"][name] = Int8Stack(child, known=known)
-        else:
-            inside["_modules"][name] = None if child is None else _convert(child, made)
+        inside["_modules"][name] = None if child is None else _convert(child, made)
     if isinstance(module, RecurrentDecoder):
         new.__class__ = Int8Decoder
     return new
