@@ -42,7 +42,12 @@ def learned(chosen: ModelSettings, task: str, sequences: Toy, *, steps: int = 32
     )
 
 
-@pytest.mark.parametrize(("encoder", "decoder"), NEW)
+QUICK = {("attention", "lstm"), ("gru", "transformer"), ("transformer", "transformer")}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder"), [pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow) for pair in NEW]
+)
 def test_every_pairing_learns_to_reverse(encoder: str, decoder: str, sequences: Toy) -> None:
     steps = 220 if encoder in CELLS else 400 if encoder == "attention" and decoder == "transformer" else 320
     assert learned(settings(ENCODERS[encoder], DECODERS[decoder]), "reverse", sequences, steps=steps) >= 0.95
