@@ -101,6 +101,12 @@ class TestEngines:
             assert [one.text for one in found] == [one.text for one in expected]
             assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
 
+    def test_eight_bits_of_either(self, runs):
+        pytest.importorskip("ctranslate2")
+        for engine in ("auto", "ctranslate2"):
+            run = load(runs / "transformer", device="cpu", precision="int8", engine=engine)
+            assert len(run.translate(SOURCES * 12, attention=False)) == 48
+
     def test_what_it_cannot_do_is_refused_or_left_to_torch(self, runs):
         pytest.importorskip("ctranslate2")
         theirs = load(runs / "transformer", device="cpu", engine="ctranslate2")

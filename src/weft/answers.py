@@ -33,7 +33,8 @@ class Translation:
     ids: list[int]
     """The tokens as the model knows them."""
     token_scores: list[float]
-    """log p of every token and, where the model ended by itself, of the end mark."""
+    """log p of every token and, where the model ended by itself, of the end mark; none where CTranslate2 searched and
+    attention was not asked for."""
     source_tokens: list[str]
     """The source's tokens and its end mark: the columns of `attention`."""
     attention: np.ndarray | None

@@ -47,7 +47,7 @@ def load(
     precision = _precision(precision, [one.recipe for one in members], place)
     if precision == "bf16":
         model = model.to(place, torch.bfloat16)
-    elif precision == "int8":
+    elif precision == "int8" and engine != "ctranslate2":  # which makes its own eight bits of the weights as they are
         from weft.models.quantised import quantise
 
         model = quantise(model)
@@ -58,7 +58,9 @@ def load(
         device=place,
         folder=Path(path),
         precision=precision,
-        engine=engine if engine != "auto" or _engine_holds(first.recipe, place) else "torch",
+        engine="torch"
+        if engine == "auto" and (precision == "int8" or not _engine_holds(first.recipe, place))
+        else engine,
     )
 
 

@@ -92,9 +92,7 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
     ranking = Ranking(settings.normalisation, settings.length_penalty)
     judged = []
     for pair, ours, top, reference in zip(pairs, found, best, likely, strict=True):
-        length = len(ours.source_tokens)
-        limit = settings.max_length or int(settings.max_ratio * (length - 1)) + settings.max_extra
-        room = run.model.room(length)
+        [limit] = run.limits([len(ours.source_tokens)], [[]], settings)
         ids = tuple(run.tokenizers.target.encode(pair.target))
         judged.append(
             judge(
@@ -103,7 +101,7 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
                 _said(top),
                 Said(pair.target, ids, reference.log_probability),
                 proven=top.proven,
-                limit=max(limit if room is None else min(limit, room), 1),
+                limit=limit,
                 ranking=ranking,
             )
         )

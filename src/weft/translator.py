@@ -191,17 +191,17 @@ class Translator:
             if self.engine_name == "ctranslate2":
                 raise SearchError(f"--engine ctranslate2: {reason}; use --engine torch")
             return nothing_found
-        if self._engine is None:
-            from weft.interop.ctranslate2 import engine_for
+        from weft.interop.ctranslate2 import engine_for, options_of
 
+        if self._engine is None:
             self._engine = engine_for(self, "int8" if self.precision == "int8" else "default")
-        limits = self._limits([len(source) for source in sources], prefixes, settings)
-        options = options_for_engine(settings)
+        limits = self.limits([len(source) for source in sources], prefixes, settings)
+        looks = wants.weights or wants.named
         return self._engine.search(
-            sources, limits, **options, n_best=wants.n_best, weights=wants.weights or wants.named
+            sources, limits, **options_of(settings), n_best=wants.n_best, weights=looks, token_scores=looks
         )
 
-    def _limits(self, lengths: Sequence[int], prefixes: Sequence[Sequence[int]], settings: SearchSettings) -> list[int]:
+    def limits(self, lengths: Sequence[int], prefixes: Sequence[Sequence[int]], settings: SearchSettings) -> list[int]:
         """The most tokens of each output; ``lengths``: of the sources, their end marks counted."""
         limits = []
         for length, prefix in zip(lengths, prefixes, strict=True):
@@ -221,7 +221,7 @@ class Translator:
             memory = self.model.encode(self._there(batch))
         asked = Asked(
             memory=memory,
-            limits=self._limits(lengths, prefixes, settings),
+            limits=self.limits(lengths, prefixes, settings),
             least=[max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in lengths],
             prefixes=prefixes,
             names=names,
@@ -438,9 +438,3 @@ def why_no_engine(run: Translator, settings: SearchSettings, n_best: int) -> str
     if isinstance(run.model, Ensemble):
         return "it has no ensembles"
     return ctranslate2.holds(run.recipe.model) or ctranslate2.supports(settings, n_best=n_best)
-
-
-def options_for_engine(settings: SearchSettings) -> dict[str, Any]:
-    from weft.interop.ctranslate2 import options_of
-
-    return options_of(settings)

@@ -38,6 +38,7 @@ import torch
 from weft.errors import SearchError
 from weft.interop.ct2_weights import token_names
 from weft.search.hypothesis import Hypothesis
+from weft.search.rules import NoLoops
 from weft.settings import SearchSettings
 from weft.text.specials import END, SPECIALS
 
@@ -49,8 +50,6 @@ BATCH = 64
 """Sentences a batch on a CPU, where more gain nothing."""
 BATCH_ON_GPU = 512
 NO_PENALTY = 1e-9
-LOOPS = {"longest": 16, "copies": 3, "tokens": 10}
-"""As search/rules.py has them."""
 SAID = {"kind", "size", "finish", "stop", "groups", "normalisation", "length_penalty", "coverage_penalty", "no_loops"}
 """Settings that are told to CTranslate2, or looked at in `supports`."""
 ELSEWHERE = {"max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens", "engine", "compute_type"}
@@ -448,7 +447,7 @@ def _is_open(found: list[_Found], row: int, asked: _Asked, size: int) -> bool:
 
 def _looping(found: list[list[_Found]]) -> list[int]:
     """The rows in which a hypothesis has a run of period n ≤ 16 and that `NoLoops` stops."""
-    longest, copies, tokens = LOOPS["longest"], LOOPS["copies"], LOOPS["tokens"]
+    longest, copies, tokens = NoLoops().settings
     places = [(row, one.names) for row, many in enumerate(found) for one in many if len(one.names) >= tokens]
     if not places:
         return []
