@@ -27,7 +27,8 @@ SIZE, WIDTH, PLACE = 8_000, 256, 94
 
 
 def make_translator() -> Any:
-    from weft.build import Tokenizers, build_model
+    from weft.build import build_model
+    from weft.corpus import Tokenizers
     from weft.models import Seq2Seq
     from weft.models.transformer_decoder import TransformerDecoder
     from weft.recipe import make_recipe

@@ -35,7 +35,8 @@ def alone(given: argparse.Namespace) -> dict[str, Any]:
     from train import recipe_tree
 
     import weft
-    from weft.build import build_model, learn_tokenizers, read_corpus
+    from weft.build import build_model
+    from weft.corpus import learn_tokenizers, read_corpus
     from weft.models.quantised import quantise
     from weft.translator import Translator
 

@@ -212,8 +212,7 @@ class TestEventsThatAreNoSteps:
     prepared = Prepared(
         step=0,
         pairs=1,
-        blank=0,
-        long=0,
+        left_out={},
         source_vocabulary=10,
         target_vocabulary=10,
         parameters=1,
@@ -223,7 +222,17 @@ class TestEventsThatAreNoSteps:
     )
 
     def step(self, number: int) -> Step:
-        return Step(number, loss=1.0, rate=1.0, norm=1.0, source_tokens=3, target_tokens=4, seconds=0.01, epoch=0)
+        return Step(
+            number,
+            loss=1.0,
+            rate=1.0,
+            norm=1.0,
+            source_tokens=3,
+            target_tokens=4,
+            seconds=0.01,
+            waited=0.001,
+            epoch=0,
+        )
 
     def test_a_run_that_ends_too_soon(self, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
         for events in ([], [self.prepared], [self.prepared, self.step(1), self.step(2)]):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from weft.build import Tokenizers, build_model, has_corpus, learn_tokenizers, read_corpus
+from weft.build import build_model
+from weft.corpus import Tokenizers, has_corpus, learn_tokenizers, read_corpus
 from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.models import RecurrentLanguageModel, Seq2Seq

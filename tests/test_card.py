@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.build import Tokenizers
+from weft.corpus import Tokenizers
 from weft.card import model_card
 from weft.recipe import make_recipe
 from weft.text.tokenizer import learn

@@ -136,7 +136,8 @@ class TestARun:
     def test_tells_what_was_prepared(self, tiny, tmp_path):
         prepared = next(train(tiny({"data.max_length": 3}), tmp_path / "run"))
         assert isinstance(prepared, Prepared) and prepared.step == 0 and prepared.device == "cpu"
-        assert prepared.pairs + prepared.long == 120 and prepared.long > 0 and prepared.blank == 0
+        [(reason, long)] = prepared.left_out.items()
+        assert prepared.pairs + long == 120 and long > 0 and reason.startswith("more than")
         assert prepared.source_vocabulary == prepared.target_vocabulary == 3 + 7
         model = load(tmp_path / "run").model
         assert prepared.parameters == sum(one.numel() for one in model.parameters())
@@ -193,7 +194,8 @@ class TestARun:
         monkeypatch.chdir(tmp_path)
         recipe = tiny({"data.train": "pairs.tsv", "data.max_length": 9, "training.steps": 1})
         prepared, *_ = train(recipe, "run")
-        assert (prepared.pairs, prepared.blank, prepared.long) == (2, 1, 1)
+        assert prepared.pairs == 2
+        assert prepared.left_out == {"more than 9 tokens on a side": 1, "a blank side": 1}
         monkeypatch.chdir("/")
         saved = load_recipe(tmp_path / "run" / "recipe.toml")
         assert next(train(saved, tmp_path / "run", resume=True)).pairs == 2
@@ -208,7 +210,7 @@ class TestARun:
         tree["data"] = {"train": table, "folder": str(tmp_path)}
         recipe = make_recipe(tree)
         events = list(train(recipe, tmp_path / "run"))
-        assert (events[0].pairs, events[0].blank) == (2, 1)
+        assert (events[0].pairs, events[0].left_out) == (2, {"a blank side": 1})
         assert not [event for event in events if isinstance(event, Validation)]
         assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
         run = load(tmp_path / "run")
@@ -371,7 +373,7 @@ class TestRefused:
                     "data.options": {},
                 },
                 DataError,
-                "data.train: no pair is left to train on (0 blank, 120 over data.max_length = 1)",
+                "data.train: no pair is left to train on (120 more than 1 tokens on a side)",
             ),
             (
                 {"model.bridge": "copy", "model.decoder.layers": 2},

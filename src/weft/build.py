@@ -1,22 +1,12 @@
-"""The one place that wires things together: settings in, parts out."""
+"""From settings to a model on a device. From settings to a corpus: corpus.py."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from weft import tasks
 from weft.attention import Attention, make_score
-from weft.data.lines import read_lines
-from weft.data.pairs import Pair
-from weft.data.readers import read_pairs, read_parallel, read_table
-from weft.data.store import PairStore, TokenStore
-from weft.errors import DataError, RecipeError, nearest
+from weft.errors import RecipeError
 from weft.models import AnyModel
 from weft.models.bridge import Bridge, Copy, Project, Zero
 from weft.models.decoders import RecurrentDecoder
@@ -30,47 +20,12 @@ from weft.models.transformer import Shape, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.settings import (
     AttentionSettings,
-    Corpus,
-    DataSettings,
     ModelSettings,
-    ParallelFiles,
-    Recipe,
     RecurrentDecoderSettings,
     RecurrentEncoderSettings,
     RecurrentSettings,
-    TableFile,
     TransformerSettings,
 )
-from weft.text import specials
-from weft.text.tokenizer import Tokenizer, learn, load
-
-
-class Tokenizers(NamedTuple):
-    """How both sides are cut; the same one twice where the vocabulary is joint."""
-
-    source: Tokenizer
-    target: Tokenizer
-
-    @property
-    def joint(self) -> bool:
-        return self.source is self.target
-
-    def save(self, folder: Path) -> None:
-        if self.joint:
-            self.source.save(folder / "tokenizer.json")
-        else:
-            self.source.save(folder / "tokenizer.source.json")
-            self.target.save(folder / "tokenizer.target.json")
-
-
-class Encoded(NamedTuple):
-    """A corpus ready for training, and what was left out of it."""
-
-    pairs: PairStore
-    blank: int
-    """Pairs with an empty side."""
-    long: int
-    """Pairs with a side over the limit."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -86,104 +41,6 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RecipeError(f"training.device: {name!r} was asked for, but this machine has no CUDA; use cpu or auto")
     return device
-
-
-def read_corpus(recipe: Recipe, split: str) -> Iterator[Pair]:
-    """The pairs of a split: train, valid or test."""
-    data = recipe.data
-    corpus: Corpus | None = getattr(data, split)
-    if corpus is None and isinstance(data.train, str) and data.train in tasks.TASKS:
-        corpus = data.train
-    if corpus is None:
-        raise DataError(f"data.{split}: the recipe names no {split} pairs; set data.{split}, or give a file")
-    if isinstance(corpus, str) and corpus in tasks.TASKS:
-        count = {"train": data.train_size, "valid": data.valid_size, "test": data.test_size}[split]
-        return tasks.generate(corpus, split, count, seed=recipe.seed, options=data.options)
-    return read_files(corpus, data, sources=recipe.model.has_source)
-
-
-def has_corpus(recipe: Recipe, split: str) -> bool:
-    """Whether a recipe says where a split comes from."""
-    train = recipe.data.train
-    return getattr(recipe.data, split) is not None or (isinstance(train, str) and train in tasks.TASKS)
-
-
-def read_files(corpus: Corpus, data: DataSettings, *, sources: bool = True) -> Iterator[Pair]:
-    """Pairs from files; without sources (a language model) a file may also be plain lines."""
-    folder = Path(data.folder)
-    if isinstance(corpus, ParallelFiles):
-        return read_parallel(folder / corpus.source, folder / corpus.target)
-    if isinstance(corpus, TableFile):
-        return read_table(folder / corpus.file, source=corpus.source, target=corpus.target, tags=corpus.tags)
-    path = folder / corpus
-    if not path.exists():
-        hint = nearest(corpus, tasks.TASKS)
-        raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
-    if sources:
-        return read_pairs(path)
-    return (Pair("", line.rsplit("\t", 1)[-1]) for line in read_lines(path))
-
-
-def start_tokenizers(recipe: Recipe, pairs: Sequence[Pair], paths: Sequence[Path]) -> Tokenizers:
-    """The tokenizers of the run that training goes on from, extended by the new pairs where the recipe says so."""
-    given = load_tokenizers(paths)
-    if not recipe.tokenizer.extend:
-        return given
-    least = recipe.tokenizer.minimum_count
-    targets = [pair.target for pair in pairs]
-    sources = [pair.source for pair in pairs] if recipe.model.has_source else []
-    if given.joint:
-        both = given.source.extended([*sources, *targets], minimum_count=least)
-        return Tokenizers(both, both)
-    return Tokenizers(
-        given.source.extended(sources, minimum_count=least), given.target.extended(targets, minimum_count=least)
-    )
-
-
-def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
-    """Tokenizers learned from the training pairs."""
-    settings = recipe.tokenizer
-
-    def make(kind: str, texts: Iterable[str]) -> Tokenizer:
-        return learn(kind, texts, **settings.model_dump(exclude={"kind", "target_kind", "joint", "extend"}))
-
-    sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
-    if recipe.model.kind == "language_model":
-        both = make(settings.target_unit, targets)
-        return Tokenizers(both, both)
-    if settings.joint:
-        both = make(settings.kind, chain(sources, targets))
-        return Tokenizers(both, both)
-    return Tokenizers(make(settings.kind, sources), make(settings.target_unit, targets))
-
-
-def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:
-    """The tokenizers of a run folder: one file, or source and target."""
-    first = load(paths[0])
-    return Tokenizers(first, first if len(paths) == 1 else load(paths[1]))
-
-
-def encode_pairs(
-    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: bool = True, max_length: int | None = None
-) -> Encoded:
-    """Pairs as ids, each side closed by the end mark; blank and overlong pairs are left out and counted.
-
-    Without a limit nothing is left out. Without sources (a language model) every source is empty.
-    """
-    targets = tokenizers.target.encode_batch([pair.target for pair in pairs])
-    origins = tokenizers.source.encode_batch([pair.source for pair in pairs]) if sources else [[] for _ in pairs]
-    kept: list[tuple[list[int], list[int]]] = []
-    blank = long = 0
-    for source, target in zip(origins, targets, strict=True):
-        if max_length is not None and (not target or (sources and not source)):
-            blank += 1
-        elif max_length is not None and max(len(source), len(target)) > max_length:
-            long += 1
-        else:
-            kept.append((source, target))
-    ends = [specials.END]
-    source_store = TokenStore.of(source + ends if sources else [] for source, _ in kept)
-    return Encoded(PairStore(source_store, TokenStore.of(target + ends for _, target in kept)), blank, long)
 
 
 def build_model(settings: ModelSettings, *, source_size: int, target_size: int, seed: int = 1) -> AnyModel:

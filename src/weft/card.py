@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from weft.build import Tokenizers
-from weft.settings import Corpus, Recipe, RecurrentEncoderSettings, RecurrentSettings, TableFile, TransformerSettings
+from typing import Any
+
+from weft.corpus import Tokenizers
+from weft.settings import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
+from weft.settings.data import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, listed
 from weft.training.events import Finished
 
 
@@ -63,10 +66,24 @@ def _units(recipe: Recipe) -> str:
     return f"{source} → {target}"
 
 
-def _corpus(corpus: Corpus) -> str:
+def _corpus(corpus: Corpora) -> str:
+    """What it was trained on, in a few words."""
+    if isinstance(corpus, list):
+        return "; ".join(_corpus(one) for one in corpus)
     if isinstance(corpus, str):
         return corpus
+    if isinstance(corpus, ParallelFiles):
+        return f"{_names(corpus.source)} → {_names(corpus.target)}"
     if isinstance(corpus, TableFile):
-        source, target = (", ".join(map(str, columns)) for columns in (corpus.source, corpus.target))
-        return f"{corpus.file}, columns {source} → {target}"
-    return f"{corpus.source} → {corpus.target}"
+        return f"{_names(corpus.file)}, columns {_names(corpus.source)} → {_names(corpus.target)}"
+    if isinstance(corpus, InstructionFile):
+        return f"instructions of {_names(corpus.instructions)}"
+    if isinstance(corpus, DialogueFile):
+        return f"dialogues of {_names(corpus.dialogues)}, {corpus.context} turns before each"
+    if isinstance(corpus, HubDataset):
+        return f"data set {corpus.dataset}, columns {_names(corpus.source)} → {_names(corpus.target)}"
+    return corpus.name
+
+
+def _names(given: Any) -> str:
+    return ", ".join(map(str, listed(given)))

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import torch
 
-from weft.build import Tokenizers, build_model, choose_device, load_tokenizers
+from weft.build import build_model, choose_device
+from weft.corpus import Tokenizers, load_tokenizers
 from weft.errors import SearchError
 from weft.models import AnyModel, Ensemble, Searchable
 from weft.recipe import load_recipe

@@ -255,6 +255,10 @@ class Ragged:
         last = self.layout._along_rows(self.layout.offsets[1:] - 1)
         return self.like(self.values[(last - self.layout._time_cpu).to(self.device)])
 
+    def empty(self) -> Ragged:
+        """As many rows, with nothing in them."""
+        return Ragged(self.values[:0], Layout(torch.zeros_like(self.lengths), self.device))
+
     def shifted(self, first: int) -> Ragged:
         """Every row moved one place to the right behind ``first``: what a decoder reads when it must say this."""
         values = self.values.roll(1)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, get_args
 from pydantic import Tag, ValidationError
 
 from weft.errors import RecipeError, nearest
-from weft.settings import CELL_KINDS, ParallelFiles, Recipe, Settings, TableFile
+from weft.settings import CELL_KINDS, Recipe, Settings
+from weft.settings.data import CorpusSettings
 
 SHIPPED = Path(__file__).parent / "recipes"
 
@@ -108,7 +109,9 @@ def _suggest(path: Sequence[str | int]) -> str:
     """The setting that an unknown one may have meant. A part in brackets tells which of several forms was meant."""
     group: Any = Recipe
     for part in path[:-1]:
-        group = dict(_forms(group))[str(part)] if str(part).startswith("<") else group.model_fields[part].annotation
+        if isinstance(part, str):
+            fields = getattr(group, "model_fields", {})
+            group = fields[part].annotation if part in fields else dict(_forms(group))[part]
     return nearest(str(path[-1]), group.model_fields)
 
 
@@ -135,7 +138,7 @@ def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
     """Every setting of a recipe, with its value, its default and its help."""
     for name, field in type(recipe).model_fields.items():
         value = getattr(recipe, name)
-        if isinstance(value, Settings) and not isinstance(value, ParallelFiles | TableFile):
+        if isinstance(value, Settings) and not isinstance(value, CorpusSettings):
             yield from settings_of(value, f"{prefix}{name}.")
         else:
             yield Setting(prefix + name, value, field.default, field.description or "")
@@ -164,7 +167,7 @@ def toml_value(value: Any) -> str:
         return _toml_string(value)
     if isinstance(value, list):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
-    items = value.model_dump() if isinstance(value, Settings) else value
+    items = value.model_dump(exclude_none=True) if isinstance(value, Settings) else value
     return "{" + ", ".join(f"{_toml_string(key)} = {toml_value(item)}" for key, item in items.items()) + "}"
 
 

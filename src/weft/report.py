@@ -11,10 +11,10 @@ from typing import Any
 from weft import __version__
 from weft.answers import Translation
 from weft.data.pairs import Pair
-from weft.errors import DataError, SearchError
+from weft.errors import DataError, RecipeError, SearchError
 from weft.evaluation.alignment import AlignmentScore, alignment_error_rate
-from weft.evaluation.metrics import Measure, measure, perplexity
-from weft.evaluation.repetition import repetition
+from weft.evaluation.metrics import OUTPUTS_ALONE, Measure, check_metrics, measure, perplexity
+from weft.evaluation.references import each, grouped
 from weft.evaluation.search_errors import TOLERANCE, Said, SearchErrors, judge
 from weft.models import Ensemble
 from weft.search import Ranking
@@ -35,8 +35,11 @@ class Report:
     seconds: float
     """Searching alone."""
     outputs: list[str]
+    """One for each item."""
     references: Mapping[str, Measure] = field(default_factory=dict)
     """What the references reach, by the name of the measure, where that says something: how much people repeat."""
+    items: int | None = None
+    """Different sources, where all pairs of a source were one item with several references."""
 
     def record(self) -> dict[str, Any]:
         """For ``--json``: every number with its signature."""
@@ -51,27 +54,60 @@ class Report:
                 "value": self.alignment.error_rate,
                 "signature": self.alignment.signature,
             }
-        return {"pairs": self.pairs, "search": self.search, "seconds": self.seconds, "metrics": numbers}
+        counts = {"pairs": self.pairs} if self.items is None else {"pairs": self.pairs, "items": self.items}
+        return {**counts, "search": self.search, "seconds": self.seconds, "metrics": numbers}
 
 
-def evaluate(run: Translator, pairs: Sequence[Pair], metrics: Sequence[str] | None = None, **search: Any) -> Report:
-    """Translate the sources, compare with the targets; ``search`` changes settings, e.g. ``size=8``."""
+GROUPINGS = {"each": each, "grouped": grouped}
+"""What an item is, by the name that evaluation.references has for it."""
+
+
+def evaluate(
+    run: Translator,
+    pairs: Sequence[Pair],
+    metrics: Sequence[str] | None = None,
+    *,
+    references: str | None = None,
+    **search: Any,
+) -> Report:
+    """Translate the sources, compare with the targets; ``search`` changes settings, e.g. ``size=8``.
+
+    ``references``: "each" pair is an item, or pairs with the same source are "grouped" to one item with several
+    references; not said, as the recipe has it. Perplexity and alignment are of all pairs either way. What the
+    references reach is that of the first of each item: as many texts as there are outputs.
+    """
     if not pairs:
         raise DataError("there are no pairs to evaluate on")
+    way = run.recipe.evaluation.references if references is None else references
+    if way not in GROUPINGS:
+        raise RecipeError(f"evaluation.references: {way!r} was given; use {' or '.join(GROUPINGS)}")
+    unprompted = run.recipe.model.kind == "language_model" and not run.recipe.data.prompts
+    names = [] if unprompted else run.recipe.evaluation.metrics if metrics is None else metrics
+    items = GROUPINGS[way](pairs)
+    check_metrics(names, several=any(len(line) > 1 for line in items.references))
     likely = run.score(pairs)
     tokens = sum(len(one.token_scores) for one in likely)
     surprise = perplexity(sum(one.log_probability for one in likely), tokens)
-    if run.recipe.model.kind == "language_model":
+    if unprompted:
         return Report(len(pairs), [], surprise, None, "none", 0.0, [])
     settings = run.search_settings(search)
     begun = time.monotonic()
-    outputs = [one.text for one in run.translate([pair.source for pair in pairs], attention=False, **search)]
+    outputs = [one.text for one in run.translate(items.sources, attention=False, **search)]
     seconds = time.monotonic() - begun
-    names = run.recipe.evaluation.metrics if metrics is None else metrics
-    targets = [pair.target for pair in pairs]
-    measures = measure(names, outputs, targets)
-    theirs = {one.name: one for one in repetition(targets)} if "repetition" in names else {}
-    return Report(len(pairs), measures, surprise, align(run, pairs), _asked(run, settings), seconds, outputs, theirs)
+    measures = measure(names, outputs, items.references)
+    first = [line[0] for line in items.references]
+    theirs = {one.name: one for one in measure([name for name in names if name in OUTPUTS_ALONE], first, first)}
+    return Report(
+        pairs=len(pairs),
+        measures=measures,
+        perplexity=surprise,
+        alignment=align(run, pairs),
+        search=_asked(run, settings),
+        seconds=seconds,
+        outputs=outputs,
+        references=theirs,
+        items=len(items.sources) if way == "grouped" else None,
+    )
 
 
 def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> SearchErrors:
@@ -123,7 +159,7 @@ def _said(found: Translation) -> Said:
 def align(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | None:
     """The attention's links for given targets against the gold links, all of them sure."""
     known = [pair for pair in pairs if pair.links is not None]
-    if not known or not run.recipe.model.attends:
+    if not known or not run.recipe.model.attends or run.recipe.model.kind == "language_model":
         return None
     predicted = [frozenset(forced.links) for forced in run.force(known)]
     gold = [frozenset(pair.links or ()) for pair in known]

@@ -7,44 +7,50 @@ for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
-from weft.build import (
-    Tokenizers,
-    build_model,
-    choose_device,
-    encode_pairs,
-    has_corpus,
-    learn_tokenizers,
-    load_tokenizers,
-    read_corpus,
-    start_tokenizers,
-)
+from weft import corpus
+from weft.build import build_model, choose_device
 from weft.card import model_card
-from weft.data.pairs import Pair
-from weft.data.store import PairStore
+from weft.corpus import Tokenizers, Transform, encode_pairs, has_corpus, load_tokenizers, read_corpus, sources_of
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.likelihood import likelihood
-from weft.evaluation.metrics import FAMILIES, METRICS, measure, perplexity
+from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics, measure, perplexity
+from weft.evaluation.references import each, grouped
 from weft.files import save_text
 from weft.models import AnyModel
 from weft.recipe import load_recipe, write_toml
 from weft.settings import Recipe
 from weft.text import specials
 from weft.training.checkpoint import RunFolder
+from weft.training.distributed import ALONE, Workers
 from weft.training.events import Event, Finished, Prepared, Step
-from weft.training.loop import Scores, Trainer, Validate, start_weights
+from weft.training.loop import Scores, Trainer, Validate
+from weft.training.weights import start_weights
 from weft.translator import Translator
 
 
-def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False) -> Iterator[Event]:
-    """Train a model; every event is logged to the run folder and yielded."""
+def train(
+    recipe: Recipe,
+    out: Path | str | None = None,
+    *,
+    resume: bool = False,
+    transforms: Sequence[Transform] = (),
+    workers: Workers = ALONE,
+) -> Iterator[Event]:
+    """Train a model; every event is logged to the run folder and yielded.
+
+    ``workers``: this process among several that train together; they must be connected (`Workers.joined`).
+    ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
+    """
     folder = RunFolder(out or Path("runs") / recipe.name)
     _check(recipe)
-    device = choose_device(recipe.training.device)
+    device = workers.device(choose_device(recipe.training.device))
+    workers.wait_for_first()
+    resume = resume or not workers.leads  # the first one has made the run folder
     if resume:
         recipe = _resumed(folder, recipe)
         tokenizers: Tokenizers | None = load_tokenizers(folder.tokenizers())
@@ -52,17 +58,15 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
         tokenizers = None
         if folder.path.exists():
             RunFolder.create(folder.path, lambda _: None)  # says what to do about it
-    pairs = _read(recipe, "train")
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
-    if start is not None:
-        tokenizers = start_tokenizers(recipe, pairs, start.tokenizers())
-    tokenizers = tokenizers or learn_tokenizers(recipe, pairs)
-    encoded = encode_pairs(pairs, tokenizers, sources=recipe.model.has_source, max_length=recipe.data.max_length)
-    if not len(encoded.pairs):
-        raise DataError(
-            f"data.train: no pair is left to train on ({encoded.blank} blank, {encoded.long} over "
-            f"data.max_length = {recipe.data.max_length})"
-        )
+    prepared = corpus.prepare(
+        recipe, tokenizers=tokenizers, start=() if start is None else start.tokenizers(), transforms=transforms
+    )
+    tokenizers = prepared.tokenizers
+    left_out = _left_out(recipe, prepared)
+    if not prepared.pairs:
+        reasons = ", ".join(f"{count:,} {what}" for what, count in left_out.items()) or "there were none"
+        raise DataError(f"data.train: no pair is left to train on ({reasons})")
     model = build_model(
         recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size, seed=recipe.seed
     )
@@ -70,26 +74,30 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
         start_weights(model, start.read_model().tensors, where=str(start.path))
     trainer = Trainer(
         model,
-        encoded.pairs,
+        prepared.data,
         recipe.training,
         folder=folder,
         seed=recipe.seed,
         begin=specials.BEGIN,
         validate=_validation(recipe, tokenizers, device),
         device=device,
+        workers=workers,
     )
     if resume:
         trainer.restore()
-        folder.cut_log(trainer.progress.step)
     else:
         _create(trainer, recipe, tokenizers)
-    yield _logged(
+    if workers.leads:
+        folder.cut_log(trainer.progress.step)
+        workers.remember_run(str(folder.path.resolve()))
+        workers.ready()
+    log = _logged if workers.leads else _not_logged
+    yield log(
         folder,
         Prepared(
             step=trainer.progress.step,
-            pairs=len(encoded.pairs),
-            blank=encoded.blank,
-            long=encoded.long,
+            pairs=0 if recipe.data.streaming else prepared.pairs,
+            left_out=left_out,
             source_vocabulary=tokenizers.source.size,
             target_vocabulary=tokenizers.target.size,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -99,10 +107,10 @@ def train(recipe: Recipe, out: Path | str | None = None, *, resume: bool = False
         ),
     )
     for event in trainer.events():
-        if isinstance(event, Finished):
+        if isinstance(event, Finished) and workers.leads:
             _conclude(folder, recipe, tokenizers, event, trainer.progress.last_validation)
         if not isinstance(event, Step) or event.step % recipe.training.log_every == 0:
-            _logged(folder, event)
+            log(folder, event)
         yield event
 
 
@@ -111,19 +119,34 @@ def _logged(folder: RunFolder, event: Event) -> Event:
     return event
 
 
+def _not_logged(folder: RunFolder, event: Event) -> Event:
+    return event
+
+
 def _check(recipe: Recipe) -> None:
     """What can be known to be wrong before anything is read."""
-    metric = recipe.training.metric
-    for name in [*recipe.evaluation.metrics, *([] if metric == "loss" else [metric])]:
-        if name not in METRICS and not (name in FAMILIES and name in recipe.evaluation.metrics):
-            where = "evaluation.metrics" if name in recipe.evaluation.metrics else "training.metric"
-            raise RecipeError(f"{where}: unknown metric {name!r}; {nearest(name, METRICS)}")
-    if metric != "loss" and recipe.model.kind == "language_model":
-        raise RecipeError(f"training.metric: {metric!r} needs translations; a language model is judged by 'loss'")
+    metric, several = recipe.training.metric, recipe.evaluation.references == "grouped"
+    for name in recipe.evaluation.metrics:
+        if name not in METRICS and name not in FAMILIES:
+            raise RecipeError(f"evaluation.metrics: unknown metric {name!r}; {nearest(name, [*METRICS, *FAMILIES])}")
+    check_metrics(recipe.evaluation.metrics, several=several)
+    if metric != "loss":
+        if metric not in METRICS:
+            raise RecipeError(f"training.metric: unknown metric {metric!r}; {nearest(metric, ['loss', *METRICS])}")
+        check_metrics([metric], several=several)
+        if sources_of(recipe) == "none":
+            raise RecipeError(f"training.metric: {metric!r} needs translations; a language model is judged by 'loss'")
 
 
-def _read(recipe: Recipe, split: str) -> list[Pair]:
-    return list(read_corpus(recipe, split))
+def _left_out(recipe: Recipe, prepared: corpus.Prepared) -> dict[str, int]:
+    """How many rows of all corpora were left out, by reason."""
+    reasons = corpus.reasons_of(recipe)
+    found: dict[str, int] = {}
+    for counts in prepared.counts:
+        for fate, times in sorted(counts.dropped.items()):
+            reason = reasons.get(fate, "a function")
+            found[reason] = found.get(reason, 0) + times
+    return found
 
 
 def _create(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
@@ -148,7 +171,7 @@ def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
     """The recipe of the run that goes on; only how long it trains and where may differ from the one given."""
     saved = load_recipe(folder.check().recipe)
     free = {"steps", "save_every", "log_every", "patience", "learning_rate", "clip"}
-    free |= {"device", "precision", "compile", "start"}
+    free |= {"device", "precision", "compile", "start", "shard"}
     given = recipe.training.model_dump(include=free)
     going = saved.model_copy(update={"training": saved.training.model_copy(update=given)})
     same = recipe.model_copy(
@@ -170,13 +193,13 @@ def _validation(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) ->
     """What is measured now and then: the loss and, if the recipe asks, a metric of decoded text."""
     if not (recipe.training.validate_every and has_corpus(recipe, "valid")):
         return None
-    pairs = _read(recipe, "valid")
-    encoded: PairStore = encode_pairs(
-        pairs, tokenizers, sources=recipe.model.has_source, max_length=recipe.data.max_length
-    ).pairs
+    pairs = list(read_corpus(recipe, "valid"))
+    encoded = encode_pairs(pairs, tokenizers, sources=sources_of(recipe), max_length=recipe.data.max_length)
     if not len(encoded):
         raise DataError("data.valid: no pair is left to validate on")
-    chosen = pairs[: recipe.training.valid_sentences]
+    items = (grouped if recipe.evaluation.references == "grouped" else each)(pairs)
+    sources = items.sources[: recipe.training.valid_sentences]
+    references = items.references[: recipe.training.valid_sentences]
     metric = recipe.training.metric
 
     def validate(model: AnyModel) -> Scores:
@@ -185,8 +208,8 @@ def _validation(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) ->
         if metric == "loss":
             return Scores(found.loss, value, {}, -found.loss)
         translator = Translator(model, tokenizers, recipe, device=device)
-        outputs = translator.translate([pair.source for pair in chosen], attention=False)
-        [result] = measure([metric], [output.text for output in outputs], [pair.target for pair in chosen])
+        outputs = translator.translate(sources, attention=False)
+        [result] = measure([metric], [output.text for output in outputs], references)
         worth = result.value if result.better == "higher" else -result.value
         return Scores(found.loss, value, {metric: result.value}, worth)
 

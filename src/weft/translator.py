@@ -17,7 +17,7 @@ import torch
 
 from weft.answers import HeadMap, PairScore, Translation, WordMap, nothing
 from weft.attention import Seen
-from weft.build import Tokenizers, encode_pairs
+from weft.corpus import Tokenizers, encode_pairs, sources_of
 from weft.data.batches import in_order
 from weft.data.lines import windows
 from weft.data.pairs import Pair
@@ -59,6 +59,8 @@ class _Wants(NamedTuple):
     trace: bool = False
     named: bool = False
     """Unknowns become source words."""
+    prompted: bool = False
+    """Prefixes are prompts of a language model."""
 
 
 class Translator:
@@ -127,7 +129,8 @@ class Translator:
         ``search`` changes settings, e.g. ``size=8``; ``prefix``: what the outputs begin with, one for all or one for
         each; ``trace``: keep what the search did.
         """
-        if self.recipe.model.kind == "language_model":
+        prompted = self.recipe.model.kind == "language_model"
+        if prompted and not self.recipe.data.prompts:
             raise SearchError("this run is a language model: it has no source to translate; use `sample`")
         if n_best < 1:
             raise SearchError(f"n_best: {n_best}; at least 1 output is found")
@@ -137,8 +140,12 @@ class Translator:
         prefixes = [prefix] * len(sources) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(sources):
             raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
-        wants = _Wants(n_best, attention, trace, settings.replace_unknown)
-        found = self._translate(sources, prefixes, settings, wants)
+        if prompted:
+            wants = _Wants(n_best, False, trace, prompted=True)
+            found = self._answer(sources, prefixes, settings, wants)
+        else:
+            wants = _Wants(n_best, attention, trace, settings.replace_unknown)
+            found = self._translate(sources, prefixes, settings, wants)
         return found[0] if isinstance(source, str) else found
 
     def translate_lines(
@@ -172,8 +179,27 @@ class Translator:
                 found[row] = hypotheses
         answers = [nothing(source) for source in sources]
         for place, hypotheses in zip(asked, found, strict=True):
-            many = [self._translation(sources[place], ids[place], one, wants=wants) for one in hypotheses]
-            answers[place] = replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
+            answers[place] = _with_others(
+                [self._translation(sources[place], ids[place], one, wants=wants) for one in hypotheses]
+            )
+        return answers
+
+    def _answer(
+        self, sources: Sequence[str], prefixes: Sequence[str], settings: SearchSettings, wants: _Wants
+    ) -> list[Translation]:
+        """What a language model says behind each source."""
+        encode = self.tokenizers.target.encode
+        prompts = [encode(source) for source in sources]
+        begun = [encode(prefix) if prefix else [] for prefix in prefixes]
+        answers = [nothing(source) for source in sources]
+        store = TokenStore.of(prompts)
+        for places in in_order(PairStore(store, store), settings.batch_tokens):
+            rows = [row for row in places.tolist() if prompts[row]]
+            given = [[*prompts[row], *begun[row]] for row in rows]
+            found = self._search(Ragged.of([[] for _ in rows]), given, settings, wants) if rows else []
+            for row, hypotheses in zip(rows, found, strict=True):
+                own = [_behind(one, len(prompts[row])) for one in hypotheses]
+                answers[row] = _with_others([self._translation(sources[row], prompts[row], one) for one in own])
         return answers
 
     def _by_engine(
@@ -217,11 +243,16 @@ class Translator:
         """One batch of sources (empty ones for a language model)."""
         lengths = batch.lengths.tolist()
         names = [name_of(source.tolist()) for source in batch.split()]
+        limits = self.limits(lengths, prefixes, settings)
+        if wants.prompted:  # the prompt is to the answer what a source is to its translation
+            lengths, names = [len(prompt) + 1 for prompt in prefixes], [name_of(list(prompt)) for prompt in prefixes]
+            answers = self.limits(lengths, [[] for _ in prefixes], settings)
+            limits = [len(prompt) + limit for prompt, limit in zip(prefixes, answers, strict=True)]
         with torch.no_grad():
             memory = self.model.encode(self._there(batch))
         asked = Asked(
             memory=memory,
-            limits=self.limits(lengths, prefixes, settings),
+            limits=limits,
             least=[max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in lengths],
             prefixes=prefixes,
             names=names,
@@ -403,7 +434,7 @@ class Translator:
         return [PairScore(float(row.sum(dtype=torch.float64)), row.tolist()) for row in scores]
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
-        return encode_pairs(pairs, self.tokenizers, sources=self.recipe.model.has_source).pairs
+        return encode_pairs(pairs, self.tokenizers, sources=sources_of(self.recipe))
 
     def sample(
         self, count: int = 1, *, prompt: str = "", length: int = 100, seed: int | None = None, **search: Any
@@ -427,6 +458,17 @@ class Translator:
         limited = settings.model_copy(update={"max_length": len(prefix) + length})
         found = self._search(Ragged.of([[]]), [prefix], limited, wants)[0]
         return [self._translation("", [], one) for one in found] * copies
+
+
+def _with_others(many: list[Translation]) -> Translation:
+    """The best, with the others as its alternatives."""
+    return replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
+
+
+def _behind(found: Hypothesis, prompt: int) -> Hypothesis:
+    """What a language model said after a prompt of so many tokens."""
+    scores = found.token_scores[prompt:]
+    return replace(found, tokens=found.tokens[prompt:], token_scores=scores, log_probability=sum(scores))
 
 
 def why_no_engine(run: Translator, settings: SearchSettings, n_best: int) -> str | None:

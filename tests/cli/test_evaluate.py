@@ -38,3 +38,49 @@ def test_a_recipe_without_it(refusal: Callable[..., str], tiny: Callable[..., ob
     list(train(tiny({"data.train": str(tmp_path / "pairs.tsv"), "training.steps": 1}), tmp_path / "run"))  # type: ignore[arg-type]
     message = "data.valid: the recipe names no valid pairs; set data.valid, or give a file"
     assert refusal("evaluate", tmp_path / "run", "--split", "valid") == message
+
+
+SEVERAL = "a b\tb a\nc\tc\na b\ta b\na b\ta b c\n"
+
+
+def test_pairs_of_one_source_are_one_item_when_asked(command: Command, runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text(SEVERAL, "utf-8")
+    asked = ["evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--metric", "rouge_l", "--metric", "distinct_2"]
+    grouped = command(*asked, "--references", "grouped", "--output", tmp_path / "out.txt")[0].splitlines()
+    assert grouped[-1].startswith("2 items with 4 references, searched in ")
+    assert grouped[0].startswith("ROUGE-L ") and "nrefs:var|" in grouped[0]
+    assert [line[:19].rstrip() for line in grouped[1:3]] == ["distinct-2", "  in the references"]
+    assert len((tmp_path / "out.txt").read_text("utf-8").splitlines()) == 2
+    assert command(*asked)[0].splitlines()[-1].startswith("4 pairs, searched in ")
+    found = json.loads(command(*asked, "--references", "grouped", "--json")[0])
+    assert (found["pairs"], found["items"]) == (4, 2)
+
+
+def test_the_help_names_every_metric(command: Command) -> None:
+    from weft.evaluation.metrics import FAMILIES, METRICS
+
+    said = " ".join(command("evaluate", "--help")[0].split())
+    assert f"{', '.join([*METRICS, *FAMILIES])}; may be repeated." in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--references", "all"], "--references all: use each or grouped"),
+        (
+            ["--references", "grouped", "--search-errors"],
+            "--search-errors and --references: search errors are those of each pair; leave one out",
+        ),
+        (["--metric", "rougel"], "metric 'rougel' is unknown; did you mean 'rouge_l'?"),
+        (
+            ["--references", "grouped", "--metric", "character_error_rate"],
+            "metric 'character_error_rate' takes one reference a source; leave it out, or set "
+            "evaluation.references = 'each'",
+        ),
+    ],
+)
+def test_what_cannot_be_measured(
+    refusal: Callable[..., str], runs: Runs, tmp_path: Path, options: list[str], message: str
+) -> None:
+    (tmp_path / "pairs.tsv").write_text(SEVERAL, "utf-8")
+    assert refusal("evaluate", runs("lstm"), tmp_path / "pairs.tsv", *options) == message

@@ -9,6 +9,7 @@ import torch
 
 from weft.attention import Looking
 from weft.build import build_model
+from weft.data.batches import Stored
 from weft.data.store import Batch, PairStore, TokenStore
 from weft.models.layers import Output
 from weft.ragged import Layout, Ragged
@@ -173,7 +174,7 @@ def test_packed_updates_are_plain_updates(name: str, tmp_path: Path) -> None:
         precision = "bf16" if name == "transformer" else "fp32"
         settings = TrainingSettings.model_validate({**sizes, "precision": precision})
         model = build_model(PACKED[name], source_size=11, target_size=13)
-        trainer = Trainer(model, pairs, settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda")
+        trainer = Trainer(model, Stored(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda")
         assert isinstance(trainer.update, PackedUpdate)
         if not packed:
             trainer.update = PlainUpdate(
@@ -196,7 +197,7 @@ def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:
     for moving in (True, False):
         model = build_model(PACKED["input feeding"], source_size=11, target_size=13)
         settings = TrainingSettings.model_validate(sizes)
-        trainer = Trainer(model, pairs, settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda")
+        trainer = Trainer(model, Stored(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda")
         trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
         losses.append([])
         for event in trainer.events():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
 
 from weft.answers import Translation
-from weft.build import Tokenizers
+from weft.corpus import Tokenizers
 from weft.models import Ensemble, Searchable
 from weft.ragged import Ragged
 from weft.recipe import make_recipe

@@ -115,7 +115,7 @@ def test_no_permission_as_anybody(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(lines, "_open", refuse)
+    monkeypatch.setattr(lines, "open_once", refuse)
     assert failure(tmp_path / "secret") == f"{tmp_path / 'secret'}: Permission denied"
 
 

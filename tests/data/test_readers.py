@@ -58,14 +58,16 @@ def test_parallel_files_of_unequal_length(tmp_path):
     ending = "; line by line they must belong together"
     found = read_parallel(long, short)
     assert next(found) == Pair("1", "1")
-    assert failure(found) == f"{long} has 3 lines, {short} has 1 line{ending}"
-    assert failure(read_parallel(short, long)) == f"{short} has 1 line, {long} has 3 lines{ending}"
+    alone = "has no counterpart; "
+    assert failure(found) == f"{long}:2: {alone}{long} has 3 lines, {short} has 1 line{ending}"
+    assert failure(read_parallel(short, long)) == f"{long}:2: {alone}{short} has 1 line, {long} has 3 lines{ending}"
     empty = write(tmp_path / "empty", "")
-    assert failure(read_parallel(empty, short)) == f"{empty} has 0 lines, {short} has 1 line{ending}"
+    assert failure(read_parallel(empty, short)) == f"{short}:1: {alone}{empty} has 0 lines, {short} has 1 line{ending}"
 
 
 def test_one_standard_input_only():
-    assert failure(read_parallel("-", "-")) == "source and target cannot both be standard input"
+    with pytest.raises(DataError, match=r"^source and target cannot both be standard input$"):
+        read_parallel("-", "-")
 
 
 def test_columns_of_a_table(tmp_path):

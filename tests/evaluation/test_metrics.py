@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 import time
@@ -13,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import DataError, RecipeError
-from weft.evaluation.metrics import METRICS, Measure, edit_distance, measure, perplexity
+from weft.evaluation import metrics
+from weft.evaluation.metrics import (
+    FAMILIES,
+    METRICS,
+    ONE_REFERENCE,
+    OUTPUTS_ALONE,
+    Measure,
+    check_metrics,
+    edit_distance,
+    measure,
+    perplexity,
+)
 
 HYPOTHESES = ["the cat sat on the mat today", "he lives in Paris with his dog .", "yes"]
 REFERENCES = ["the cat sits on the mat today", "he lives in Paris with a dog .", "yes"]
@@ -60,6 +72,7 @@ def test_edit_rates_are_quick_enough_for_ten_thousand_lines() -> None:
     ("name", "score"),
     [
         ("bleu", lambda h, r: sacrebleu.corpus_bleu(h, r)),
+        ("bleu_lowercase", lambda h, r: sacrebleu.corpus_bleu(h, r, lowercase=True)),
         ("bleu_tokenized", lambda h, r: sacrebleu.corpus_bleu(h, r, tokenize="none")),
         ("chrf", lambda h, r: sacrebleu.corpus_chrf(h, r)),
         ("ter", lambda h, r: sacrebleu.corpus_ter(h, r)),
@@ -82,18 +95,24 @@ def test_known_values() -> None:
     assert values["item_error_rate"].value == 50
     assert values["character_error_rate"].value == pytest.approx(100 / 6)
     assert values["token_error_rate"].value == pytest.approx(100 / 3)
+    assert values["token_match"].value == 50
+    assert values["rouge_l"].value == pytest.approx(75)
+    assert values["distinct_1"].value == 100 and values["distinct_2"].value == 100
     assert values["ter"].value == pytest.approx(100 / 3)
 
 
 def test_directions_and_names() -> None:
-    perfect = measure(list(METRICS), REFERENCES, REFERENCES)
+    perfect = measure([name for name in METRICS if name not in OUTPUTS_ALONE], REFERENCES, REFERENCES)
     assert [round(one.value, 6) for one in perfect] == [100 if one.better == "higher" else 0 for one in perfect]
     assert [one.name for one in perfect] == [
         "BLEU",
+        "lower-case BLEU",
         "tokenised BLEU",
         "chrF",
         "TER",
+        "ROUGE-L",
         "exact match",
+        "token match",
         "item error rate",
         "character error rate",
         "token error rate",
@@ -145,10 +164,116 @@ def test_edit_rates_take_one_reference_that_is_not_empty() -> None:
     assert METRICS["token_error_rate"](["a", "b"], ["", "b"]).value == 100
 
 
+def literal_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
+    """mteval-v13a of words between spaces, in lower case: clipped by the most of any reference, the closest length (of
+    two the shorter), where an n-gram is nowhere found half a match, a quarter, …"""
+    cut = [
+        (line.lower().split(), [one.lower().split() for one in those])
+        for line, those in zip(hypotheses, references, strict=True)
+    ]
+    logarithms, smooth = 0.0, 1
+    for n in range(1, 5):
+        matches = total = 0
+        for ours, theirs in cut:
+            grams = [tuple(ours[place : place + n]) for place in range(len(ours) - n + 1)]
+            total += len(grams)
+            for gram in set(grams):
+                there = [[tuple(one[i : i + n]) for i in range(len(one) - n + 1)].count(gram) for one in theirs]
+                matches += min(grams.count(gram), max(there))
+        if not matches:
+            smooth *= 2
+        logarithms += math.log((matches or 1 / smooth) / total) / 4
+    said = sum(len(ours) for ours, _ in cut)
+    wanted = sum(min((abs(len(one) - len(ours)), len(one)) for one in theirs)[1] for ours, theirs in cut)
+    return 100 * math.exp(min(0.0, 1 - wanted / said) + logarithms)
+
+
+LINE = st.lists(st.sampled_from(["a", "A", "b", "c", "D"]), min_size=4, max_size=9).map(" ".join)
+
+
+@given(st.lists(st.tuples(LINE, st.lists(LINE, min_size=1, max_size=3)), min_size=1, max_size=4))
+def test_lower_case_bleu_is_mteval(items: list[tuple[str, list[str]]]) -> None:
+    hypotheses, references = [one for one, _ in items], [those for _, those in items]
+    if not {word.lower() for line in hypotheses for word in line.split()} & {
+        word.lower() for those in references for line in those for word in line.split()
+    }:
+        return  # sacrebleu gives 0 where not even a word is right, mteval a little
+    found = METRICS["bleu_lowercase"](hypotheses, references)
+    assert found.value == pytest.approx(literal_bleu(hypotheses, references))
+    assert "|case:lc|eff:no|tok:13a|smooth:exp|" in found.signature
+
+
+def literal_distinct(lines: list[str], n: int) -> float:
+    every = [
+        " ".join(line.split()[i : i + n])
+        for line in lines
+        for i in range(len(line.split()))
+        if line.split()[i:][n - 1 :]
+    ]
+    return 100 * len(set(every)) / len(every) if every else 0.0
+
+
+@given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=5), st.sampled_from([1, 2]))
+def test_distinct_is_different_over_all(lines: list[str], n: int) -> None:
+    found = METRICS[f"distinct_{n}"](lines, ["whatever"] * len(lines))
+    assert found.value == pytest.approx(literal_distinct(lines, n))
+    assert found.name == f"distinct-{n}" and found.better == "higher"
+
+
+def test_distinct_of_known_outputs() -> None:
+    outputs = ["i do not know", "i do not know", "i see"]
+    assert METRICS["distinct_1"](outputs, outputs).value == pytest.approx(100 * 5 / 10)
+    assert METRICS["distinct_2"](outputs, outputs).value == pytest.approx(100 * 4 / 7)
+    signature = METRICS["distinct_2"](outputs, outputs).signature
+    expected = "n:2|outputs:3|case:mixed|unit:white-space token|average:corpus|version:weft "
+    assert signature == expected + version("weft")
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "references", "right"),
+    [
+        ("x = f ( a )", ["x  =  f ( a )"], True),
+        (" select *\tfrom t ", ["nothing", "select * from t"], True),
+        ("x=f(a)", ["x = f ( a )"], False),
+        ("SELECT *", ["select *"], False),
+        ("a b", ["b a"], False),
+        ("", [" "], True),
+    ],
+)
+def test_tokens_match_however_much_space_is_between(hypothesis: str, references: list[str], right: bool) -> None:
+    found = METRICS["token_match"]([hypothesis], [references])
+    cut = [re.split(r"\s+", one.strip()) for one in [hypothesis, *references]]
+    assert found.value == 100 * right == 100 * (cut[0] in cut[1:])
+    assert f"nrefs:{len(references)}|case:mixed|unit:line of white-space tokens|" in found.signature
+
+
+@pytest.mark.parametrize("name", sorted(ONE_REFERENCE))
+def test_a_metric_of_one_reference_says_so_before_anything_is_done(name: str) -> None:
+    check_metrics([name])
+    with pytest.raises(RecipeError) as error:
+        check_metrics(["bleu", name], several=True)
+    expected = f"metric {name!r} takes one reference a source; leave it out, or set evaluation.references = 'each'"
+    assert str(error.value) == expected
+
+
+def test_all_others_take_several() -> None:
+    names = [name for name in [*METRICS, *FAMILIES] if name not in ONE_REFERENCE]
+    check_metrics(names, several=True)
+    assert len(measure(names, ["a b"], [["a b", "b a"]])) >= len(names)
+
+
+def test_the_table_names_every_metric() -> None:
+    said = metrics.__doc__ or ""
+    assert all(f"    {name}" in said for name in [*METRICS, *FAMILIES] if name != "distinct_2") and ", _2 " in said
+
+
 def test_unknown_metric() -> None:
     with pytest.raises(RecipeError) as error:
         measure(["bleu", "exact_mach"], ["a"], ["a"])
     assert str(error.value) == "metric 'exact_mach' is unknown; did you mean 'exact_match'?"
+    with pytest.raises(RecipeError) as error:
+        check_metrics(["zzz"])
+    assert str(error.value) == f"metric 'zzz' is unknown; choose one of {', '.join([*METRICS, *FAMILIES])}"
 
 
 def test_perplexity() -> None:

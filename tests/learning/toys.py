@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from random import Random
 from typing import NamedTuple
 
 import torch
 
 from weft.build import build_model
-from weft.data.batches import endless
+from weft.data.ahead import draw
+from weft.data.batches import Stored
 from weft.data.store import PairStore, TokenStore
 from weft.evaluation.likelihood import likelihood
 from weft.models import AnyModel
@@ -67,7 +69,8 @@ def train(
     model = build_model(settings, source_size=VOCABULARY, target_size=VOCABULARY, seed=seed)
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     schedule = make_schedule("cosine", warmup=10, steps=steps)
-    for step, (_, batch) in zip(range(1, steps + 1), endless(pairs, budget, seed=seed), strict=False):
+    for drawn in islice(draw(Stored(pairs).batches(budget, seed=seed), first_step=1, each=1), steps):
+        step, [batch] = drawn.step, drawn.batches
         own = own_share(forcing, sampling=sampling, step=step, steps=steps)
         logits_NV = forced_logits(model, batch.source, batch.target, begin=BEGIN, own=own)
         loss = cross_entropy(logits_NV, batch.target.values).smoothed / len(batch.target.values)

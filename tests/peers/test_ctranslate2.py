@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from weft.build import Tokenizers, build_model
+from weft.build import build_model
+from weft.corpus import Tokenizers
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError, SearchError
 from weft.ragged import Ragged
@@ -357,7 +358,7 @@ class TestQuantization:
 
 class TestFolder:
     def test_it_is_whole_in_itself(self, learner: Translator, engine: interop.Engine) -> None:
-        from weft.build import load_tokenizers
+        from weft.corpus import load_tokenizers
         from weft.recipe import load_recipe
 
         assert sorted(path.name for path in engine.folder.iterdir()) == [

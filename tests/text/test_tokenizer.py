@@ -34,7 +34,20 @@ KINDS = {
     "bpe, begin": learn("bpe", DIFFICULT, size=120, end_of_word=False, split_punctuation=False),
     "bpe, bytes": learn("bpe", DIFFICULT, size=300, byte_level=True),
     "bpe, bytes, begin": learn("bpe", DIFFICULT, size=300, byte_level=True, end_of_word=False),
+    "bpe, falls back to bytes": learn("bpe", DIFFICULT, size=380, byte_fallback=True),
+    "bpe, protected": learn("bpe", DIFFICULT, size=120, protect=["low\\w*", "</?s>"]),
+    "bpe, protected, begin": learn("bpe", DIFFICULT, size=120, protect=[r"low\w*|\S>"], end_of_word=False),
+    "bpe, symbols": learn("bpe", DIFFICULT, size=120, symbols=["<2de>", "<2"]),
+    "bpe, symbols, begin": learn("bpe", DIFFICULT, size=120, symbols=["<2de>", "<2"], end_of_word=False),
+    "unigram": learn("unigram", DIFFICULT, size=120),
+    "unigram, begin": learn("unigram", DIFFICULT, size=120, end_of_word=False, split_punctuation=False),
+    "unigram, bytes": learn("unigram", DIFFICULT, size=300, byte_level=True),
+    "unigram, falls back to bytes": learn("unigram", DIFFICULT, size=380, byte_fallback=True),
+    "unigram, protected": learn("unigram", DIFFICULT, size=120, protect=[r"low\w*"], symbols=["<2de>"]),
+    "word, protected": learn("word", DIFFICULT, protect=[r"low\w*"], symbols=["<2de>"]),
+    "character, protected": learn("character", DIFFICULT, protect=[r"low\w*"], symbols=["<2de>"]),
 }
+LONG = [name for name in KINDS if "protected" not in name and "symbols" not in name and "falls" not in name]
 every_kind = pytest.mark.parametrize("tokenizer", KINDS.values(), ids=KINDS.keys())
 
 
@@ -99,7 +112,7 @@ def test_any_ids_decode(tokenizer, data):
     assert all(decoded[place] == " " for place in set(range(len(decoded))) - covered)
 
 
-@every_kind
+@pytest.mark.parametrize("tokenizer", [KINDS[name] for name in LONG], ids=LONG)
 @pytest.mark.parametrize(
     "line",
     [
@@ -178,12 +191,15 @@ UNITS = {"weft_tokenizer": 1, "kind": "word", "split_punctuation": True, "symbol
     ("content", "message"),
     [
         (None, "cannot read the tokenizer: no such file"),
-        ("", "damaged, or not a tokenizer: it is not a JSON file"),
-        ('{"weft_tokenizer": 1, "ki', "damaged, or not a tokenizer: it is not a JSON file"),
-        (b"\xff\xfe", "damaged, or not a tokenizer: it is not a JSON file"),
-        ("[" * 100_000, "damaged, or not a tokenizer: it is not a JSON file"),
-        ("[1]", "not a tokenizer written by weft"),
-        ("{}", "not a tokenizer written by weft"),
+        ("", "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model"),
+        (
+            '{"weft_tokenizer": 1, "ki',
+            "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model",
+        ),
+        (b"\xff\xfe", "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model"),
+        ("[" * 100_000, "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model"),
+        ("[1]", "not a tokenizer written by weft, nor a tokenizer.json"),
+        ("{}", "not a tokenizer written by weft, nor a tokenizer.json"),
         ({**UNITS, "weft_tokenizer": 2}, "written by a newer weft (format 2; this one reads up to 1)"),
         ({**UNITS, "weft_tokenizer": "x"}, "damaged: its format is 'x', expected a whole number"),
         ({**UNITS, "kind": "wrod"}, "unknown kind of tokenizer 'wrod'; did you mean 'word'?"),
@@ -281,7 +297,8 @@ class TestExtended:
 
     @every_kind
     def test_what_is_no_text(self, tokenizer):
-        if tokenizer.size == 259 or getattr(tokenizer, "byte_level", False):
+        form = getattr(tokenizer, "form", None)
+        if tokenizer.kind == "byte" or (form and (form.byte_level or form.byte_fallback)):
             return
         with pytest.raises(VocabularyError, match="lone surrogate"):
             tokenizer.extended(["a\udfff"])

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from weft.build import build_model
-from weft.data.batches import plan
+from weft.data.ahead import ahead, draw
+from weft.data.batches import Position, Stored
+from weft.data.mixture import Part
 from weft.data.store import PairStore, TokenStore
-from weft.errors import TrainingError
+from weft.errors import CheckpointError, TrainingError
 from weft.settings import ModelSettings, TrainingSettings
 from weft.training import loop, update
 from weft.training.checkpoint import RunFolder, read_tensors
@@ -54,7 +56,7 @@ def make(tmp_path):
         path = tmp_path / name
         return Trainer(
             build_model(model, source_size=VOCABULARY, target_size=VOCABULARY, seed=seed),
-            pairs() if data is None else data,
+            Stored(pairs()) if data is None else data if isinstance(data, Stored) else Stored(data),
             settings,
             folder=RunFolder(path) if path.exists() else RunFolder.create(path, fill),
             seed=seed,
@@ -103,7 +105,7 @@ class TestOneUpdate:
     def test_is_the_gradient_of_the_mean_loss(self, make, model):
         trainer = make(model=model, steps=1, optimiser="sgd", learning_rate=0.5, clip=0.0, batch_tokens=10_000)
         model, before = trainer.model, weights_of(trainer.model)
-        batch = trainer.pairs.batch(torch.arange(24).numpy())
+        batch = trainer.data.pairs.batch(torch.arange(24).numpy())
         logits_NV = model(batch.source, batch.target.shifted(BEGIN)).logits_NV
         loss = torch.nn.functional.cross_entropy(logits_NV, batch.target.values)
         gradients = torch.autograd.grad(loss, list(model.parameters()))
@@ -121,7 +123,7 @@ class TestOneUpdate:
         batches = next(budget for budget in range(1, whole) if len(loop_batches(data, budget)) == 2)
         joint = make(name="joint", data=data, batch_tokens=whole, **settings)
         parts = make(name="parts", data=data, batch_tokens=batches, accumulate=2, **settings)
-        sizes = [int(data.target.lengths[rows].sum()) for rows in loop_batches(data, batches)]
+        sizes = [planned.target_tokens for planned in loop_batches(data, batches)]
         assert sizes[0] != sizes[1]
         before = weights_of(joint.model)
         [one, two] = [next(trainer.events()) for trainer in (joint, parts)]
@@ -167,7 +169,11 @@ class TestOneUpdate:
 
 
 def loop_batches(data, budget):
-    return plan(data, budget, seed=1, epoch=0)
+    """The batches of the first epoch."""
+    stream, found = Stored(data).batches(budget, seed=1), []
+    while stream.position.epoch == 0:
+        found += stream.take(1, 1)
+    return found
 
 
 class TestNotFinite:
@@ -253,8 +259,8 @@ class TestMeasuredLater:
     def late(self, trainer):
         now, asked = trainer.update, []
 
-        def later(batches, **keywords):
-            measured, number = now(batches, **keywords), trainer.progress.step + 1
+        def later(drawn, **keywords):
+            measured, number = now(drawn, **keywords), trainer.progress.step + 1
 
             def fetch():
                 asked.append((number, trainer.progress.step))
@@ -285,11 +291,11 @@ class TestMeasuredLater:
         self.late(trainer)
         inner, calls = trainer.update, iter(range(1, 100))
 
-        def spoilt(batches, **keywords):
+        def spoilt(drawn, **keywords):
             return (
                 update.Measured(lambda: (math.nan, 1.0), later=True)
                 if next(calls) in (2, 3, 7)
-                else inner(batches, **keywords)
+                else inner(drawn, **keywords)
             )
 
         trainer.update = spoilt
@@ -299,7 +305,7 @@ class TestMeasuredLater:
 
     def test_five_in_a_row_end_the_run(self, make):
         trainer = make(steps=50)
-        trainer.update = lambda batches, **_: update.Measured(lambda: (math.nan, 1.0), later=True)
+        trainer.update = lambda drawn, **_: update.Measured(lambda: (math.nan, 1.0), later=True)
         seen = []
         with pytest.raises(TrainingError, match=r"^step 5: the loss was not finite 5 times in a row; "):
             seen += [event.step for event in trainer.events()]
@@ -432,6 +438,21 @@ class TestEvents:
             assert totals == (data.source.lengths.sum(), data.target.lengths.sum())
         assert all(max(one) <= 40 for many in tokens.values() for one in many)
 
+    def test_waiting_for_a_batch_is_part_of_a_step(self, make):
+        steps = [event for event in make(steps=5, accumulate=2).events() if isinstance(event, Step)]
+        assert len(steps) == 5 and all(0 <= event.waited <= event.seconds for event in steps)
+
+    def test_parts_come_and_go_with_their_steps(self, make):
+        data = pairs(24)
+        parts = Part(0, 10, last_step=3), Part(10, 14, first_step=4)
+        trainer = make(steps=8, data=Stored(data, parts), batch_tokens=10_000)
+        steps = [event for event in trainer.events() if isinstance(event, Step)]
+        lengths = data.target.lengths
+        assert [event.target_tokens for event in steps] == [lengths[:10].sum()] * 3 + [lengths[10:].sum()] * 5
+        assert [event.epoch for event in steps] == [0, 1, 2, 0, 1, 2, 3, 4]
+        state = trainer.folder.read_checkpoint().state
+        assert [state[name] for name in Position._fields] == [1, 5, 0, 0]
+
     @every_model
     def test_the_same_seed_gives_the_same_weights(self, make, model):
         dropout = model.model_copy(update={"dropout": 0.3})
@@ -444,19 +465,59 @@ class TestEvents:
 
     @every_model
     def test_a_restored_trainer_goes_on_the_same_way(self, make, model):
+        self.check_restoring(make, model, "alike")
+
+    @pytest.mark.parametrize(
+        ("data", "read", "early"), [("mixed", 4, False), ("stages", 1, True), ("stages", 2, False), ("stages", 3, True)]
+    )
+    def test_a_restored_trainer_goes_on_the_same_way_wherever_it_stands(self, make, data, read, early, monkeypatch):
+        """A thread that makes batches ahead, as on a GPU, has gone on; a checkpoint knows what was trained on."""
+        if early:
+            monkeypatch.setattr(loop, "draw", lambda *given, **named: ahead(draw(*given, **named)))
+        self.check_restoring(make, MODEL, data, read=read, forcing="teacher")
+
+    SOURCES = {  # noqa: RUF012
+        "alike": Stored(pairs()),
+        "mixed": Stored(pairs(), (Part(0, 3, variants=2, weight=1.0), Part(6, 18, weight=2.0))),
+        "stages": Stored(pairs(), (Part(0, 10, last_step=2), Part(10, 8, first_step=2), Part(18, 6, first_step=4))),
+    }
+
+    def check_restoring(self, make, model, data, *, read=3, forcing="scheduled"):
         dropout = model.model_copy(update={"dropout": 0.3})
-        straight = make(name="straight", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2)
+        given = {"data": self.SOURCES[data], "model": dropout, "steps": 6}
+        given |= {"forcing": forcing, "sampling": 0.9, "accumulate": 2}
+        straight = make(name="straight", **given)
         list(straight.events())
-        first = make(name="halved", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2)
+        first = make(name="halved", **given)
         events = first.events()
-        for _ in range(3):
+        for _ in range(read):
             next(events)
         first.save()
         next(events)  # lost
-        second = make(name="halved", model=dropout, steps=6, forcing="scheduled", sampling=0.9, accumulate=2, seed=1)
+        events.close()
+        second = make(name="halved", seed=1, **given)
         torch.rand(7)
         second.restore()
+        assert second.progress.step == read
         list(second.events())
         assert same(weights_of(straight.model), weights_of(second.model))
         assert kept(straight).tensors.keys() == kept(second).tensors.keys()
         assert same(kept(straight).tensors, kept(second).tensors)
+        assert second.progress.position == straight.progress.position
+
+    def test_a_checkpoint_from_before_there_were_pools_is_refused(self, make):
+        trainer = make(steps=2)
+        list(trainer.events())
+        file = trainer.folder.training / "step-2" / "state.json"
+        state = json.loads(file.read_text())
+        del state["pool"], state["stage"]
+        file.write_text(json.dumps(state))
+        again = make(steps=4)
+        before = weights_of(again.model)
+        with pytest.raises(CheckpointError) as caught:
+            again.restore()
+        assert str(caught.value) == (
+            f"{file.parent}: written by an older weft, which read its data in another order; train anew, or begin a "
+            f"new run with its weights: --from {again.folder.path}"
+        )
+        assert same(weights_of(again.model), before) and again.progress.step == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.build import build_model
-from weft.data.batches import budgets, plan
-from weft.data.store import PairStore, TokenStore
+from weft.data.batches import Position, Stored, budgets
+from weft.data.store import Batch, PairStore, TokenStore
 from weft.models import AnyModel
 from weft.ragged import Layout
 from weft.settings import ModelSettings, TrainingSettings
@@ -29,6 +31,14 @@ def corpus(lengths: list[tuple[int, int]]) -> PairStore:
     )
 
 
+def epoch_of(pairs: PairStore, budget: int, epoch: int) -> Iterator[Batch]:
+    """All batches of an epoch."""
+    stream = Stored(pairs).batches(budget, seed=1, start=Position(epoch=epoch))
+    while stream.position.epoch == epoch:
+        [planned] = stream.take(1, 1)
+        yield planned.make()
+
+
 def transformer(**tree: object) -> AnyModel:
     given = {"embedding": 6, "encoder": STACK, "decoder": STACK, **tree}
     return build_model(ModelSettings.model_validate(given), source_size=11, target_size=13)
@@ -37,31 +47,30 @@ def transformer(**tree: object) -> AnyModel:
 @either
 def test_a_frame_by_hand(recurrent: bool) -> None:
     pairs = corpus([(4, 8), (2, 3), (5, 11)])  # 11 and 22 tokens
-    assert frame_of(pairs, 100, recurrent=recurrent)[:4] == (53, 100, 5, 11)
-    assert frame_of(pairs, 6400, recurrent=recurrent)[:4] == (3360, 6400, 5, 11)
+    assert frame_of(pairs.extent, 100, recurrent=recurrent)[:4] == (53, 100, 5, 11)
+    assert frame_of(pairs.extent, 6400, recurrent=recurrent)[:4] == (3360, 6400, 5, 11)
 
 
 @either
 def test_a_row_over_the_budget_sets_the_shape(recurrent: bool) -> None:
-    assert frame_of(corpus([(4, 8), (30, 3), (3, 50)]), 20, recurrent=recurrent)[:4] == (30, 50, 30, 50)
+    assert frame_of(corpus([(4, 8), (30, 3), (3, 50)]).extent, 20, recurrent=recurrent)[:4] == (30, 50, 30, 50)
 
 
 @either
 def test_the_frame_of_nothing_has_room_for_a_token(recurrent: bool) -> None:
-    assert min(frame_of(corpus([]), 20, recurrent=recurrent)[:5]) >= 1
+    assert min(frame_of(corpus([]).extent, 20, recurrent=recurrent)[:5]) >= 1
 
 
 @quick
 @given(LENGTHS, st.integers(1, 40), st.integers(0, 3), st.booleans())
-def test_every_batch_of_a_plan_fits_into_the_frame(
+def test_every_batch_of_an_epoch_fits_into_the_frame(
     lengths: list[tuple[int, int]], budget: int, epoch: int, recurrent: bool
 ) -> None:
     """And, filled up, it is just the frame: all of its tokens, no row over the bound, as many rows as its key says."""
     pairs = corpus(lengths)
-    frame = frame_of(pairs, budget, recurrent=recurrent)
-    assert all(own >= least for own, least in zip(frame[:2], budgets(pairs, budget), strict=True))
-    for rows in plan(pairs, budget, seed=1, epoch=epoch):
-        batch = pairs.batch(rows)
+    frame = frame_of(pairs.extent, budget, recurrent=recurrent)
+    assert all(own >= least for own, least in zip(frame[:2], budgets(pairs.extent, budget), strict=True))
+    for batch in epoch_of(pairs, budget, epoch):
         key = frame.key(batch)
         assert key.rows % frame.row_step == 0
         for own, tokens, longest in (
@@ -87,7 +96,7 @@ def test_bounds_keep_to_learned_positions() -> None:
     learned = {**STACK, "positions": "learned", "max_positions": 12}
     model = transformer(encoder=learned, decoder=learned)
     pairs = corpus([(12, 12), (3, 5)])
-    frame = frame_of(pairs, 40, recurrent=False)
+    frame = frame_of(pairs.extent, 40, recurrent=False)
     key = frame.key(pairs.batch(np.array([1])))
     source = Side(frame.source_tokens, key.source_longest, key.rows, CPU).ragged()
     target = Side(frame.target_tokens, key.target_longest, key.rows, CPU).ragged()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from weft.build import build_model
+from weft.data.ahead import Drawn
 from weft.data.store import Batch
 from weft.errors import RecipeError
 from weft.models import AnyModel
@@ -110,7 +111,7 @@ class TestPrecision:
         found = {}
         for precision in ("fp32", "bf16"):
             model = build(name)
-            found[precision] = updating(model, precision=precision)(batches(name), rate=0.1, own=0.0).fetch()
+            found[precision] = updating(model, precision=precision)(Drawn.of(batches(name)), rate=0.1, own=0.0).fetch()
             assert all(one.dtype == torch.float32 and one.isfinite().all() for one in model.parameters())
         assert found["bf16"][0] == pytest.approx(found["fp32"][0], rel=0.02)
         assert found["bf16"][1] == pytest.approx(found["fp32"][1], rel=0.2)
@@ -132,7 +133,7 @@ class TestOneUpdate:
             tokens += batch.target.layout.total
         parameters = dict(model.named_parameters())
         gradients = torch.autograd.grad(total / tokens, list(parameters.values()), allow_unused=True)
-        measured = updating(model, label_smoothing=smoothing)(given, rate=0.25, own=0.0)
+        measured = updating(model, label_smoothing=smoothing)(Drawn.of(given), rate=0.25, own=0.0)
         assert not measured.later
         norm = math.sqrt(sum(float(one.pow(2).sum()) for one in gradients if one is not None))
         assert measured.fetch()[1] == pytest.approx(norm, rel=1e-4)
@@ -147,7 +148,7 @@ class TestOneUpdate:
         torch.manual_seed(1)
         model = build(name, dropout=0.1).train()
         one = updating(model, optimiser="adam")
-        losses = [one(batches(name), rate=0.02, own=own).fetch()[0] for _ in range(25)]
+        losses = [one(Drawn.of(batches(name)), rate=0.02, own=own).fetch()[0] for _ in range(25)]
         assert all(map(math.isfinite, losses)) and sum(losses[-3:]) < 0.8 * sum(losses[:3])
 
     @every_model
@@ -157,7 +158,7 @@ class TestOneUpdate:
     ) -> None:
         model = build(name)
         one = updating(model, optimiser="adamw")
-        one(batches(name), rate=0.01, own=0.0)
+        one(Drawn.of(batches(name)), rate=0.01, own=0.0)
         before = weights(model)
         moments = [{key: part.clone() for key, part in state.items()} for state in one.optimiser.state.values()]
         calls = 0
@@ -169,11 +170,11 @@ class TestOneUpdate:
             return Loss(found.smoothed * math.nan, found.negative_log_likelihood) if calls == place else found
 
         monkeypatch.setattr(update, "batch_loss", spoilt)
-        loss, norm = one(batches(name), rate=0.01, own=0.0).fetch()
+        loss, norm = one(Drawn.of(batches(name)), rate=0.01, own=0.0).fetch()
         assert math.isfinite(loss) and not math.isfinite(norm)
         assert all(torch.equal(now, before[key]) for key, now in weights(model).items())
         for state, kept in zip(one.optimiser.state.values(), moments, strict=True):
             assert all(torch.equal(state[key], kept[key]) for key in kept)
-        loss, norm = one(batches(name), rate=0.01, own=0.0).fetch()
+        loss, norm = one(Drawn.of(batches(name)), rate=0.01, own=0.0).fetch()
         assert math.isfinite(loss) and math.isfinite(norm)
         assert any(not torch.equal(now, before[key]) for key, now in weights(model).items())

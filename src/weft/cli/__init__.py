@@ -11,6 +11,7 @@ from weft import __version__
 from weft.cli import (
     attend,
     bench,
+    data,
     evaluate,
     export,
     positions,
@@ -45,6 +46,7 @@ app.command("evaluate", epilog="Try:  weft evaluate runs/try --json")(evaluate.c
 app.command("score", epilog="Try:  weft score runs/try pairs.tsv")(score.command)
 app.command("sample", epilog="Try:  weft sample runs/lm --prompt 'le roi'")(sample.command)
 app.command("export", epilog="Try:  weft export RUN --to ctranslate2")(export.command)
+app.add_typer(data.app, name="data")
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(bench.app, name="bench")
 app.add_typer(tokenizer.app, name="tokenizer")

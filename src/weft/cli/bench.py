@@ -91,7 +91,7 @@ def translating(
     from itertools import islice
 
     from weft.bench import translation_speed
-    from weft.build import read_corpus
+    from weft.corpus import read_corpus
     from weft.data.lines import read_lines
 
     settings = search_changes(search, changes)

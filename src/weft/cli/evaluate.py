@@ -24,6 +24,7 @@ from weft.cli.arguments import (
     read_given,
     search_changes,
 )
+from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics
 
 if TYPE_CHECKING:
     from weft.evaluation.search_errors import SearchErrors
@@ -36,7 +37,17 @@ def command(
     source: SourceFile = None,
     target: TargetFile = None,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="bleu, chrf, ter, exact_match, repetition, …; may be repeated.")
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help=f"{', '.join([*METRICS, *FAMILIES])}; may be repeated."),
+    ] = None,
+    references: Annotated[
+        str | None,
+        typer.Option(
+            "--references",
+            metavar="HOW",
+            help="each: a pair is an item; grouped: pairs with the same source are one item with several references. "
+            "Not said, as in the recipe.",
+        ),
     ] = None,
     split: Annotated[
         str, typer.Option("--split", help="Which of the recipe's pairs, where none are given: test or valid.")
@@ -60,13 +71,18 @@ def command(
     how often the search missed what the model rates highest (found by an exact search, where search.max_nodes
     suffice), and how often that is not the reference.
     """
-    from weft.build import read_corpus
+    from weft.corpus import read_corpus
     from weft.errors import DataError, RecipeError
     from weft.files import save_text
     from weft.report import evaluate, search_errors
 
     if errors and metric:
         raise RecipeError("--search-errors and --metric: two reports; ask for one at a time")
+    if errors and references:
+        raise RecipeError("--search-errors and --references: search errors are those of each pair; leave one out")
+    if references not in (None, "each", "grouped"):
+        raise RecipeError(f"--references {references}: use each or grouped")
+    check_metrics(metric or [])
     given = read_given(pairs, source, target)
     model = load_run(run, more, device=device, precision=precision, engine=engine)
     if given is None:
@@ -78,7 +94,7 @@ def command(
         judged = search_errors(model, given[:limit], **settings)
         outputs, record, lines = [one.found.text for one in judged.sentences], judged.record(), _errors(judged)
     else:
-        report = evaluate(model, given[:limit], metric, **settings)
+        report = evaluate(model, given[:limit], metric, references=references, **settings)
         outputs, record, lines = report.outputs, report.record(), _metrics(report)
     if output is not None:
         save_text(output, "".join(line + "\n" for line in outputs))
@@ -95,7 +111,10 @@ def _metrics(report: Report) -> list[str]:
     if report.alignment is not None:
         lines.append(f"{'alignment error rate':<24}{report.alignment.error_rate:8.2f}   {report.alignment.signature}")
     lines.append(f"{'perplexity':<24}{report.perplexity.value:8.3f}   {report.perplexity.signature}")
-    return [*lines, f"{report.pairs} pairs, searched in {report.seconds:.1f} s"]
+    counted = f"{report.pairs} pairs"
+    if report.items is not None:
+        counted = f"{report.items} items with {report.pairs} references"
+    return [*lines, f"{counted}, searched in {report.seconds:.1f} s"]
 
 
 def _errors(judged: SearchErrors) -> list[str]:

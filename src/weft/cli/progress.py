@@ -51,11 +51,10 @@ class Watcher:
             self._close()
 
     def _prepared(self, event: Prepared) -> None:
-        dropped = "".join(
-            f", {count} {what} left out" for count, what in ((event.blank, "blank"), (event.long, "overlong")) if count
-        )
+        left_out = "; ".join(f"{count:,} {reason}" for reason, count in event.left_out.items())
+        pairs = f"{event.pairs:,} pairs" if event.pairs else "pairs as they are read"
         self.console.print(
-            f"{event.pairs:,} pairs{dropped}; {event.parameters:,} parameters; "
+            f"{pairs}{f' (left out: {left_out})' if left_out else ''}; {event.parameters:,} parameters; "
             f"vocabulary {event.source_vocabulary:,} / {event.target_vocabulary:,}; {event.device}"
         )
         self.steps = event.steps

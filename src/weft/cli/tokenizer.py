@@ -8,27 +8,62 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(help="Learn, apply and inspect tokenizers.", no_args_is_help=True)
-File = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="A tokenizer.json.", show_default=False)]
+File = Annotated[
+    Path,
+    typer.Argument(metavar="TOKENIZER", help="A tokenizer.json, or a SentencePiece model.", show_default=False),
+]
 
 
 @app.command("learn", epilog="Try:  weft tokenizer learn train.en train.de --size 8000 --out tokenizer.json")
 def learn_command(
-    texts: Annotated[list[str], typer.Argument(metavar="FILE...", help="Text files; several are learned jointly.")],
+    texts: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Text files, learned jointly; - is standard input."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Where to write it.")] = Path("tokenizer.json"),
-    kind: Annotated[str, typer.Option("--kind", help="bpe, word, character or byte.")] = "bpe",
-    size: Annotated[int | None, typer.Option("--size", min=1, help="Most ids; bpe: 8000 if not given.")] = None,
+    kind: Annotated[str, typer.Option("--kind", help="bpe, unigram, word, character or byte.")] = "bpe",
+    size: Annotated[
+        int | None, typer.Option("--size", min=1, help="Most ids; bpe, unigram: 8000 if not given.")
+    ] = None,
     minimum_count: Annotated[int, typer.Option("--minimum-count", min=1, help="Leave out what is rarer.")] = 1,
-    word_begin: Annotated[bool, typer.Option("--word-begin", help="bpe: mark where words begin, not end.")] = False,
-    byte_level: Annotated[bool, typer.Option("--byte-level", help="bpe: over bytes; nothing is unknown.")] = False,
+    normalise: Annotated[str, typer.Option("--normalise", help="none, nfc or nfkc.")] = "none",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Small letters only.")] = False,
+    symbol: Annotated[
+        list[str] | None, typer.Option("--symbol", help="Always one token, as <2de>; may be repeated.")
+    ] = None,
+    protect: Annotated[
+        list[str] | None, typer.Option("--protect", help="A regex; what matches is a unit; may be repeated.")
+    ] = None,
+    word_begin: Annotated[bool, typer.Option("--word-begin", help="Pieces: mark where words begin, not end.")] = False,
+    byte_level: Annotated[bool, typer.Option("--byte-level", help="Pieces of bytes; nothing is unknown.")] = False,
+    byte_fallback: Annotated[bool, typer.Option("--byte-fallback", help="Pieces: unknowns become bytes.")] = False,
+    sample: Annotated[
+        int, typer.Option("--sample", metavar="CHARACTERS", min=1, help="Learn from lines drawn at random, this many.")
+    ] = 100_000_000,
+    seed: Annotated[int, typer.Option("--seed", help="For the draw.")] = 1,
 ) -> None:
-    """Learn a tokenizer from text."""
+    """Learn a tokenizer from text, or from a sample of it that fits in memory."""
     from weft.data.lines import read_lines
+    from weft.text.sampling import sample as draw
     from weft.text.tokenizer import learn
 
-    lines = (line for text in texts for line in read_lines(text))
-    wanted = 8_000 if size is None and kind == "bpe" else size
+    if kind != "byte":
+        lines = draw((line for text in texts for line in read_lines(text)), characters=sample, seed=seed)
+    else:
+        lines = []
+    wanted = 8_000 if size is None and kind in ("bpe", "unigram") else size
     made = learn(
-        kind, lines, size=wanted, minimum_count=minimum_count, end_of_word=not word_begin, byte_level=byte_level
+        kind,
+        lines,
+        size=wanted,
+        minimum_count=minimum_count,
+        end_of_word=not word_begin,
+        byte_level=byte_level,
+        byte_fallback=byte_fallback,
+        normalise=normalise,
+        lowercase=lowercase,
+        symbols=symbol or (),
+        protect=protect or (),
     )
     made.save(out)
     typer.echo(f"{out}: {made.kind}, {made.size} ids")
@@ -69,7 +104,7 @@ def show_command(
     from weft.text.tokenizer import load
 
     loaded = load(tokenizer)
-    typer.echo(f"{loaded.kind}, {loaded.size} ids")
+    typer.echo(f"{loaded.kind}, {loaded.size} ids; {'; '.join(loaded.description())}")
     if isinstance(loaded, BPE):
         for number, (left, right) in enumerate(loaded.merges()[:count], 1):
             typer.echo(f"merge {number:>5}  {left} + {right}")

@@ -27,8 +27,8 @@ def command(
     begun = time.monotonic()
     from rich.console import Console
 
-    from weft.build import read_corpus
     from weft.cli.progress import Watcher
+    from weft.corpus import read_corpus
     from weft.loading import load
     from weft.recipe import load_recipe
     from weft.report import evaluate

@@ -2,7 +2,7 @@
 
 A line ends at LF or CR LF and nowhere else: a lone CR, U+2028, U+0085 or a form feed is a character of its line, so
 that the two files of a parallel corpus cannot go out of step. A byte order mark at the start of a file is dropped.
-A file whose name ends in ``.gz`` is unpacked on the way; ``-`` is standard input.
+A packed file (`weft.data.unpacking`) is unpacked on the way; ``-`` is standard input.
 
 One line is in memory at a time, and no line may be longer than 64 MiB. `windows` puts some together; where lines come
 from a pipe or a terminal, `read_arriving` tells when no more are there yet, so that nobody waits for a full window.
@@ -10,17 +10,14 @@ from a pipe or a terminal, `read_arriving` tells when no more are there yet, so 
 
 from __future__ import annotations
 
-import gzip
 import os
 import stat
-import sys
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from select import select
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+from weft.data.unpacking import display_name, open_once, packing_of, reading
 from weft.errors import DataError
 
 LONGEST = 1 << 26  # bytes
@@ -62,24 +59,16 @@ def windows(lines: Iterable[str | None], *, most: int, characters: int) -> Itera
 def _read(path: Path | str, *, pauses: bool) -> Iterator[str | None]:
     name = display_name(path)
     number = 1
-    try:
-        with _open(path) as opened:
-            arriving = _Arriving(opened) if pauses and _trickles(opened) else None
-            readline = opened.readline if arriving is None else arriving.readline
-            while raw := readline(LONGEST + 1):
-                if len(raw) > LONGEST:
-                    raise DataError(f"{name}:{number}: a line of more than {LONGEST} bytes; is this a text file?")
-                yield _decode(raw, name, number)
-                number += 1
-                if arriving is not None and not arriving.has_line():
-                    yield None
-    except OSError as error:
-        if isinstance(error, gzip.BadGzipFile):
-            raise DataError(f"{name}: not a gzip file, though its name ends in .gz") from None
-        known = {FileNotFoundError: "no such file", IsADirectoryError: "is a folder, expected a file"}
-        raise DataError(f"{name}: {known.get(type(error), error.strerror or str(error))}") from None
-    except (EOFError, zlib.error):
-        raise DataError(f"{name}: damaged gzip file (after line {number - 1})") from None
+    with reading(name, lambda: number - 1), open_once(path) as opened:
+        arriving = _Arriving(opened) if pauses and _trickles(path, opened) else None
+        readline = opened.readline if arriving is None else arriving.readline
+        while raw := readline(LONGEST + 1):
+            if len(raw) > LONGEST:
+                raise DataError(f"{name}:{number}: a line of more than {LONGEST} bytes; is this a text file?")
+            yield _decode(raw, name, number)
+            number += 1
+            if arriving is not None and not arriving.has_line():
+                yield None
 
 
 class _Arriving:
@@ -121,29 +110,14 @@ class _Arriving:
         self.held += found
 
 
-def _trickles(file: BinaryIO | gzip.GzipFile) -> bool:
+def _trickles(path: Path | str, file: BinaryIO) -> bool:
     """Whether more may come later: a pipe, a socket, a terminal."""
-    if isinstance(file, gzip.GzipFile):
+    if packing_of(path):
         return False
     try:
         return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except OSError:  # not a file of the system
         return False
-
-
-def display_name(path: Path | str) -> str:
-    """How messages call a file."""
-    return "<standard input>" if str(path) == "-" else str(path)
-
-
-def _open(path: Path | str) -> AbstractContextManager[BinaryIO]:
-    if str(path) == "-":
-        if sys.stdin is None:
-            raise DataError("<standard input>: is closed; give a file")
-        return nullcontext(sys.stdin.buffer)
-    if Path(path).suffix == ".gz":
-        return cast("AbstractContextManager[BinaryIO]", gzip.open(path, "rb"))
-    return Path(path).open("rb")
 
 
 def _decode(raw: bytes, name: str, number: int) -> str:
@@ -154,8 +128,10 @@ def _decode(raw: bytes, name: str, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        column = len(raw[: error.start].decode("utf-8")) + 1
-        raise DataError(
-            f"{name}:{number}: not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {column}); "
-            "convert the file, e.g. with iconv"
-        ) from None
+        raise DataError(f"{name}:{number}: {invalid(raw, error)}") from None
+
+
+def invalid(raw: bytes, error: UnicodeDecodeError) -> str:
+    """What to say of a line that is no UTF-8."""
+    column = len(raw[: error.start].decode("utf-8")) + 1
+    return f"not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {column}); convert the file, e.g. with iconv"

@@ -1,4 +1,4 @@
-"""A pair of sequences: the one thing every corpus is made of."""
+"""A pair of sequences, the one thing every corpus is made of, and what a row says when it is none."""
 
 from __future__ import annotations
 
@@ -15,3 +15,25 @@ class Pair(NamedTuple):
     source: str
     target: str
     links: tuple[tuple[int, int], ...] | None = None
+
+
+class Problem(NamedTuple):
+    """What is wrong with one row of a corpus.
+
+    The kinds: ``encoding`` (no UTF-8), ``columns`` (too few, too many, an empty cell of a table that has types),
+    ``type`` (a list where text is expected), ``json``, ``csv``, ``links``, ``tags``, ``turns`` (a dialogue of one),
+    ``unpaired`` (a line of the longer of two files). Whoever filters may add others, such as ``blank``.
+    """
+
+    kind: str
+    message: str
+    """A whole error in one line, from where it is (``FILE:LINE: ``) to what was expected."""
+
+
+Row = tuple[int, Pair | Problem]
+"""The number of a line or record in its file, from 1, and what it gave."""
+
+
+def is_blank(pair: Pair) -> bool:
+    """Whether a side has nothing but white space."""
+    return not pair.source or pair.source.isspace() or not pair.target or pair.target.isspace()

@@ -1,9 +1,10 @@
-"""Token sequences laid end to end in one array: what a corpus is after tokenization."""
+"""Token sequences laid end to end in one array, in memory or in a mapped file: what a corpus is after tokenization."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,41 +14,72 @@ from weft.ragged import Layout, Ragged
 
 
 class TokenStore:
-    """Sequences of ids in one flat array; any rows come out as a Ragged without a Python loop over tokens."""
+    """Sequences of ids in one flat array; any rows come out as a Ragged without a Python loop over tokens.
 
-    def __init__(self, values: np.ndarray, lengths: np.ndarray) -> None:
+    Row r is ``values[offsets[r]:offsets[r + 1]]``. Neither array is looked at as a whole unless somebody asks for
+    all `lengths`, so a store of mapped files opens at once whatever its size.
+    """
+
+    def __init__(self, values: np.ndarray, offsets: np.ndarray) -> None:
         self.values = values
-        self.lengths = lengths
-        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
+        self.offsets = offsets
 
     @classmethod
     def of(cls, sequences: Iterable[Sequence[int]]) -> TokenStore:
         rows = [np.asarray(sequence, dtype=np.int32) for sequence in sequences]
         values = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int32)
-        return cls(values, np.array([len(row) for row in rows], dtype=np.int64))
+        return cls(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Of all rows."""
+        return np.diff(self.offsets)
+
+    def lengths_of(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
 
     def gather(self, rows: np.ndarray) -> Ragged:
         """The given rows as a batch."""
-        lengths = self.lengths[rows]
+        starts, lengths = self.offsets[rows], self.lengths_of(rows)
         ends = np.cumsum(lengths)
-        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[rows] - (ends - lengths), lengths)
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
         values = torch.from_numpy(self.values[places].astype(np.int64))
         return Ragged(values, Layout(torch.from_numpy(lengths)))
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Where each row begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 class Batch(NamedTuple):
     """Pairs that are trained on together."""
 
     source: Ragged
-    """Ends with the end mark; empty rows for a language model."""
+    """Ends with the end mark; empty rows for a language model, or prompts without an end mark."""
     target: Ragged
     """Ends with the end mark; what the decoder must say."""
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device))
+
+
+class Extent(NamedTuple):
+    """How large a corpus is: what the shape of batches depends on."""
+
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    source_longest: int
+    target_longest: int
+
+    @property
+    def mean(self) -> float:
+        """Tokens a pair, on the side that has more."""
+        return max(self.source_tokens, self.target_tokens, 1) / max(self.pairs, 1)
 
 
 @dataclass(frozen=True)
@@ -56,9 +88,18 @@ class PairStore:
 
     source: TokenStore
     target: TokenStore
+    known: Extent | None = None
+    """Its extent, where it was written down; else it is counted when it is asked for."""
 
     def __len__(self) -> int:
         return len(self.target)
+
+    @cached_property
+    def extent(self) -> Extent:
+        if self.known is not None:
+            return self.known
+        sides = (self.source.lengths, self.target.lengths)
+        return Extent(len(self), *(int(one.sum()) for one in sides), *(int(one.max(initial=1)) for one in sides))
 
     def batch(self, rows: np.ndarray) -> Batch:
         return Batch(self.source.gather(rows), self.target.gather(rows))

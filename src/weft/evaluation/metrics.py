@@ -4,19 +4,24 @@ Every value is in per cent, and every metric takes the hypotheses, one a line, a
 list of them for each line (``references[line]``, not sacrebleu's streams).
 
     bleu                  BLEU of plain text; sacrebleu cuts it into words (13a)      Papineni et al. 2002, Post 2018
+    bleu_lowercase        the same, all in lower case: mteval-v13a as it is by default; the BLEU of the E2E challenge
     bleu_tokenized        BLEU of text that is already cut: its words are what stands between spaces
     chrf                  F-score of character n-grams (chrF2)                        Popović 2015
     ter                   edits and shifts of words per reference word                Snover et al. 2006
+    rouge_l               F-score of the longest common subsequence of words          Lin 2004; `weft.evaluation.rouge`
     exact_match           lines that equal their reference (any of them)
+    token_match           the same, where white space separates and how much of it does not matter: code, SQL
     item_error_rate       lines that do not: 100 − exact match; the "WER" of grapheme-to-phoneme papers
     character_error_rate  edit distance over Unicode code points, per reference code point ("CER")
     token_error_rate      edit distance over tokens between white space, per reference token; the "WER" of speech
                           recognition, and the "PER" of grapheme-to-phoneme papers where the tokens are phones
+    distinct_1, _2        different words (pairs of words) among all of the outputs   Li et al. 2016
     repetition            several at once: outputs with a loop, rep-1 to rep-4; see `weft.evaluation.repetition`
 
 There is no metric called word error rate, because two fields give that name to two of the rows above. Lines are
-compared as they are: no case folding, no Unicode normalisation. The two edit-distance rates are sums over the corpus,
-not means over lines, and take one reference a line. Metrics that need a neural model (COMET) are not here.
+compared as they are, where nothing else is said: no case folding, no Unicode normalisation. The two edit-distance
+rates are sums over the corpus, not means over lines, and take one reference a line. The distinct metrics and repetition
+do not look at references. Metrics that need a neural model (COMET) are not here.
 """
 
 from __future__ import annotations
@@ -51,6 +56,13 @@ def bleu(hypotheses: Sequence[str], references: References) -> Measure:
     return _sacrebleu("BLEU", BLEU(), hypotheses, references, better="higher")
 
 
+def bleu_lowercase(hypotheses: Sequence[str], references: References) -> Measure:
+    """BLEU of plain text as `bleu`, of lower-cased text."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return _sacrebleu("lower-case BLEU", BLEU(lowercase=True), hypotheses, references, better="higher")
+
+
 def bleu_tokenized(hypotheses: Sequence[str], references: References) -> Measure:
     """BLEU of text that is already tokenised. Not comparable with `bleu`, nor across tokenisations."""
     from sacrebleu.metrics.bleu import BLEU
@@ -72,6 +84,23 @@ def ter(hypotheses: Sequence[str], references: References) -> Measure:
     return _sacrebleu("TER", TER(), hypotheses, references, better="lower")
 
 
+def rouge_l(hypotheses: Sequence[str], references: References) -> Measure:
+    """ROUGE-L as the E2E challenge and the evaluation of image captions have it: the mean over lines."""
+    from weft.evaluation import rouge
+
+    lists = _reference_lists(hypotheses, references)
+    scores = [rouge.rouge_l(hypothesis, line) for hypothesis, line in zip(hypotheses, lists, strict=True)]
+    signature = _signature(
+        nrefs=_number_of_references(lists),
+        case="lc",
+        tok="ptb without punctuation",
+        beta=rouge.BETA,
+        references="best precision, best recall",
+        average="line",
+    )
+    return Measure("ROUGE-L", 100.0 * math.fsum(scores) / len(scores), signature, "higher")
+
+
 def exact_match(hypotheses: Sequence[str], references: References) -> Measure:
     """Share of lines identical to their reference, or to any of several."""
     right, number, signature = _identical(hypotheses, references)
@@ -84,6 +113,15 @@ def item_error_rate(hypotheses: Sequence[str], references: References) -> Measur
     return Measure("item error rate", 100.0 * (number - right) / number, signature, "lower")
 
 
+def token_match(hypotheses: Sequence[str], references: References) -> Measure:
+    """Share of lines with the same tokens between white space as their reference, or as any of several."""
+    lists = _reference_lists(hypotheses, references)
+    pairs = zip(hypotheses, lists, strict=True)
+    right = sum(hypothesis.split() in [one.split() for one in line] for hypothesis, line in pairs)
+    signature = _signature(nrefs=_number_of_references(lists), case="mixed", unit="line of white-space tokens")
+    return Measure("token match", 100.0 * right / len(lists), signature, "higher")
+
+
 def character_error_rate(hypotheses: Sequence[str], references: References) -> Measure:
     """Σ edit distance / Σ reference length, both counted in Unicode code points, spaces included."""
     return _edit_rate("character error rate", list, "code point", hypotheses, references)
@@ -94,16 +132,35 @@ def token_error_rate(hypotheses: Sequence[str], references: References) -> Measu
     return _edit_rate("token error rate", str.split, "white-space token", hypotheses, references)
 
 
+def distinct_1(hypotheses: Sequence[str], references: References) -> Measure:
+    """Different words / all words of the hypotheses."""
+    return _distinct(1, hypotheses, references)
+
+
+def distinct_2(hypotheses: Sequence[str], references: References) -> Measure:
+    """Different pairs of neighbouring words / all pairs of the hypotheses."""
+    return _distinct(2, hypotheses, references)
+
+
 METRICS: dict[str, Callable[[Sequence[str], References], Measure]] = {
     "bleu": bleu,
+    "bleu_lowercase": bleu_lowercase,
     "bleu_tokenized": bleu_tokenized,
     "chrf": chrf,
     "ter": ter,
+    "rouge_l": rouge_l,
     "exact_match": exact_match,
+    "token_match": token_match,
     "item_error_rate": item_error_rate,
     "character_error_rate": character_error_rate,
     "token_error_rate": token_error_rate,
+    "distinct_1": distinct_1,
+    "distinct_2": distinct_2,
 }
+ONE_REFERENCE = frozenset({"character_error_rate", "token_error_rate"})
+"""Those that take one reference a line."""
+OUTPUTS_ALONE = frozenset({"distinct_1", "distinct_2", "repetition"})
+"""Those that measure hypotheses, whatever the references; they say something of references too."""
 
 
 def _repetition(hypotheses: Sequence[str]) -> list[Measure]:
@@ -116,11 +173,21 @@ FAMILIES: dict[str, Callable[[Sequence[str]], list[Measure]]] = {"repetition": _
 """Names that stand for several measures, of the hypotheses alone."""
 
 
-def measure(names: Sequence[str], hypotheses: Sequence[str], references: References) -> list[Measure]:
-    """The metrics asked for, in that order."""
+def check_metrics(names: Sequence[str], *, several: bool = False) -> None:
+    """Refuse what cannot be measured before anything is translated: unknown names and, of ``several`` references,
+    metrics that take one."""
     for name in names:
         if name not in METRICS and name not in FAMILIES:
             raise RecipeError(f"metric {name!r} is unknown; {nearest(name, [*METRICS, *FAMILIES])}")
+        if several and name in ONE_REFERENCE:
+            raise RecipeError(
+                f"metric {name!r} takes one reference a source; leave it out, or set evaluation.references = 'each'"
+            )
+
+
+def measure(names: Sequence[str], hypotheses: Sequence[str], references: References) -> list[Measure]:
+    """The metrics asked for, in that order."""
+    check_metrics(names)
     found: list[Measure] = []
     for name in names:
         found += FAMILIES[name](hypotheses) if name in FAMILIES else [METRICS[name](hypotheses, references)]
@@ -185,6 +252,23 @@ def _identical(hypotheses: Sequence[str], references: References) -> tuple[int, 
     lists = _reference_lists(hypotheses, references)
     right = sum(hypothesis in line for hypothesis, line in zip(hypotheses, lists, strict=True))
     return right, len(lists), _signature(nrefs=_number_of_references(lists), case="mixed", unit="line")
+
+
+def _distinct(n: int, hypotheses: Sequence[str], references: References) -> Measure:
+    """Different n-grams / all n-grams, over the corpus: it falls as there are more outputs, so compare equal numbers.
+
+    Li et al. divide by all words instead, for pairs a little more than there are pairs.
+    """
+    _reference_lists(hypotheses, references)
+    total = 0
+    different: set[tuple[str, ...]] = set()
+    for hypothesis in hypotheses:
+        tokens = hypothesis.split()
+        grams = [tuple(tokens[place : place + n]) for place in range(len(tokens) - n + 1)]
+        total += len(grams)
+        different.update(grams)
+    signature = _signature(n=n, outputs=len(hypotheses), case="mixed", unit="white-space token", average="corpus")
+    return Measure(f"distinct-{n}", 100.0 * len(different) / total if total else 0.0, signature, "higher")
 
 
 def _edit_rate(

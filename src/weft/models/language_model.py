@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from weft.attention import Attention, Seen
 from weft.models.decoders import Decoded
 from weft.models.layers import Embedding, Output, dropout
+from weft.models.prompted import behind
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.models.seq2seq import Forward
 from weft.ragged import Ragged
@@ -87,7 +88,10 @@ class RecurrentLanguageModel(nn.Module):
     def states(
         self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
     ) -> Decoded:
-        """What `forward` gives, before the output layer."""
+        """What `forward` gives, before the output layer. A source is a prompt, which is read first."""
+        if source.layout.total:
+            whole, places_N = behind(source, inputs)
+            return Decoded(inputs.like(self.states(source.empty(), whole).states.values[places_N]), None)
         outputs, _ = self.stack(self.embedding.ragged(inputs), self.encode(source).initial)
         context_ND = weights_BTS = None
         if self.attention is not None:

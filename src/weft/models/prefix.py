@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from weft.attention import KeysValues, Looking, PrefixLooking, Seen, Sight, StepItems, noting
 from weft.models.decoders import Decoded
 from weft.models.layers import Embedding, Output
+from weft.models.prompted import behind
 from weft.models.seq2seq import Forward
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
@@ -111,7 +112,10 @@ class PrefixModel(nn.Module):
     def states(
         self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
     ) -> Decoded:
-        """What `forward` gives, before the output layer."""
+        """What `forward` gives, before the output layer. To a language model a source is a prompt, read first."""
+        if self.source_embedding is None and source.layout.total:
+            whole, places_N = behind(source, inputs)
+            return Decoded(inputs.like(self.states(source.empty(), whole).states.values[places_N]), None)
         stack, layout = self.stack, inputs.layout
         longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0
         places_N = layout.time + source.layout.counts[layout.row]

@@ -13,110 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from weft.settings.base import Count, CountOrNone, Probability, Settings, Share
+from weft.settings.data import DataSettings, TokenizerSettings
 from weft.settings.search import SearchSettings
-
-
-class ParallelFiles(Settings):
-    """Two files with a line for a line."""
-
-    source: str = Field(description="file with a source on every line")
-    target: str = Field(description="file with the target of the same line")
-
-
-class TableFile(Settings):
-    """Columns of a tab-separated file, counted from 1; several that make up a side are joined by one space."""
-
-    file: str = Field(description="file with a pair on every line")
-    source: list[Count] = Field(min_length=1, description="columns of the source")
-    target: list[Count] = Field(min_length=1, description="columns of the target")
-    tags: list[Count] = Field([], description="those of them that list features, N;ACC(PL), to be read as <N><ACC(PL)>")
-
-
-def _form(given: object) -> str:
-    """Which form of corpus is meant, right or wrong in itself: a table names one file, or has lists of columns."""
-    if isinstance(given, dict):
-        return "<table>" if "file" in given or any(isinstance(value, list) for value in given.values()) else "<files>"
-    if isinstance(given, TableFile):
-        return "<table>"
-    return "<files>" if isinstance(given, ParallelFiles) else "<name>"
-
-
-Corpus = Annotated[
-    Annotated[str, Tag("<name>")] | Annotated[ParallelFiles, Tag("<files>")] | Annotated[TableFile, Tag("<table>")],
-    Discriminator(_form),
-]
-"""A built-in corpus or a file by name, two files, or columns of one. The tags in brackets keep error messages to the
-form meant."""
-
-
-class DataSettings(Settings):
-    """[data]: where the pairs come from."""
-
-    train: Corpus = Field(
-        "grammar",
-        description="a built-in corpus, a TSV file, {source = FILE, target = FILE}, or columns of a table: "
-        "{file = FILE, source = [1, 2], target = [3]}, with tags = [2] where a column lists features",
-    )
-    valid: Corpus | None = Field(None, description="the same; a built-in corpus brings its own")
-    test: Corpus | None = Field(None, description="the same; used by `weft evaluate`")
-    folder: str = Field(".", description="where relative file names start")
-    train_size: Count = Field(100_000, description="pairs drawn from a built-in corpus for training")
-    valid_size: Count = Field(1_000, description="pairs drawn for validation")
-    test_size: Count = Field(1_000, description="pairs drawn for testing")
-    options: dict[str, Any] = Field({}, description="options of a built-in corpus")
-    max_length: Count = Field(250, description="drop training pairs with more tokens than this on a side")
-
-    @field_validator("options")
-    @classmethod
-    def _plain(cls, given: dict[str, Any]) -> dict[str, Any]:
-        for name, value in given.items():
-            if not isinstance(value, int | float | str) or value in (float("inf"), float("-inf")) or value != value:
-                raise ValueError(f"data.options.{name}: {value!r} was given; expected a number, a text, true or false")
-        return given
-
-    @model_validator(mode="after")
-    def _tags_are_columns(self) -> DataSettings:
-        for split in ("train", "valid", "test"):
-            corpus = getattr(self, split)
-            if isinstance(corpus, TableFile):
-                for column in corpus.tags:
-                    if column not in (*corpus.source, *corpus.target):
-                        raise ValueError(f"data.{split}.tags: column {column} is in neither source nor target")
-        return self
-
-
-class TokenizerSettings(Settings):
-    """[tokenizer]: what a token is."""
-
-    kind: Literal["bpe", "word", "character", "byte"] = Field("bpe", description="the unit")
-    target_kind: Literal["same", "bpe", "word", "character", "byte"] = Field(
-        "same", description="the target's unit, where it is another; needs joint = false"
-    )
-    size: Count = Field(8_000, description="number of ids, marks included (bpe, word)")
-    joint: bool = Field(True, description="one vocabulary for both sides")
-    minimum_count: Count = Field(1, description="leave out what is seen less often (word, character)")
-    end_of_word: bool = Field(True, description="bpe: mark the end of a word with </w>; else its beginning")
-    byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
-    split_punctuation: bool = Field(True, description="word: punctuation and elided articles are words")
-    tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
-    extend: bool = Field(False, description="training.start: give ids to what the run's tokenizer does not know")
-    decompose: bool = Field(False, description="character: of decomposed text (NFD), a Korean syllable as its letters")
-
-    @property
-    def target_unit(self) -> str:
-        """The target's kind, by name."""
-        return self.kind if self.target_kind == "same" else self.target_kind
-
-    @model_validator(mode="after")
-    def _agree(self) -> TokenizerSettings:
-        if self.joint and self.target_unit != self.kind:
-            raise ValueError(
-                f"tokenizer.target_kind: {self.target_kind!r} beside tokenizer.kind = {self.kind!r} "
-                "needs two vocabularies; set tokenizer.joint = false"
-            )
-        if self.tags and "character" not in (self.kind, self.target_unit):
-            raise ValueError("tokenizer.tags: only characters know tags; set tokenizer.kind = 'character'")
-        return self
 
 
 class RecurrentSettings(Settings):
@@ -331,12 +229,18 @@ class TrainingSettings(Settings):
     compile: Literal["auto", "on", "off"] = Field(
         "auto", description="compile a Transformer's layers on a GPU; auto: where the run is long enough to gain"
     )
+    shard: Literal["none", "full"] = Field(
+        "none", description="several workers: each has all weights, or they are divided with gradients and optimiser"
+    )
 
 
 class EvaluationSettings(Settings):
     """[evaluation]"""
 
     metrics: list[str] = Field(["bleu", "chrf", "exact_match"], description="what `weft evaluate` reports")
+    references: Literal["each", "grouped"] = Field(
+        "each", description="grouped: pairs with the same source are one item with several references"
+    )
 
 
 class Recipe(Settings):

@@ -1,4 +1,4 @@
-"""Characters, bytes and words: units that need no learning beyond counting.
+"""Bytes and words: units that need no learning beyond counting. Characters are in `weft.text.characters`.
 
 Each is saved as JSON: ``{"weft_tokenizer": 1, "kind": "word", "symbols": [...], ...}``, most frequent symbol first.
 
@@ -14,127 +14,44 @@ restores the line exactly if its words were separated by single spaces and it ne
 white space (as `str.split` sees it) counts as one space. A ``￭`` in the text itself is read as ``■`` (U+25A0), the
 character that Unicode gives as its equivalent. An unknown word decodes as ``⁇`` between spaces.
 
-Characters may come with tags, for what is no spelling: the features of a word form, the language wanted. A tag is
-``<``, anything but angle brackets and white space, ``>``, and is one symbol::
+Given symbols and protected matches (`weft.text.atoms`) are one symbol each, words or characters; they carry no joiner.
+Where one is glued to its neighbour a joiner stands alone between them, as a token::
 
-    gehen <V><PST(SG)>   →   g  e  h  e  n  ␣  <V>  <PST(SG)>
-
-A tag is text and a symbol like any other: it decodes to its spelling, and one never seen is unknown, as a whole. What
-is spelt like a mark (``<unk>``, ``<s>``, ``</s>``) is no tag, but characters.
-
-Characters may be decomposed (Unicode's NFD): a Korean syllable into its letters, ``é`` into ``e`` and an accent. What
-is decoded is composed again (NFC)::
-
-    각   →   ᄀ  ᅡ  ᆨ
+    a<2de> b   →   a  ￭  <2de>  b
 """
 
 from __future__ import annotations
 
-import json
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from weft.errors import VocabularyError
-from weft.files import save_text
 from weft.text import words
+from weft.text.bulk import Arrays, Bulk, end_to_end
+from weft.text.characters import Character
+from weft.text.preparing import Preparation
 from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
+from weft.text.unit_files import FIRST, FORMAT, checked, count, read_choice, read_symbols, read_vocabulary, save
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import Vocabulary, check_ids, check_text
 
-FORMAT = 1  # the newest file format this code reads, and the one it writes
+__all__ = ["FORMAT", "Byte", "Character", "Word", "cut"]
+
 JOINER = "￭"
 JOINER_TYPED = "■"
-
-_FIRST = len(SPECIALS)
-_TAG_OR_CHARACTER = re.compile(rf"(?!{'|'.join(map(re.escape, SPECIALS))})<[^<>\s]+>|.", re.DOTALL)
-
-
-class Character:
-    """One id a Unicode character or, with `tags`, a tag; with `decompose`, of decomposed text (module docstring)."""
-
-    kind = "character"
-
-    def __init__(self, vocabulary: Vocabulary, *, tags: bool = False, decompose: bool = False) -> None:
-        self.vocabulary = vocabulary
-        self.tags = tags
-        self.decompose = decompose
-        self._texts = (UNKNOWN_TEXT, "", "", *vocabulary.symbols)
-
-    @classmethod
-    def learn(
-        cls,
-        texts: Iterable[str],
-        *,
-        size: int | None = None,
-        minimum_count: int = 1,
-        tags: bool = False,
-        decompose: bool = False,
-    ) -> Self:
-        found = (symbol for text in _checked(texts) for symbol in spell(text, tags=tags, decompose=decompose))
-        vocabulary = Vocabulary.count(found, size=size, minimum_count=minimum_count)
-        return cls(vocabulary, tags=tags, decompose=decompose)
-
-    def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
-        found = (one for text in _checked(texts) for one in spell(text, tags=self.tags, decompose=self.decompose))
-        vocabulary = self.vocabulary.extended(found, minimum_count=minimum_count)
-        return type(self)(vocabulary, tags=self.tags, decompose=self.decompose)
-
-    @property
-    def size(self) -> int:
-        return len(self.vocabulary)
-
-    def encode(self, text: str) -> list[int]:
-        check_text(text)
-        return self.vocabulary.ids(spell(text, tags=self.tags, decompose=self.decompose))
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        check_ids(ids, self.size)
-        text = "".join([self._texts[id] for id in ids])
-        return unicodedata.normalize("NFC", text) if self.decompose else text
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        check_ids(ids, self.size)
-        return [SPECIALS[id] if id < _FIRST else visible(self._texts[id]) for id in ids]
-
-    def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """The place of every character; of a part of one, the place of the character it is composed into."""
-        check_ids(ids, self.size)
-        if not self.decompose:
-            return _end_to_end(len(self._texts[id]) for id in ids)
-        return _spans_of_parts([self._texts[id] for id in ids])
-
-    def save(self, path: Path) -> None:
-        _save(path, self.kind, tags=self.tags, decompose=self.decompose, symbols=self.vocabulary.symbols)
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
-        found = {"tags": False, "decompose": False, **found}
-        tags, decompose = _choice(found, "tags", name), _choice(found, "decompose", name)
-        symbols = _symbols(found, name)
-        for symbol in symbols:
-            if len(spell(symbol, tags=tags, decompose=decompose)) != 1:
-                raise VocabularyError(f"{name}: damaged: {symbol!r} is not one character{' or tag' if tags else ''}")
-        return cls(_vocabulary(symbols, name), tags=tags, decompose=decompose)
-
-
-def spell(text: str, *, tags: bool = False, decompose: bool = False) -> Sequence[str]:
-    """The characters of a text, with its tags in one piece."""
-    if decompose:
-        text = unicodedata.normalize("NFD", text)
-    return _TAG_OR_CHARACTER.findall(text) if tags else text
 
 
 class Byte:
     """One id a byte of the UTF-8 form: ids 3 to 258, nothing to learn and nothing unknown."""
 
     kind = "byte"
-    size = _FIRST + 256
+    can_drop = False
+    size = FIRST + 256
 
     @classmethod
     def learn(cls, texts: Iterable[str] = (), *, size: int | None = None) -> Self:
@@ -147,10 +64,25 @@ class Byte:
 
     def encode(self, text: str) -> list[int]:
         check_text(text)
-        return [_FIRST + value for value in text.encode("utf-8")]
+        return [FIRST + value for value in text.encode("utf-8")]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
+
+    def encode_arrays(self, texts: Sequence[str]) -> Arrays:
+        """The ids of all texts end to end, and how many each has."""
+        try:
+            rows = [text.encode("utf-8") for text in texts]
+        except UnicodeEncodeError:
+            for text in texts:
+                check_text(text)
+            raise
+        ids = np.frombuffer(b"".join(rows), np.uint8).astype(np.int32) + np.int32(FIRST)
+        return ids, np.fromiter(map(len, rows), np.int64, len(rows))
+
+    def description(self) -> list[str]:
+        """What a person may want to know, a line each."""
+        return ["normalisation: none"]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text; what is not valid UTF-8 becomes U+FFFD, as `bytes.decode(errors="replace")` has it."""
@@ -158,7 +90,7 @@ class Byte:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         check_ids(ids, self.size)
-        return [SPECIALS[id] if id < _FIRST else show_byte(id - _FIRST) for id in ids]
+        return [SPECIALS[id] if id < FIRST else show_byte(id - FIRST) for id in ids]
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """The place of the character that each byte is a part of."""
@@ -169,7 +101,7 @@ class Byte:
         return [_BYTES[id] for id in ids]
 
     def save(self, path: Path) -> None:
-        _save(path, self.kind)
+        save(path, self.kind)
 
     @classmethod
     def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
@@ -188,10 +120,14 @@ class Word:
     """One id a word; punctuation and elided words carry joiners (module docstring)."""
 
     kind = "word"
+    can_drop = False
 
-    def __init__(self, vocabulary: Vocabulary, *, split_punctuation: bool = True) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, *, split_punctuation: bool = True, preparation: Preparation | None = None
+    ) -> None:
         self.vocabulary = vocabulary
         self.split_punctuation = split_punctuation
+        self.preparation = preparation or Preparation()
 
     @classmethod
     def learn(
@@ -201,15 +137,33 @@ class Word:
         size: int | None = None,
         minimum_count: int = 1,
         split_punctuation: bool = True,
+        normalise: str = "none",
+        lowercase: bool = False,
+        symbols: Iterable[str] = (),
+        protect: Iterable[str] = (),
     ) -> Self:
-        found = (word for text in _checked(texts) for word in cut(text, split_punctuation=split_punctuation))
-        vocabulary = Vocabulary.count(found, size=size, minimum_count=minimum_count)
-        return cls(vocabulary, split_punctuation=split_punctuation)
+        protect = tuple(protect)
+        texts = list(_typed(texts)) if protect else _typed(texts)
+        preparation = Preparation.learn(
+            texts if isinstance(texts, list) else (),
+            normalise=normalise,
+            lowercase=lowercase,
+            symbols=symbols,
+            protect=protect,
+            size=size,
+            minimum_count=minimum_count,
+            without=JOINER,
+        )
+        empty = cls(Vocabulary([]), split_punctuation=split_punctuation, preparation=preparation)
+        found = (word for text in texts for word in empty._cut(text))
+        joiner = (JOINER,) if preparation.cuts else ()
+        vocabulary = count(found, (*preparation.symbols, *joiner, *preparation.wholes), size, minimum_count)
+        return cls(vocabulary, split_punctuation=split_punctuation, preparation=preparation)
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
-        found = (word for text in _checked(texts) for word in cut(text, split_punctuation=self.split_punctuation))
+        found = (word for text in checked(texts) for word in self._cut(text))
         vocabulary = self.vocabulary.extended(found, minimum_count=minimum_count)
-        return type(self)(vocabulary, split_punctuation=self.split_punctuation)
+        return type(self)(vocabulary, split_punctuation=self.split_punctuation, preparation=self.preparation)
 
     @property
     def size(self) -> int:
@@ -217,17 +171,39 @@ class Word:
 
     def encode(self, text: str) -> list[int]:
         check_text(text)
-        return self.vocabulary.ids(cut(text, split_punctuation=self.split_punctuation))
+        return self.vocabulary.ids(self._cut(text))
+
+    def _cut(self, text: str) -> list[str]:
+        if self.preparation.is_plain:
+            return cut(text, split_punctuation=self.split_punctuation)
+        found: list[str] = []
+        glued = False  # what was found last ends where this stretch begins
+        for stretch in self.preparation.stretches(text.replace(JOINER, JOINER_TYPED)):
+            new = [stretch.text] if stretch.atom else cut(stretch.text, split_punctuation=self.split_punctuation)
+            if glued and new and not stretch.text[0].isspace():
+                found.append(JOINER)
+            found += new
+            glued = not stretch.text[-1].isspace()
+        return found
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
+
+    def encode_arrays(self, texts: Sequence[str]) -> Arrays:
+        """The ids of all texts end to end, and how many each has."""
+        return end_to_end(self.encode_batch(texts)) if self.preparation.cuts else self._bulk.arrays(texts)
+
+    @cached_property
+    def _bulk(self) -> Bulk:
+        return Bulk(self.encode_batch, [])
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._lay_out(ids)[0]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         check_ids(ids, self.size)
-        return [SPECIALS[id] if id < _FIRST else self.vocabulary.symbol(id).replace(JOINER, "") for id in ids]
+        symbols = map(self.vocabulary.symbol, ids)
+        return [symbol.replace(JOINER, "") or JOINER for symbol in symbols]
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         return self._lay_out(ids)[1]
@@ -241,7 +217,7 @@ class Word:
         for id in ids:
             if id == UNKNOWN:
                 symbol = UNKNOWN_TEXT
-            elif id < _FIRST:
+            elif id < FIRST:
                 spans.append((length, length))
                 continue
             else:
@@ -257,12 +233,20 @@ class Word:
         return "".join(parts), spans
 
     def save(self, path: Path) -> None:
-        _save(path, self.kind, split_punctuation=self.split_punctuation, symbols=self.vocabulary.symbols)
+        choices = {"split_punctuation": self.split_punctuation, **self.preparation.content()}
+        save(path, self.kind, **choices, symbols=self.vocabulary.symbols)
+
+    def description(self) -> list[str]:
+        """What a person may want to know, a line each."""
+        return self.preparation.description()
 
     @classmethod
     def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
-        split_punctuation = _choice(found, "split_punctuation", name)
-        return cls(_vocabulary(_symbols(found, name), name), split_punctuation=split_punctuation)
+        split_punctuation = read_choice(found, "split_punctuation", name)
+        preparation = Preparation.from_json(found, name=name)
+        whole = {*preparation.symbols, *preparation.wholes, *((JOINER,) if preparation.cuts else ())}
+        vocabulary = read_vocabulary(read_symbols(found, name), name, whole)
+        return cls(vocabulary, split_punctuation=split_punctuation, preparation=preparation)
 
 
 def cut(text: str, *, split_punctuation: bool = True) -> list[str]:
@@ -286,65 +270,5 @@ def _is_mark(word: str) -> bool:
     return len(word) == 1 and unicodedata.category(word)[0] in "PS"
 
 
-def _checked(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        check_text(text)
-        yield text
-
-
-def _end_to_end(lengths: Iterable[int]) -> list[tuple[int, int]]:
-    spans, start = [], 0
-    for length in lengths:
-        spans.append((start, start + length))
-        start += length
-    return spans
-
-
-def _spans_of_parts(parts: Sequence[str]) -> list[tuple[int, int]]:
-    """The place of each part in the composed text of all (NFC); parts that compose share what they make."""
-    spans: list[tuple[int, int]] = []
-    start, begun = 0, 0
-    for place in range(1, len(parts) + 1):
-        if place < len(parts) and not _stands_apart(parts, begun, place):
-            continue
-        together = parts[begun:place]
-        end = start + len(unicodedata.normalize("NFC", "".join(together)))
-        if end - start == sum(map(len, together)):
-            spans += [(start + one, start + other) for one, other in _end_to_end(map(len, together))]
-        else:
-            spans += [(start, end) if part else (end, end) for part in together]
-        start, begun = end, place
-    return spans
-
-
-def _stands_apart(parts: Sequence[str], begun: int, place: int) -> bool:
-    """Whether a part, and with it all that follows, composes with none of the parts since ``begun``."""
-    if not parts[place] or unicodedata.combining(parts[place][0]):
-        return False
-    before, first = "".join(parts[begun:place]), parts[place][0]
-    return unicodedata.normalize("NFC", before + first) == unicodedata.normalize("NFC", before) + first
-
-
-def _save(path: Path, kind: str, **content: object) -> None:
-    save_text(path, json.dumps({"weft_tokenizer": FORMAT, "kind": kind, **content}, ensure_ascii=False, indent=0))
-
-
-def _choice(found: dict[str, Any], setting: str, name: str) -> bool:
-    value = found.get(setting)
-    if not isinstance(value, bool):
-        raise VocabularyError(f"{name}: damaged: {setting} is {value!r}, expected true or false")
-    return value
-
-
-def _symbols(found: dict[str, Any], name: str) -> list[str]:
-    symbols = found.get("symbols")
-    if not isinstance(symbols, list) or not all(isinstance(symbol, str) and symbol for symbol in symbols):
-        raise VocabularyError(f"{name}: damaged: it has no list of symbols")
-    return symbols
-
-
-def _vocabulary(symbols: list[str], name: str) -> Vocabulary:
-    try:
-        return Vocabulary(symbols)
-    except VocabularyError as error:
-        raise VocabularyError(f"{name}: damaged: {error}") from None
+def _typed(texts: Iterable[str]) -> Iterator[str]:
+    return (text.replace(JOINER, JOINER_TYPED) for text in checked(texts))

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from weft.errors import CheckpointError
 from weft.files import replacing, save_text
+from weft.training.distributed import spread, whole
 
 FORMAT = 1
 """Version of the run folder. A reader takes its own and older ones."""
@@ -166,6 +167,10 @@ class RunFolder:
             )
         return weights
 
+    def step(self, step: int) -> Path:
+        """The folder of a checkpoint."""
+        return self.training / f"step-{step}"
+
     def write_checkpoint(self, step: int, checkpoint: Checkpoint) -> Path:
         """A checkpoint to resume from; it appears as a whole. Each step is written once."""
         final = self.training / f"step-{step}"
@@ -241,9 +246,9 @@ def _to_disk(folder: Path) -> None:
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
-    """An optimiser's state as named tensors: ``parameter.what``."""
+    """An optimiser's state as named tensors: ``parameter.what``. Where it is divided, all workers must ask for it."""
     return {
-        f"{parameter}.{what}": torch.as_tensor(value)
+        f"{parameter}.{what}": whole(torch.as_tensor(value))
         for parameter, state in optimiser.state_dict()["state"].items()
         for what, value in state.items()
         if value is not None
@@ -252,14 +257,15 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors, *, where: str) -> None:
     """The inverse of `optimiser_tensors`."""
-    shapes = [parameter.shape for group in optimiser.param_groups for parameter in group["params"]]
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, _, what = name.partition(".")
-        known = number.isdigit() and int(number) < len(shapes)
-        if not known or (tensor.dim() and tensor.shape != shapes[int(number)]):
+        known = number.isdigit() and int(number) < len(parameters)
+        if not known or (tensor.dim() and tensor.shape != parameters[int(number)].shape):
             raise CheckpointError(f"{where}: does not fit its recipe: optimiser tensor {name!r} {tuple(tensor.shape)}")
-        state.setdefault(int(number), {})[what] = tensor
+        ready = spread(tensor, like=parameters[int(number)]) if tensor.dim() else tensor
+        state.setdefault(int(number), {})[what] = ready
     whole = optimiser.state_dict()
     optimiser.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
 

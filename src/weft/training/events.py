@@ -22,10 +22,9 @@ class Prepared(Event):
     """All is read and built; training begins, or goes on."""
 
     pairs: int
-    blank: int
-    """Pairs left out because a side was empty."""
-    long: int
-    """Pairs left out because a side was over data.max_length."""
+    """0: not known, they are read as they are trained on."""
+    left_out: dict[str, int]
+    """Rows that are not trained on, by reason."""
     source_vocabulary: int
     target_vocabulary: int
     parameters: int
@@ -48,6 +47,8 @@ class Step(Event):
     target_tokens: int
     seconds: float
     """How long the update took."""
+    waited: float
+    """How much of it went by before there was a batch."""
     epoch: int
 
 

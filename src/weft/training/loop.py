@@ -2,11 +2,13 @@
 
 One update: the loss of ``accumulate`` batches, averaged over their target tokens; gradients clipped to a norm; one
 step of the optimiser at the schedule's rate. An update whose loss or gradient is not finite is skipped and counted;
-too many in a row end the run, with the last good state saved.
+too many in a row end the run, with the last good state saved. Several workers share out the batches of an update
+(distributed.py); all of them run this loop, and the first one validates, writes and decides.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +17,8 @@ from typing import NamedTuple
 import torch
 from pydantic import BaseModel, ValidationError
 
-from weft.data.batches import Position, endless
-from weft.data.store import Batch, PairStore
+from weft.data.ahead import Drawn, ahead, draw
+from weft.data.batches import BatchSource, Position
 from weft.errors import CheckpointError, TrainingError
 from weft.models import AnyModel
 from weft.settings import TrainingSettings
@@ -31,11 +33,13 @@ from weft.training.checkpoint import (
     restore_random,
     write_tensors,
 )
+from weft.training.distributed import ALONE, Workers, whole
 from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
 from weft.training.forcing import own_share
 from weft.training.packed import PackedUpdate, can_pack, pays_to_compile
 from weft.training.schedules import make_schedule
-from weft.training.update import Measured, PlainUpdate, Update, precision_of
+from weft.training.update import Measured, PlainUpdate, Update, make_optimiser, precision_of
+from weft.training.weights import load_weights, mean_of, model_tensors
 
 SKIPS_ALLOWED = 5
 """Updates in a row that may be skipped before the run stops."""
@@ -65,7 +69,9 @@ class Progress(BaseModel):
     """Where a run stands; saved with every checkpoint."""
 
     step: int = 0
+    stage: int = 0
     epoch: int = 0
+    pool: int = 0
     batch: int = 0
     best: list[Best] = []
     """The best checkpoints, best first."""
@@ -78,19 +84,12 @@ class Progress(BaseModel):
     seconds: float = 0.0
     last_validation: dict[str, float] | None = None
 
+    @property
+    def position(self) -> Position:
+        return Position(self.stage, self.epoch, self.pool, self.batch)
+
     def best_steps(self) -> list[int]:
         return [best.step for best in self.best]
-
-
-def make_optimiser(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimiser of a recipe, in one kernel, and on a GPU fit to be recorded."""
-    rate, decay = settings.learning_rate, settings.weight_decay
-    if settings.optimiser == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True)
-    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-    betas = (settings.beta1, settings.beta2)
-    on_gpu = next(model.parameters()).is_cuda
-    return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True, capturable=on_gpu)
 
 
 class _Started(NamedTuple):
@@ -102,6 +101,7 @@ class _Started(NamedTuple):
     source_tokens: int
     target_tokens: int
     begun: float
+    waited: float
     epoch: int
 
 
@@ -111,7 +111,7 @@ class Trainer:
     def __init__(
         self,
         model: AnyModel,
-        pairs: PairStore,
+        data: BatchSource,
         settings: TrainingSettings,
         *,
         folder: RunFolder,
@@ -119,15 +119,22 @@ class Trainer:
         begin: int,
         validate: Validate | None = None,
         device: torch.device | str = "cpu",
+        workers: Workers = ALONE,
     ) -> None:
-        self.model = model.to(device)
-        self.pairs = pairs
+        self.data = data
         self.settings = settings
         self.folder = folder
         self.seed = seed
         self.begin = begin
         self.validate = validate
         self.device = torch.device(device)
+        self.workers = workers
+        self.sharded = workers.count > 1 and settings.shard == "full"
+        self.twin: AnyModel | None = None
+        """An undivided model for the first worker to validate, where weights are divided."""
+        self.together = False
+        """Whether the workers are in the loop, and wait for each other."""
+        self.model = model if self.sharded else model.to(device)
         self.optimiser = make_optimiser(self.model, settings)
         self.schedule = make_schedule(settings.schedule, warmup=settings.warmup, steps=settings.steps)
         self.progress = Progress()
@@ -140,24 +147,60 @@ class Trainer:
     def _make_update(self) -> Update:
         settings, model = self.settings, self.model
         precision = precision_of(model, settings, self.device)
-        if can_pack(model, settings, self.device):
+        if self.workers.count == 1 and can_pack(model, settings, self.device):
             compiled = settings.compile == "on" or (settings.compile == "auto" and pays_to_compile(model, settings))
             return PackedUpdate(
                 model,
                 self.optimiser,
                 settings,
-                self.pairs,
+                self.data.extent,
                 begin=self.begin,
                 device=self.device,
                 precision=precision,
                 compiled=compiled,
             )
-        return PlainUpdate(model, self.optimiser, settings, begin=self.begin, device=self.device, precision=precision)
+        return PlainUpdate(
+            model,
+            self.optimiser,
+            settings,
+            begin=self.begin,
+            device=self.device,
+            precision=precision,
+            workers=self.workers,
+            seed=self.seed,
+        )
+
+    def _divide(self) -> None:
+        """Divide the weights, and what the optimiser knows, over the workers. Until then they stay off the GPU."""
+        from weft.training.sharding import ShardedUpdate, shard, spare_batch
+
+        settings, moments = self.settings, optimiser_tensors(self.optimiser)
+        self.twin = copy.deepcopy(self.model) if self.workers.leads and self.validate else None
+        losses = shard(self.model, settings, begin=self.begin, device=self.device, workers=self.workers)
+        self.optimiser = make_optimiser(self.model, settings)
+        restore_optimiser(self.optimiser, moments, where=str(self.folder.path))
+        self.update = ShardedUpdate(
+            self.model,
+            self.optimiser,
+            settings,
+            losses=losses,
+            spare=spare_batch(self.data, settings, seed=self.seed),
+            begin=self.begin,
+            device=self.device,
+            precision=precision_of(self.model, settings, self.device),
+            workers=self.workers,
+            seed=self.seed,
+        )
 
     def restore(self) -> None:
         """Go back to the newest checkpoint of the folder."""
         checkpoint = self.folder.read_checkpoint()
         where = str(checkpoint.path)
+        if "pool" not in checkpoint.state:
+            raise CheckpointError(
+                f"{where}: written by an older weft, which read its data in another order; train anew, or begin a new "
+                f"run with its weights: --from {self.folder.path}"
+            )
         load_weights(self.model, checkpoint.weights, where=where)
         generators = {name: value for name, value in checkpoint.optimiser.items() if name.startswith("random.")}
         moments = {name: value for name, value in checkpoint.optimiser.items() if name not in generators}
@@ -169,30 +212,52 @@ class Trainer:
             place = ".".join(map(str, error.errors()[0]["loc"]))
             raise CheckpointError(f"{where}/state.json: damaged at {place!r}") from None
         self.saved_step = self.progress.step
-        self.folder.prune(self.progress.step, self.progress.best_steps())
+        if self.workers.leads:
+            self.folder.prune(self.progress.step, self.progress.best_steps())
 
     def save(self) -> Saved:
-        """A checkpoint of all that is here; without validations, also the weights to use."""
+        """A checkpoint of all that is here; without validations, also the weights to use.
+
+        Once the loop has begun all workers take part; before that the first may write what the others will read.
+        """
         progress = self.progress
-        if not progress.best:
-            self.folder.write_model(model_tensors(self.model), step=progress.step)
-        tensors = {**optimiser_tensors(self.optimiser), **random_states()}
-        checkpoint = Checkpoint(model_tensors(self.model), tensors, progress.model_dump())
-        path = self.folder.write_checkpoint(progress.step, checkpoint)
-        self.folder.prune(progress.step, progress.best_steps())
+        if self.workers.leads or self.sharded:
+            weights = self._weights()
+            tensors = {**optimiser_tensors(self.optimiser), **random_states()}
+        if self.workers.leads:
+            if not progress.best:
+                self.folder.write_model(weights, step=progress.step)
+            self.folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
+            self.folder.prune(progress.step, progress.best_steps())
+        if self.together:
+            self.workers.wait()
         self.saved_step = progress.step
-        return Saved(progress.step, str(path))
+        return Saved(progress.step, str(self.folder.step(progress.step)))
+
+    def _weights(self) -> Tensors:
+        """The weights as a whole, for the first worker; where they are divided, all must ask."""
+        gathered = {}
+        for name, parameter in model_tensors(self.model).items():
+            full = whole(parameter)
+            if self.workers.leads:
+                gathered[name] = full if full is parameter else full.cpu()
+        return gathered
 
     def events(self) -> Iterator[Event]:
         """Train to the end."""
         settings, progress = self.settings, self.progress
-        stream = endless(
-            self.pairs, settings.batch_tokens, seed=self.seed, start=Position(progress.epoch, progress.batch)
-        )
+        self.together = True
+        if self.sharded:
+            self._divide()
+        stream = self.data.batches(settings.batch_tokens, seed=self.seed, start=progress.position)
+        rank, count = self.workers.rank, self.workers.count
+        steps = draw(stream, first_step=progress.step + 1, each=settings.accumulate, rank=rank, workers=count)
+        if self.device.type == "cuda":  # on a CPU nobody waits while it computes
+            steps = ahead(steps)
         begun = time.monotonic() - progress.seconds
         waiting: _Started | None = None
         while not (reason := self._reason_to_stop()):
-            started = self._start(stream)
+            started = self._start(steps)
             progress.seconds = time.monotonic() - begun
             if waiting is not None:
                 yield self._report(waiting)
@@ -225,29 +290,28 @@ class Trainer:
             return "patience"
         return "steps" if progress.step >= settings.steps else ""
 
-    def _start(self, stream: Iterator[tuple[Position, Batch]]) -> _Started:
+    def _start(self, steps: Iterator[Drawn]) -> _Started:
         """Set the next update going."""
         settings, progress = self.settings, self.progress
         begun = time.monotonic()
         self.model.train()
-        position, batches = Position(), []
-        for _ in range(settings.accumulate):
-            position, batch = next(stream)
-            batches.append(batch)
-        epoch, step = progress.epoch, progress.step + 1
+        drawn = next(steps)
+        waited = time.monotonic() - begun
+        step = drawn.step
         rate = settings.learning_rate * self.schedule(step) * settings.decay**progress.decays
         own = own_share(settings.forcing, sampling=settings.sampling, step=step, steps=settings.steps)
-        measured = self.update(batches, rate=rate, own=own)
+        measured = self.update(drawn, rate=rate, own=own)
         progress.step = step
-        progress.epoch, progress.batch = position
+        progress.stage, progress.epoch, progress.pool, progress.batch = drawn.position
         return _Started(
             measured,
             step=step,
             rate=rate,
-            source_tokens=sum(batch.source.layout.total for batch in batches),
-            target_tokens=sum(batch.target.layout.total for batch in batches),
+            source_tokens=drawn.source_tokens,
+            target_tokens=drawn.target_tokens,
             begun=begun,
-            epoch=epoch,
+            waited=waited,
+            epoch=drawn.epoch,
         )
 
     def _check_skips(self, step: int) -> None:
@@ -276,6 +340,7 @@ class Trainer:
                 source_tokens=update.source_tokens,
                 target_tokens=update.target_tokens,
                 seconds=seconds,
+                waited=update.waited,
                 epoch=update.epoch,
             )
         self.progress.skipped += 1
@@ -284,10 +349,9 @@ class Trainer:
 
     def _validated(self) -> Validation:
         """Measure the model, and keep it if it is among the best."""
-        assert self.validate is not None
         settings, progress = self.settings, self.progress
-        self.model.eval()
-        scores = self.validate(self.model)
+        weights = self._weights() if self.sharded or self.workers.leads else {}
+        scores = self.workers.from_first(lambda: self._scores(weights))
         worth = float("-inf") if math.isnan(scores.worth) else scores.worth
         is_best = not progress.best or worth > progress.best[0].worth
         progress.since_best = 0 if is_best else progress.since_best + 1
@@ -298,11 +362,24 @@ class Trainer:
         candidates = [*progress.best, Best(step=progress.step, worth=worth)]
         kept = sorted(candidates, key=lambda best: (-best.worth, best.step))[: settings.average]
         if any(best.step == progress.step for best in kept):
-            write_tensors(self.folder.best / f"step-{progress.step}.safetensors", model_tensors(self.model))
             progress.best = kept
-            self._use_best()
+            if self.workers.leads:
+                write_tensors(self.folder.best / f"step-{progress.step}.safetensors", weights)
+                self._use_best()
         progress.last_validation = {"loss": scores.loss, "perplexity": scores.perplexity, **scores.metrics}
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best)
+
+    def _scores(self, weights: Tensors) -> Scores:
+        """What a validation measures of these weights."""
+        assert self.validate is not None
+        if self.twin is None:
+            self.model.eval()
+            return self.validate(self.model)
+        load_weights(self.twin, weights, where="validation")
+        try:
+            return self.validate(self.twin.to(self.device).eval())
+        finally:
+            self.twin.to("cpu")
 
     def _use_best(self) -> None:
         """model.safetensors := the mean of the best checkpoints."""
@@ -310,56 +387,3 @@ class Trainer:
         self.folder.write_model(
             mean_of([read_tensors(file).tensors for file in files]), step=self.progress.best[0].step
         )
-
-
-def model_tensors(model: torch.nn.Module) -> Tensors:
-    """A model's weights by name; a shared tensor stands once, under its first name."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
-def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
-    """Put weights into a model; they must be just the ones it has."""
-    parameters = dict(model.named_parameters())
-    for name in [*parameters, *tensors]:
-        if name not in tensors or name not in parameters:
-            kind = "lacks" if name not in tensors else "has an unknown"
-            raise CheckpointError(f"{where}: does not fit its recipe: it {kind} tensor {name!r}")
-        if parameters[name].shape != tensors[name].shape:
-            raise CheckpointError(
-                f"{where}: does not fit its recipe: tensor {name!r} is {tuple(tensors[name].shape)}, "
-                f"expected {tuple(parameters[name].shape)}"
-            )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
-
-
-def start_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
-    """Begin with the weights of another run. Tables of a vocabulary may be longer here: what is new stays fresh."""
-    parameters = dict(model.named_parameters())
-    for name in [*parameters, *tensors]:
-        if name not in tensors or name not in parameters:
-            kind = "lacks" if name not in tensors else "has"
-            raise CheckpointError(
-                f"--from {where}: another model: it {kind} tensor {name!r}; use the [model] of its recipe.toml"
-            )
-        here, there = parameters[name].shape, tensors[name].shape
-        longer = _is_table(name) and here[0] >= there[0] and here[1:] == there[1:]
-        if here != there and not longer:
-            raise CheckpointError(
-                f"--from {where}: another model: tensor {name!r} is {tuple(there)} there and {tuple(here)} here; "
-                "use the [model] and the tokenizer of its run"
-            )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter[: len(tensors[name])].copy_(tensors[name])
-
-
-def _is_table(name: str) -> bool:
-    """Whether a tensor has a row for every id of a vocabulary."""
-    return name.rpartition(".")[2] in ("weight_VE", "weight_VD", "bias_V")
-
-
-def mean_of(many: list[Tensors]) -> Tensors:
-    """The mean of several checkpoints, tensor by tensor."""
-    return {name: torch.stack([tensors[name] for tensors in many]).mean(0) for name in many[0]}

@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeGuard
 import torch
 from torch import Tensor
 
+from weft.data.ahead import Drawn
 from weft.data.batches import budgets
-from weft.data.store import Batch, PairStore
+from weft.data.store import Batch, Extent
 from weft.models import AnyModel, Seq2Seq
 from weft.models.recurrent import RecurrentStack
 from weft.models.transformer import TransformerLayer
@@ -82,10 +83,10 @@ def rows_needed(lengths: Tensor, tokens: int, longest: int) -> int:
     return len(lengths) + math.ceil((tokens - int(lengths.sum())) / longest)
 
 
-def frame_of(pairs: PairStore, budget: int, *, recurrent: bool) -> Frame:
+def frame_of(extent: Extent, budget: int, *, recurrent: bool) -> Frame:
     """The shape for a corpus: a row longer than the budget is a batch of its own, and sets the shape."""
-    longest = [int(side.lengths.max(initial=1)) for side in (pairs.source, pairs.target)]
-    tokens = [max(own, one) for own, one in zip(budgets(pairs, budget), longest, strict=True)]
+    longest = extent.source_longest, extent.target_longest
+    tokens = [max(own, one) for own, one in zip(budgets(extent, budget), longest, strict=True)]
     # A recurrence does its work for every row of the grid, attention for the rows there are.
     row_step, bounds = (64, BOUNDS["recurrent"]) if recurrent else (max(budget // 16, 16), BOUNDS["transformer"])
     return Frame(tokens[0], tokens[1], longest[0], longest[1], row_step, bounds)
@@ -159,7 +160,7 @@ class PackedUpdate:
         model: Seq2Seq,
         optimiser: torch.optim.Optimizer,
         settings: TrainingSettings,
-        pairs: PairStore,
+        extent: Extent,
         *,
         begin: int,
         device: torch.device,
@@ -173,7 +174,7 @@ class PackedUpdate:
         self.device = device
         self.precision = precision
         recurrent = any(isinstance(part, RecurrentStack) for part in model.modules())
-        self.frame = frame_of(pairs, settings.batch_tokens, recurrent=recurrent)
+        self.frame = frame_of(extent, settings.batch_tokens, recurrent=recurrent)
         self.rate = torch.zeros((), device=device)
         self.measured = torch.zeros(2, device=device)
         self.recorded: dict[Key, Recorded] = {}
@@ -186,8 +187,8 @@ class PackedUpdate:
                 if isinstance(part, TransformerLayer):
                     part.compile()
 
-    def __call__(self, batches: list[Batch], *, rate: float, own: float) -> Measured:
-        [batch] = batches
+    def __call__(self, drawn: Drawn, *, rate: float, own: float) -> Measured:
+        [batch] = drawn.batches
         self._forget_if_moved()
         recorded = self._recorded(batch)
         self.stream.wait_stream(torch.cuda.current_stream())

@@ -1,7 +1,8 @@
 """One update of the weights: the loss of a few batches, gradients clipped, one step of the optimiser.
 
-An update whose loss or gradient is not finite leaves the weights as they were. What was measured is asked for
-later (`Pending.result`): on a GPU the next update is on its way by then, and nothing waits.
+Several workers share the batches out and add their gradients up (distributed.py). An update whose loss or gradient is
+not finite leaves the weights as they were. What was measured is asked for later (`Measured.fetch`): on a GPU the next
+update is on its way by then, and nothing waits.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from weft.data.ahead import Drawn
 from weft.data.store import Batch
 from weft.models import AnyModel
 from weft.settings import TrainingSettings
-from weft.training.loss import batch_loss
+from weft.training.distributed import ALONE, Workers, is_divided, seed_draws, whole
+from weft.training.loss import Loss, batch_loss
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,20 @@ class Measured:
 class Update(Protocol):
     """Makes the update of one step."""
 
-    def __call__(self, batches: list[Batch], *, rate: float, own: float) -> Measured:
+    def __call__(self, drawn: Drawn, *, rate: float, own: float) -> Measured:
         """``own``: the share of the model's own predictions that the decoder reads."""
+
+
+def make_optimiser(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """The optimiser of a recipe, in one kernel, and on a GPU fit to be recorded."""
+    rate, decay = settings.learning_rate, settings.weight_decay
+    first = next(model.parameters())
+    if settings.optimiser == "sgd":
+        fused = not is_divided(first)  # PyTorch has no such kernel for divided weights
+        return torch.optim.SGD(model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=fused)
+    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+    betas = (settings.beta1, settings.beta2)
+    return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True, capturable=first.is_cuda)
 
 
 def precision_of(model: AnyModel, settings: TrainingSettings, device: torch.device) -> str:
@@ -77,40 +92,62 @@ class PlainUpdate:
         begin: int,
         device: torch.device,
         precision: str,
+        workers: Workers = ALONE,
+        seed: int = 0,
     ) -> None:
+        """``seed``: of what is drawn, where an update has several batches."""
         self.model = model
         self.optimiser = optimiser
         self.settings = settings
         self.begin = begin
         self.device = device
         self.precision = precision
+        self.workers = workers
+        self.seed = seed
 
-    def __call__(self, batches: list[Batch], *, rate: float, own: float) -> Measured:
+    def __call__(self, drawn: Drawn, *, rate: float, own: float) -> Measured:
         with tensor_float(self.precision == "tf32"):
-            return self._update(batches, rate, own)
+            return self._update(drawn, rate, own)
 
-    def _update(self, batches: list[Batch], rate: float, own: float) -> Measured:
+    def _update(self, drawn: Drawn, rate: float, own: float) -> Measured:
         self.optimiser.zero_grad(set_to_none=True)
-        target_tokens = sum(batch.target.layout.total for batch in batches)
         likelihood = torch.zeros((), device=self.device)
-        for batch in batches:
-            with in_precision(self.precision, self.device):
-                loss = batch_loss(
-                    self.model,
-                    batch.to(self.device),
-                    begin=self.begin,
-                    own=own,
-                    smoothing=self.settings.label_smoothing,
-                )
-            (loss.smoothed / target_tokens).backward()
+        for number, batch in zip(drawn.numbers, drawn.batches, strict=True):
+            self._seed(drawn.step, number)
+            loss = self.compute(batch, own)
+            (loss.smoothed / drawn.target_tokens).backward()
             likelihood += loss.negative_log_likelihood
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf)
-        found, size = torch.stack([likelihood / target_tokens, norm]).tolist()
+        self.fill_up(drawn, own)
+        self._seed(drawn.step, self.settings.accumulate)
+        self.add_up(likelihood)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf))
+        found, size = torch.stack([likelihood / drawn.target_tokens, norm]).tolist()
         if math.isfinite(found) and math.isfinite(size):
             for group in self.optimiser.param_groups:
                 group["lr"] = rate
             self.optimiser.step()
         return Measured(lambda: (found, size))
+
+    def _seed(self, step: int, number: int) -> None:
+        """Draws of a batch must not depend on who makes it. A single batch is always the first worker's, and goes on
+        with the generator as it is."""
+        if self.settings.accumulate > 1:
+            seed_draws(self.seed, step, number)
+
+    def compute(self, batch: Batch, own: float) -> Loss:
+        """The loss of a batch in the precision of the run."""
+        with in_precision(self.precision, self.device):
+            return self.loss_of(batch.to(self.device), own)
+
+    def loss_of(self, batch: Batch, own: float) -> Loss:
+        return batch_loss(self.model, batch, begin=self.begin, own=own, smoothing=self.settings.label_smoothing)
+
+    def fill_up(self, drawn: Drawn, own: float) -> None:
+        """What a worker does that has fewer batches than others: nothing."""
+
+    def add_up(self, measured: Tensor) -> None:
+        """Add to gradients and to what was measured those of the other workers."""
+        self.workers.sum_gradients(self.model.parameters(), measured)
 
 
 def read_later(measured: Tensor) -> Callable[[], tuple[float, float]]:
