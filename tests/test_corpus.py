@@ -541,6 +541,14 @@ class TestAPreparedFolder:
         message = refusal(prepare, self.recipe(folder))
         assert message.startswith(f"{folder / 'out'}: {folder}/b.tsv has changed since it was prepared; remove ")
 
+    def test_a_changed_tokenizer_file_is_refused(self, folder):
+        prepare(self.recipe(folder, prepared=None)).tokenizers.save(folder)
+        recipe = self.recipe(folder, tokenizer={"file": "tokenizer.json"})
+        assert texts(prepare(recipe)) == texts(prepare(recipe))
+        prepare(recipe_of("b.tsv", folder)).tokenizers.save(folder)
+        message = refusal(prepare, recipe)
+        assert message.startswith(f"{folder / 'out'}: {folder}/tokenizer.json has changed since it was prepared; ")
+
     def test_another_tokenizer_is_refused(self, folder):
         prepare(self.recipe(folder))
         other = prepare(recipe_of("b.tsv", folder)).tokenizers
@@ -585,6 +593,15 @@ class TestAPreparedFolder:
         assert refusal(prepare, self.recipe(folder)).startswith(f"{folder / 'out'}: not a prepared corpus")
         message = refusal(PreparedFolder.create, folder / "out", (9, 9), lambda *_: {})
         assert message == f"{folder / 'out'}: exists already; remove it, or choose another folder"
+
+
+def test_a_prepared_corpus_knows_its_files_from_anywhere(tmp_path, monkeypatch):
+    write_tsv(tmp_path / "a.tsv", PAIRS)
+    monkeypatch.chdir(tmp_path)
+    prepare(recipe_of("a.tsv", prepared="out"))
+    write_tsv(tmp_path / "a.tsv", many(3))
+    monkeypatch.chdir("/")
+    assert "a.tsv has changed since it was prepared" in refusal(prepare, recipe_of("a.tsv", tmp_path, prepared="out"))
 
 
 class TestLearningATokenizer:
@@ -690,10 +707,14 @@ class TestMixing:
         assert sum(ones for ones, _ in found[3:6]) and sum(others for _, others in found[3:6])
         assert all(others and not ones for ones, others in found[6:])
 
-    def test_a_gap_is_one_line(self, folder):
+    @pytest.mark.parametrize("streaming", [False, True])
+    def test_a_gap_is_one_line_before_anything_is_read(self, folder, streaming):
         corpora = [{"name": "a.tsv", "last_step": 2}, {"name": "b.tsv", "first_step": 4}]
-        message = refusal(list, train(recipe_of(corpora, folder), folder / "run"))
+        message = refusal(next, train(recipe_of(corpora, folder, streaming=streaming), folder / "run"))
         assert message == "data.train: at step 3 no corpus is left to train on; see first_step and last_step"
+        assert not (folder / "run").exists()
+        recipe = recipe_of(corpora, folder, streaming=streaming, training={"steps": 2})
+        assert isinstance(list(train(recipe, folder / "run"))[-1], Finished)
 
     def test_a_tag_is_before_the_source_and_one_token(self, folder):
         corpora = [{"name": "a.tsv", "tag": "<2x>"}, {"name": "b.tsv", "tag": "<2y>"}]

@@ -23,7 +23,7 @@ from weft.data import corpora
 from weft.data.batches import BatchSource, Stored
 from weft.data.corpora import PlainLines, TextPairs
 from weft.data.encoding import BAD, BLANK, LONG, Encoder, Encoders, Encoding, Piece, Sources
-from weft.data.mixture import Part
+from weft.data.mixture import Mixture, Part
 from weft.data.pairs import Pair, Problem, Row
 from weft.data.pipeline import Pipeline
 from weft.data.prepared import Counts, PreparedFolder, StoreWriter, tally
@@ -257,6 +257,8 @@ def prepare(
         raise DataError("data.prepared: functions of one's own cannot be told apart later; prepare without a folder")
     there = folder is not None and folder.exists()
     named = find_corpora(recipe, "train", gone=there)
+    parts_meant = [Part(0, 1, **one.settings.model_dump(include=SHARES)) for one in named]
+    Mixture(parts_meant, seed=recipe.seed).check(recipe.training.steps)  # now, rather than after days
     if folder is not None and there:
         return _opened(recipe, folder, named, tokenizers)
     tokenizers = tokenizers or _tokenizers(recipe, named, start, transforms)
@@ -394,8 +396,10 @@ def made_of(recipe: Recipe, named: Sequence[Named]) -> dict[str, Any]:
         mode="json", include={"train_size", "options", "pipeline", "max_length", "bad_rows", "blank_rows"}
     )
     data["train"] = [one.settings.model_dump(mode="json", exclude=SHARES) for one in named]
+    given = [recipe.tokenizer.file, recipe.tokenizer.target_file]
     files = [path for one in named for path in _files(one)]
-    states = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()}
+    files += [Path(recipe.data.folder) / name for name in given if name is not None]
+    states = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()}
     tokenizer = recipe.tokenizer.model_dump(mode="json", exclude={"extend"})
     found = {
         "data": data,
