@@ -2,8 +2,8 @@
 
 import pytest
 
-from weft.corpus import Tokenizers
 from weft.card import model_card
+from weft.corpus import Tokenizers
 from weft.recipe import make_recipe
 from weft.text.tokenizer import learn
 from weft.training.events import Finished

@@ -174,11 +174,9 @@ class TestAnswers:
         found = run.translate("thrice b :", max_ratio=0.4, max_extra=1)
         assert found.tokens == ["b", "b"]
 
-    @pytest.mark.xfail(strict=True, reason="translator._search: least lengths count the prompt")
     def test_are_as_long_as_asked(self, run):
         assert len(run.translate("once b :", min_length=3).ids) >= 3
 
-    @pytest.mark.xfail(strict=True, reason="the prompt's log-probability and length are part of a score")
     def test_are_ranked_by_what_is_said_alone(self, run):
         best = run.translate("twice b :", kind="beam", size=4, n_best=3, length_penalty=1.0)
         for found in (best, *best.alternatives):

@@ -131,7 +131,9 @@ def find_corpora(recipe: Recipe, split: str, *, gone: bool = False) -> list[Name
         given = data.train
     if given is None:
         raise DataError(f"data.{split}: the recipe names no {split} pairs; set data.{split}, or give a file")
-    return [_find(recipe, split, one, gone=gone) for one in listed(given)]
+    found = [_find(recipe, split, one, gone=gone) for one in listed(given)]
+    corpora.check_standard_input(one.corpus for one in found)
+    return found
 
 
 def has_corpus(recipe: Recipe, split: str) -> bool:

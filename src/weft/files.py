@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EISDIR
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +14,8 @@ from typing import BinaryIO
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to that takes the place of `path` when the block ends well: aside, to the disk, renamed."""
     path = Path(path)
+    if not path.name:
+        raise IsADirectoryError(EISDIR, "is a folder, expected a file", str(path))
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with aside.open("wb") as file:

@@ -26,9 +26,10 @@ from weft.errors import RecipeError, SearchError
 from weft.evaluation.likelihood import token_log_probabilities
 from weft.models import Ensemble, PrefixModel, RecurrentLanguageModel, Searchable
 from weft.models.encoders import TransformerEncoder
+from weft.models.prompted import Answering
 from weft.ragged import Layout, Ragged
 from weft.recipe import make_recipe
-from weft.search import Hypothesis
+from weft.search import Hypothesis, Steps
 from weft.search.live import Loop
 from weft.search.recorded import RecordedLoop
 from weft.settings import Recipe
@@ -60,7 +61,7 @@ class _Wants(NamedTuple):
     named: bool = False
     """Unknowns become source words."""
     prompted: bool = False
-    """Prefixes are prompts of a language model."""
+    """Sources are prompts of a language model, all of one length."""
 
 
 class Translator:
@@ -187,19 +188,20 @@ class Translator:
     def _answer(
         self, sources: Sequence[str], prefixes: Sequence[str], settings: SearchSettings, wants: _Wants
     ) -> list[Translation]:
-        """What a language model says behind each source."""
+        """What a language model says behind each source; prompts of one length are searched together."""
         encode = self.tokenizers.target.encode
         prompts = [encode(source) for source in sources]
-        begun = [encode(prefix) if prefix else [] for prefix in prefixes]
         answers = [nothing(source) for source in sources]
-        store = TokenStore.of(prompts)
-        for places in in_order(PairStore(store, store), settings.batch_tokens):
-            rows = [row for row in places.tolist() if prompts[row]]
-            given = [[*prompts[row], *begun[row]] for row in rows]
-            found = self._search(Ragged.of([[] for _ in rows]), given, settings, wants) if rows else []
-            for row, hypotheses in zip(rows, found, strict=True):
-                own = [_behind(one, len(prompts[row])) for one in hypotheses]
-                answers[row] = _with_others([self._translation(sources[row], prompts[row], one) for one in own])
+        for length in sorted({len(prompt) for prompt in prompts} - {0}):
+            rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
+            together = max(settings.batch_tokens // length, 1)
+            for start in range(0, len(rows), together):
+                some = rows[start : start + together]
+                begun = [encode(prefixes[row]) if prefixes[row] else [] for row in some]
+                asked = Ragged.of([prompts[row] for row in some])
+                for row, found in zip(some, self._search(asked, begun, settings, wants), strict=True):
+                    many = [self._translation(sources[row], prompts[row], one) for one in found]
+                    answers[row] = _with_others(many)
         return answers
 
     def _by_engine(
@@ -241,18 +243,18 @@ class Translator:
         self, batch: Ragged, prefixes: Sequence[Sequence[int]], settings: SearchSettings, wants: _Wants
     ) -> list[list[Hypothesis]]:
         """One batch of sources (empty ones for a language model)."""
-        lengths = batch.lengths.tolist()
+        lengths = [length + wants.prompted for length in batch.lengths.tolist()]  # a prompt has no end mark to count
         names = [name_of(source.tolist()) for source in batch.split()]
-        limits = self.limits(lengths, prefixes, settings)
-        if wants.prompted:  # the prompt is to the answer what a source is to its translation
-            lengths, names = [len(prompt) + 1 for prompt in prefixes], [name_of(list(prompt)) for prompt in prefixes]
-            answers = self.limits(lengths, [[] for _ in prefixes], settings)
-            limits = [len(prompt) + limit for prompt, limit in zip(prefixes, answers, strict=True)]
+        model: Steps = self.model
         with torch.no_grad():
-            memory = self.model.encode(self._there(batch))
+            if wants.prompted:
+                model = Answering(self.model, specials.BEGIN)
+                memory: Any = model.encode(torch.stack(batch.to(self.device).split()))
+            else:
+                memory = self.model.encode(self._there(batch))
         asked = Asked(
             memory=memory,
-            limits=limits,
+            limits=self.limits(lengths, prefixes, settings),
             least=[max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in lengths],
             prefixes=prefixes,
             names=names,
@@ -264,9 +266,9 @@ class Translator:
             weights=wants.weights or wants.named,
             trace=wants.trace,
             device=self.device,
-            loop=self.loop,
+            loop=None if wants.prompted else self.loop,
         )
-        return run_search(self.model, asked, settings)
+        return run_search(model, asked, settings)
 
     def _there(self, batch: Ragged) -> Ragged:
         """A batch on the device; where steps are recorded, the longest source is rounded up: there are fewer shapes."""
@@ -463,12 +465,6 @@ class Translator:
 def _with_others(many: list[Translation]) -> Translation:
     """The best, with the others as its alternatives."""
     return replace(many[0], alternatives=tuple(many[1:])) if len(many) > 1 else many[0]
-
-
-def _behind(found: Hypothesis, prompt: int) -> Hypothesis:
-    """What a language model said after a prompt of so many tokens."""
-    scores = found.token_scores[prompt:]
-    return replace(found, tokens=found.tokens[prompt:], token_scores=scores, log_probability=sum(scores))
 
 
 def why_no_engine(run: Translator, settings: SearchSettings, n_best: int) -> str | None:

@@ -207,3 +207,29 @@ def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:
                     torch.cuda.synchronize()
                     trainer.model.to("cuda")
     assert losses[0] == pytest.approx(losses[1], rel=0.005)
+
+
+def test_long_rows_with_one_side_alone_have_no_gradient() -> None:
+    """Rows that fill up a batch may have queries and no keys, or keys and no queries: nothing may come of them."""
+    queries = Layout(torch.tensor([200, 0, 5, 30]), "cuda")
+    items = Layout(torch.tensor([0, 150, 7, 300]), "cuda")
+    torch.manual_seed(1)
+    parts = [
+        torch.randn(layout.total, 4, 64, device="cuda", dtype=torch.bfloat16) for layout in (queries, items, items)
+    ]
+    for part in parts:
+        part.requires_grad_()
+    for size in (2**16, 2**18, 2**20, 2**22):  # what is not written is then seen
+        torch.full((size,), float("nan"), device="cuda")
+    answers = Looking("cross", queries, items).attend(*parts)
+    answers.float().square().sum().backward()
+    assert not answers[:200].any() and not parts[0].grad[:200].any()
+    assert not parts[1].grad[:150].any() and not parts[2].grad[:150].any()
+    expected = []
+    for row in (2, 3):
+        over = [slice(*layout.offsets[row : row + 2].tolist()) for layout in (queries, items, items)]
+        own = [part.detach().float()[place] for part, place in zip(parts, over, strict=True)]
+        weights = torch.einsum("thd,shd->hts", own[0], own[1]).div(8).softmax(-1)
+        expected.append(torch.einsum("hts,shd->thd", weights, own[2]))
+    assert torch.allclose(answers[200:].float(), torch.cat(expected), atol=0.02)
+    assert all(bool(part.grad.isfinite().all()) for part in parts)

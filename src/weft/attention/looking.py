@@ -284,6 +284,13 @@ def _unequal_rows(
     groups = queries_NHD.shape[1] // keys_NHD.shape[1]
     if groups > 1:
         keys_NHD, values_NHD = (part.repeat_interleave(groups, 1) for part in (keys_NHD, values_NHD))
+    if queries is not items:
+        # Where a row has no queries, the kernel leaves the gradients of its keys as they lie in memory; where it has
+        # no keys, those of its queries. Rows that fill up a batch may have one side alone.
+        asked_N11 = (queries.counts[items.row] > 0)[:, None, None]
+        keys_NHD, values_NHD = (torch.where(asked_N11, part, 0.0) for part in (keys_NHD, values_NHD))
+        answered_N11 = (items.counts[queries.row] > 0)[:, None, None]
+        queries_NHD = torch.where(answered_N11, queries_NHD, 0.0)
     answers_NHD = varlen_attn(
         queries_NHD,
         keys_NHD,
@@ -295,4 +302,4 @@ def _unequal_rows(
         window_size=(-1, 0) if causal else (-1, -1),
     )
     assert isinstance(answers_NHD, Tensor)
-    return answers_NHD
+    return answers_NHD if queries is items else torch.where(answered_N11, answers_NHD, 0.0)

@@ -8,6 +8,8 @@ So the loss is of the answer alone, and what the model reads is what it reads wh
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -24,3 +26,48 @@ def behind(source: Ragged, inputs: Ragged) -> tuple[Ragged, Tensor]:
     values[begins[prompts.row] + 1 + prompts.time] = source.values
     values[torch.where(rest.time == 0, begins[rest.row], places_N)] = inputs.values
     return Ragged(values, layout), places_N
+
+
+class Answers(NamedTuple):
+    """A language model that has read all of its prompts but their last tokens."""
+
+    inner: Any
+    """The memory of the model."""
+    state: Any
+    last_B: Tensor
+
+
+class Saying(NamedTuple):
+    """What it has said so far."""
+
+    inner: Any
+    begun_R: Tensor
+    """Whether it has taken a step: the first reads the prompt's last token in place of the begin mark."""
+
+
+class Answering:
+    """A language model behind prompts of one length, as a search sees it: what it says is the answer alone."""
+
+    def __init__(self, model: Any, begin: int) -> None:
+        self.model = model
+        self.begin = begin
+
+    def encode(self, prompts_BM: Tensor) -> Answers:
+        """Read ``<s> x_1 … x_{m−1}``."""
+        rows = len(prompts_BM)
+        empty = Layout(torch.zeros(rows, dtype=torch.int64), prompts_BM.device)
+        memory = self.model.encode(Ragged(prompts_BM.new_zeros(0), empty))
+        state = self.model.start(memory)
+        begins_B1 = prompts_BM.new_full((rows, 1), self.begin)
+        for tokens_B in torch.cat([begins_B1, prompts_BM[:, :-1]], 1).unbind(1):
+            _, state, _ = self.model.step(tokens_B, state, memory)
+        return Answers(memory, state, prompts_BM[:, -1])
+
+    def start(self, memory: Answers) -> Saying:
+        return Saying(memory.state, torch.zeros_like(memory.last_B, dtype=torch.bool))
+
+    def step(self, tokens_R: Tensor, state: Saying, memory: Answers) -> tuple[Tensor, Saying, Tensor | None]:
+        last_R = memory.last_B.repeat_interleave(len(tokens_R) // len(memory.last_B))
+        tokens_R = torch.where(state.begun_R, tokens_R, last_R)
+        logits_RV, inner, _ = self.model.step(tokens_R, state.inner, memory.inner)
+        return logits_RV, Saying(inner, torch.ones_like(state.begun_R)), None

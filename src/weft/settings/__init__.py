@@ -269,7 +269,8 @@ class Recipe(Settings):
             raise ValueError("model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true")
         for side, stack in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
             longest, counted = self.data.max_length + 1, "data.max_length + 1"
-            if self.model.kind == "prefix_lm" and side == "decoder":  # one stack holds both sides
+            prompted = self.model.kind == "language_model" and self.data.prompts
+            if (self.model.kind == "prefix_lm" or prompted) and side == "decoder":  # one stack holds both sides
                 longest, counted = 2 * longest, f"2 * ({counted})"
             if (
                 isinstance(stack, TransformerSettings)
@@ -282,6 +283,8 @@ class Recipe(Settings):
                 )
         if self.training.precision == "bf16" and self.model.recurs:
             raise ValueError("training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32")
+        if self.data.prompts and self.model.kind == "language_model" and self.training.forcing != "teacher":
+            raise ValueError("data.prompts: prompts are read under training.forcing = 'teacher' only")
         if self.tokenizer.extend and self.training.start is None:
             raise ValueError("tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)")
         if self.training.metric != "loss" and not self.training.validate_every:

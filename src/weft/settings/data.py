@@ -150,7 +150,10 @@ def _form(given: object) -> str:
         for tag, key in (("dialogues",) * 2, ("instructions",) * 2, ("dataset",) * 2, ("named", "name")):
             if key in given:
                 return f"<{tag}>"
-        numbers = any(isinstance(item, int) for value in given.values() if isinstance(value, list) for item in value)
+        sides = [given[side] for side in ("source", "target") if side in given]
+        numbers = all(isinstance(side, int) for side in sides) or any(
+            isinstance(item, int) for side in sides if isinstance(side, list) for item in side
+        )
         return "<table>" if "file" in given or numbers else "<files>"
     return next((tag for tag, form in FORMS.items() if isinstance(given, form)), "<name>")
 

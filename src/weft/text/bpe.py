@@ -32,13 +32,13 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from random import Random
 from typing import Any, Self
 
 import tokenizers
-from tokenizers import models, trainers
+from tokenizers import models, pre_tokenizers, trainers
 
 from weft.errors import VocabularyError
 from weft.text.atoms import BYTE_PIECES
@@ -94,15 +94,12 @@ class BPE(Subwords):
             limit_alphabet=most,
             show_progress=False,
         )
-        if form.protect:
-            library = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNKNOWN]))
-            words = count_words(texts, form, guarded=True)
-            held = set(wholes)
-            rest = ((word, times) for word, times in sorted(words.items()) if word not in held)
-            library.train_from_iterator((word for word, times in rest for _ in range(times)), trainer=trainer)
-        else:
-            library = skeleton(form, guarded=False)
-            library.train_from_iterator(stretches(texts, form), trainer=trainer)
+        library = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNKNOWN]))
+        library.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+        words = count_words(texts, form, guarded=bool(form.protect))
+        held = set(wholes)
+        rest = ((word, times) for word, times in sorted(words.items()) if word not in held)
+        library.train_from_iterator(_repeated(rest), trainer=trainer)
         model = json.loads(library.to_str())["model"]
         vocabulary: dict[str, int] = model["vocab"]
         if len(vocabulary) == len(form.first) and not wholes:
@@ -228,6 +225,18 @@ def _count_characters(texts: Iterable[str], form: Form) -> Counter[str]:
     for stretch in stretches(texts, form):
         counts.update(form.spelling(normalise(stretch)))
     return counts
+
+
+TOGETHER = 1024
+"""Copies of a word in a line that the library learns from."""
+
+
+def _repeated(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Lines in which each word, which has no space, stands as often as it was counted: the library takes no counts."""
+    for word, times in counts:
+        for _ in range(times // TOGETHER):
+            yield f"{word} " * TOGETHER
+        yield f"{word} " * (times % TOGETHER)
 
 
 def _without_marks(
