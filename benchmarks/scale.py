@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--stages", default=",".join(STAGES))
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch-tokens", type=int, default=16_384)
+    parser.add_argument("--set", action="append", default=[], help="a setting of the training stages")
     parser.add_argument("--inner", help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -101,7 +102,7 @@ def settings(asked: argparse.Namespace) -> list[str]:
 def prepare(asked: argparse.Namespace) -> dict[str, object]:
     out = asked.folder / "prepared"
     subprocess.run(["rm", "-rf", str(out)], check=True)
-    found = measured([*WEFT, "data", "prepare", "grammar", "--out", str(out), *settings(asked)])
+    found = measured([*WEFT, "data", "prepare", "grammar-transformer", "--out", str(out), *settings(asked)])
     size = sum(file.stat().st_size for file in out.iterdir())
     return {**found, "pairs_per_second": round(asked.pairs / float(str(found["seconds"]))), "bytes": size}
 
@@ -177,6 +178,7 @@ def train(asked: argparse.Namespace, *more: str) -> dict[str, object]:
         for name, value in base.items():
             size += ["--set", f"model.{side}.{name}={value}"]
     size += ["--set", "model.embedding=512", "--set", "model.tie=all"]
+    size += [part for change in asked.set for part in ("--set", change)]
     more = more or ("--set", f"data.prepared={json.dumps(str((asked.folder / 'prepared').resolve()))}")
     found = measured([*WEFT, "train", "grammar-transformer", "--out", str(out), *settings(asked), *size, *more])
     found.pop("output")

@@ -101,7 +101,7 @@ class TestTranslating:
         assert str(n_best) in refusal(SearchError, copier.translate, "a", n_best=n_best)
 
     def test_the_length_is_limited(self, copier):
-        found = copier.translate(["a b c d", "a"], max_ratio=0.5, max_extra=0)
+        found = copier.translate(["a b c d", "a"], kind="greedy", max_ratio=0.5, max_extra=0)
         assert [len(one.tokens) for one in found] == [2, 1]
         assert all(one.ended == "length" or len(one.token_scores) <= 2 for one in found)
 

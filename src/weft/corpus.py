@@ -41,6 +41,7 @@ from weft.settings.data import (
     NamedCorpus,
     ParallelFiles,
     TableFile,
+    TokenizerSettings,
     listed,
 )
 from weft.text import specials
@@ -392,23 +393,34 @@ SHARES = {"weight", "first_step", "last_step"}
 """Settings of a corpus that change nothing in a store."""
 
 
+NOT_READ = {*TokenizerSettings.model_fields} - {"file", "target_file", "dropout", "variants"}
+"""Settings that have no part where a tokenizer is given."""
+
+
 def made_of(recipe: Recipe, named: Sequence[Named]) -> dict[str, Any]:
-    """What a prepared corpus depends on: settings, and the files as they are now."""
-    data = recipe.data.model_dump(
-        mode="json", include={"train_size", "options", "pipeline", "max_length", "bad_rows", "blank_rows"}
-    )
+    """What a prepared corpus depends on: settings, and the files as they are now.
+
+    The seed counts for built-in corpora alone: runs of several seeds may share a corpus of files, whatever was drawn
+    when it was prepared.
+    """
+    made = any(isinstance(one.corpus, TaskCorpus) for one in named)
+    counting = {"pipeline", "max_length", "bad_rows", "blank_rows"} | ({"train_size", "options"} if made else set())
+    data = recipe.data.model_dump(mode="json", include=counting)
     data["train"] = [one.settings.model_dump(mode="json", exclude=SHARES) for one in named]
     given = [recipe.tokenizer.file, recipe.tokenizer.target_file]
     files = [path for one in named for path in _files(one)]
     files += [Path(recipe.data.folder) / name for name in given if name is not None]
     states = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()}
-    tokenizer = recipe.tokenizer.model_dump(mode="json", exclude={"extend"})
+    learned = recipe.tokenizer.file is None
+    tokenizer = recipe.tokenizer.model_dump(
+        mode="json", exclude={"extend"} if learned else NOT_READ, exclude_none=not learned
+    )
     found = {
         "data": data,
         "tokenizer": tokenizer,
         "sources": sources_of(recipe),
         "start": recipe.training.start,
-        "seed": recipe.seed,
+        "seed": recipe.seed if made else None,
         "files": states,
     }
     return dict(json.loads(json.dumps(found)))

@@ -48,7 +48,7 @@ def test_every_pairing_learns(encoder: str, decoder: str, task: str, sequences: 
 @pytest.mark.parametrize("score", ["additive", "dot"])
 def test_bahdanaus_placement_learns(score: str, sequences: Toy) -> None:
     chosen = settings("gru", "gru", attention={"score": score, "placement": "before"})
-    model = train(chosen, pairs_of(sequences.train, "reverse"), steps=120, learning_rate=0.012)
+    model = train(chosen, pairs_of(sequences.train, "reverse"), steps=160, learning_rate=0.012)
     assert exact_match(model, sequences.test, "reverse") >= 0.95
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+import time
+from collections import deque
 from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple, TypeVar
@@ -12,6 +13,9 @@ from weft.data.batches import BatchStream, Position
 from weft.data.store import Batch
 
 Item = TypeVar("Item")
+NAP = 0.002
+"""Seconds between two looks at whether there is room."""
+NOTHING = object()
 
 
 class Drawn(NamedTuple):
@@ -55,39 +59,42 @@ def draw(stream: BatchStream, *, first_step: int, each: int, rank: int = 0, work
         )
 
 
-def ahead(items: Iterator[Item], depth: int = 4) -> Iterator[Item]:
-    """The same items, made by a thread up to ``depth`` of them before they are asked for, and one more."""
-    ready: queue.Queue[tuple[Item | None, BaseException | None, bool]] = queue.Queue(depth)
-    stopped = threading.Event()
+def ahead(items: Iterator[Item], depth: int = 8) -> Iterator[Item]:
+    """The same items, made by a thread up to ``depth`` of them before they are asked for.
 
-    def put(entry: tuple[Item | None, BaseException | None, bool]) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(entry, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
+    Whoever takes an item wakes nobody: the thread looks by itself, every `NAP`, whether there is room. A queue would
+    hand it the interpreter at that very moment, and the GPU would wait while the next batch is made.
+    """
+    ready: deque[Item] = deque()
+    ended: list[BaseException | None] = []
+    stopped = threading.Event()
 
     def work() -> None:
         try:
-            for item in items:
-                if not put((item, None, False)):
+            while True:
+                while len(ready) >= depth:
+                    if stopped.wait(NAP):
+                        return
+                item = next(items, NOTHING)
+                if item is NOTHING or stopped.is_set():
+                    ended.append(None)
                     return
-            put((None, None, True))
+                ready.append(item)  # type: ignore[arg-type]
         except BaseException as error:
-            put((None, error, True))
+            ended.append(error)
 
     thread = threading.Thread(target=work, name="weft-batches", daemon=True)
     thread.start()
     try:
         while True:
-            item, error, ended = ready.get()
-            if error is not None:
-                raise error
-            if ended:
+            while not ready and not ended:
+                time.sleep(NAP / 10)
+            if ready:
+                yield ready.popleft()
+            elif ended[0] is not None:
+                raise ended[0]
+            else:
                 return
-            yield item  # type: ignore[misc]
     finally:
         stopped.set()
         thread.join()

@@ -212,7 +212,7 @@ def _mapped(folder: Path, side: str, kind: np.dtype[Any], rows: int, tokens: int
             raise DataError(f"{folder / name}: {what}; remove {folder} and prepare it again")
     starts = np.memmap(folder / f"{side}.starts", dtype=np.int64, mode="r")
     values = np.memmap(folder / f"{side}.ids", dtype=kind, mode="r") if tokens else np.zeros(0, dtype=kind)
-    return TokenStore(values, starts)
+    return TokenStore(np.asarray(values), np.asarray(starts))  # plain arrays of the same memory: quicker to index
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,20 @@ def sinusoids(count: int, width: int) -> Tensor:
 
 
 class Sinusoidal(nn.Module):
-    """Waves of every length; the table grows with the longest sequence seen."""
+    """Waves of every length; the table grows with the longest sequence seen.
+
+    Tables it has outgrown are kept: what was recorded on a GPU reads from where the table then lay.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.register_buffer("table_PD", sinusoids(512, width).float(), persistent=False)
         self.table_PD: Tensor
+        self.outgrown: list[Tensor] = []
 
     def forward(self, places_N: Tensor, longest: int) -> Tensor:
         if longest > len(self.table_PD):
+            self.outgrown.append(self.table_PD)
             table = sinusoids(2 * longest, self.table_PD.shape[1])
             self.table_PD = table.to(self.table_PD.device, self.table_PD.dtype)
         return self.table_PD[places_N]

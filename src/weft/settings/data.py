@@ -151,7 +151,7 @@ def _form(given: object) -> str:
             if key in given:
                 return f"<{tag}>"
         sides = [given[side] for side in ("source", "target") if side in given]
-        numbers = all(isinstance(side, int) for side in sides) or any(
+        numbers = (bool(sides) and all(isinstance(side, int) for side in sides)) or any(
             isinstance(item, int) for side in sides if isinstance(side, list) for item in side
         )
         return "<table>" if "file" in given or numbers else "<files>"
