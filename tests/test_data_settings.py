@@ -219,7 +219,6 @@ def test_a_wrong_value_is_one_line(data, message):
         ({"sample": 0}, "tokenizer.sample: 0 was given"),
         ({"variants": 0}, "tokenizer.variants: 0 was given"),
         ({"symbols": [""]}, "tokenizer.symbols.0: '' was given"),
-        ({"protect": ["("]}, "tokenizer.protect: '(' is no regular expression"),
         ({"file": "t.json", "joint": False}, "tokenizer.joint: false needs two tokenizers"),
         ({"target_file": "t.json"}, "tokenizer.target_file: needs tokenizer.file beside it"),
     ],

@@ -5,43 +5,32 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.recipe import Setting
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMMANDS = (
-    "",
-    "try",
-    "train",
-    "translate",
-    "attend",
-    "trace",
-    "positions",
-    "evaluate",
-    "score",
-    "sample",
-    "export",
-    "bench",
-    "bench train",
-    "bench translate",
-    "recipes",
-    "recipes show",
-    "tokenizer",
-    "tokenizer learn",
-    "tokenizer apply",
-    "tokenizer show",
-)
 NOTE = "<!-- Written by tools/reference.py; change the program, then run `make docs`. -->\n\n"
+
+
+def names(command: Any, name: str = "") -> Iterator[str]:
+    """A command and those in it, all the way down: what stands after ``weft``."""
+    yield name
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from names(inner, f"{name} {word}".strip())
 
 
 def commands() -> str:
     """The help of every command."""
+    from typer.main import get_command
+
+    from weft.cli import app
+
     parts = ["# Commands\n\n" + NOTE + "What `--help` prints.\n"]
-    for name in COMMANDS:
+    for name in names(get_command(app)):
         arguments = [sys.executable, "-m", "weft", *name.split(), "--help"]
         environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
         found = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment)

@@ -45,6 +45,7 @@ from weft.settings.data import (
     listed,
 )
 from weft.text import specials
+from weft.text.atoms import check_patterns
 from weft.text.sampling import sample
 from weft.text.tokenizer import Tokenizer, learn, load
 
@@ -435,7 +436,7 @@ def _opened(recipe: Recipe, folder: Path, named: Sequence[Named], tokenizers: To
         if now[group] != then.get(group):
             before, here = then.get(group), now[group]
             if isinstance(here, dict) and isinstance(before, dict):
-                group += "." + next(key for key in [*here, *before] if here.get(key) != before.get(key))
+                group += "." + next(key for key in [*here, *before] if here.get(key, ...) != before.get(key, ...))
             raise DataError(f"{folder}: prepared with another {group}; {remedy}")
     for path, state in now["files"].items():  # a file that is gone now, or elsewhere, is not asked about
         if then.get("files", {}).get(path, state) != state:
@@ -495,6 +496,7 @@ def _tokenizers(
     if settings.file is not None:
         files = [settings.file, *([] if settings.target_file is None else [settings.target_file])]
         return load_tokenizers([Path(recipe.data.folder) / file for file in files])
+    check_patterns(settings.protect)  # before all is read
     return learn_tokenizers(recipe, _sampled(recipe, named, transforms))
 
 

@@ -15,7 +15,17 @@ import torch
 from weft import corpus
 from weft.build import build_model, choose_device
 from weft.card import model_card
-from weft.corpus import Tokenizers, Transform, encode_pairs, has_corpus, load_tokenizers, read_corpus, sources_of
+from weft.corpus import (
+    Tokenizers,
+    Transform,
+    encode_pairs,
+    find_corpora,
+    has_corpus,
+    load_tokenizers,
+    read_corpus,
+    sources_of,
+)
+from weft.data.corpora import reads_standard_input
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.likelihood import likelihood
 from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics, measure, perplexity
@@ -48,6 +58,8 @@ def train(
     """
     folder = RunFolder(out or Path("runs") / recipe.name)
     _check(recipe)
+    if workers.count > 1:
+        _check_shared(recipe)
     device = workers.device(choose_device(recipe.training.device))
     workers.wait_for_first()
     resume = resume or not workers.leads  # the first one has made the run folder
@@ -136,6 +148,15 @@ def _check(recipe: Recipe) -> None:
         check_metrics([metric], several=several)
         if sources_of(recipe) == "none":
             raise RecipeError(f"training.metric: {metric!r} needs translations; a language model is judged by 'loss'")
+
+
+def _check_shared(recipe: Recipe) -> None:
+    """Every worker reads the pairs by itself, unless they are prepared: standard input would be gone after the first."""
+    for split in ("train", "valid"):
+        if not has_corpus(recipe, split) or (split == "train" and recipe.data.prepared is not None):
+            continue
+        if any(reads_standard_input(one.corpus) for one in find_corpora(recipe, split, gone=True)):
+            raise DataError(f"data.{split}: several workers cannot all read standard input (-); give them a file")
 
 
 def _left_out(recipe: Recipe, prepared: corpus.Prepared) -> dict[str, int]:

@@ -112,6 +112,7 @@ class TestShow:
             (["rows.jsonl"], "rows.jsonl: say which columns, e.g. --source en --target de"),
             (["rows.jsonl.gz"], "rows.jsonl.gz: say which columns, e.g. --source en --target de"),
             (["rows.jsonl", "--source", "en"], "--source and --target name columns of one file; give both"),
+            (["pairs.tsv", "--source", "\u00b2", "--target", "1"], "pairs.tsv:1: no column '\u00b2'"),
             (["pairs.tsv", "--set", "data.bad_rowz=skip"], "data.bad_rowz: unknown setting; did you mean 'bad_rows'?"),
         ],
         ids=str,
@@ -125,7 +126,17 @@ class TestCheck:
         first, second = said_as_json(command("data", "check", "recipe.toml", "--json"))
         assert (first["corpus"], first["rows"], first["kept"]) == ("pairs.tsv", 8, 2)
         assert first["rows"] == first["kept"] + sum(first["dropped"].values())
-        assert sorted(first["dropped"].values()) == [1] * 6
+        assert first["dropped"] == dict.fromkeys(
+            (
+                "cannot be read",
+                "a blank side",
+                "identical: source and target differ",
+                "length: 1 to 3 words on both sides",
+                "duplicates: the first of the same pair stays",
+                "more than 2 tokens on a side",
+            ),
+            1,
+        )
         assert (second["corpus"], second["rows"], second["kept"], second["dropped"]) == ("lines.src", 2, 2, {})
 
     def test_the_table(self, command):
@@ -157,7 +168,7 @@ class TestCheck:
     def test_says_so_where_nothing_is_left(self, command):
         change = 'data.pipeline=[{kind = "pattern", expression = "never"}]'
         first, _ = said_as_json(command("data", "check", "recipe.toml", "--set", change, "--json"))
-        assert first["kept"] == 0 and first["dropped"]["0"] == 6
+        assert first["kept"] == 0 and first["dropped"]["pattern: with 'never' on both sides"] == 6
 
     def test_an_unknown_recipe_is_one_line(self, refusal):
         assert refusal("data", "check", "gramar").startswith("gramar: no such recipe; did you mean 'grammar'")
@@ -177,6 +188,12 @@ class TestPrepare:
             (folder / name).unlink()
         command("train", "recipe.toml", "--out", "run", "--set", "data.prepared=out")
         assert (folder / "run" / "model.safetensors").is_file()
+
+    def test_training_tells_what_was_left_out_as_it_is_written(self, command, folder):
+        """Brackets and colons are those of the recipe, no markup of the terminal's."""
+        change = 'data.pipeline=[{kind = "pattern", expression = "[/e]|:cat:|[bold]", keep = false}]'
+        said = command("train", "recipe.toml", "--out", "run", "--set", change)
+        assert "without '[/e]|:cat:|[bold]' on both sides" in said.stderr
 
     def test_a_folder_that_exists_is_one_line(self, refusal, folder):
         (folder / "out").mkdir()

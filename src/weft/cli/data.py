@@ -90,7 +90,7 @@ def check_command(
     recipe = load_recipe(name, [*(changes or []), "data.bad_rows=skip", "data.blank_rows=skip"])
     for number, (called, counts) in enumerate(check_corpus(recipe, examples=examples)):
         if as_json:
-            typer.echo(json.dumps({"corpus": called, **counts.record()}, ensure_ascii=False))
+            typer.echo(json.dumps({"corpus": called, **_named(recipe, counts)}, ensure_ascii=False))
         else:
             typer.echo(("\n" if number else "") + _checked(recipe, called, counts))
 
@@ -172,7 +172,7 @@ def _recipe_or_files(
 
 def _column(given: str | None) -> int | str:
     assert given is not None
-    return int(given) if given.isdigit() else given
+    return int(given) if given.isdecimal() else given
 
 
 def _check_split(split: str) -> None:
@@ -199,6 +199,17 @@ def _checked(recipe: Recipe, name: str, counts: Counts) -> str:
     return "\n".join(lines)
 
 
+def _named(recipe: Recipe, counts: Counts) -> dict[str, Any]:
+    """The same for programs: what was dropped by its reason, in the order of the table."""
+    from weft.corpus import reasons_of
+
+    reasons, dropped = reasons_of(recipe), dict[str, int]()
+    for fate in _order(reasons):
+        if times := counts.dropped.get(fate, 0):
+            dropped[reasons[fate]] = dropped.get(reasons[fate], 0) + times
+    return {**counts.record(), "dropped": dropped}
+
+
 def _order(reasons: dict[int, str]) -> Iterator[int]:
     """As a row meets them: what is bad, what is blank, the steps, what is too long."""
     from weft.data.encoding import BAD, BLANK, LONG
@@ -214,8 +225,6 @@ def _width() -> int:
 
 def _ascii() -> bool:
     """Whether the terminal cannot show bars."""
-    try:
-        "█▏│".encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return True
-    return False
+    from weft.views.histogram import can_show
+
+    return not can_show(sys.stdout.encoding)

@@ -20,7 +20,7 @@ class Watcher:
     """Shows events as they pass: a bar on a terminal, a line now and then elsewhere."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or Console(stderr=True, highlight=False, markup=False, emoji=False)
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.loss = 0.0

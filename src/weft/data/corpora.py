@@ -279,9 +279,12 @@ def read(corpus: Corpus, policy: Policy = "error", problems: Counter[str] | None
 
 def check_standard_input(corpora: Iterable[Corpus]) -> None:
     """Standard input can be one corpus only: the second that names it is an error."""
-    asking = [corpus for corpus in corpora if "-" in _named(corpus)]
-    if len(asking) > 1:
+    if sum(map(reads_standard_input, corpora)) > 1:
         raise DataError("<standard input>: two corpora name it (-); it can be read as one only")
+
+
+def reads_standard_input(corpus: Corpus) -> bool:
+    return "-" in _named(corpus)
 
 
 def expanded(paths: Files) -> list[str]:

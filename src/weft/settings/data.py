@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
@@ -280,9 +279,4 @@ class TokenizerSettings(Settings):
             raise ValueError("tokenizer.tags: only characters know tags; set tokenizer.kind = 'character'")
         if self.dropout and self.file is None and (self.kind, self.target_unit) != ("bpe", "bpe"):
             raise ValueError("tokenizer.dropout: only merges of bpe can be left out; set tokenizer.kind = 'bpe'")
-        for expression in self.protect:
-            try:
-                re.compile(expression)
-            except re.error as error:
-                raise ValueError(f"tokenizer.protect: {expression!r} is no regular expression: {error}") from None
         return self

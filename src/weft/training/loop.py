@@ -294,9 +294,10 @@ class Trainer:
         """Set the next update going."""
         settings, progress = self.settings, self.progress
         begun = time.monotonic()
-        self.model.train()
         drawn = next(steps)
         waited = time.monotonic() - begun
+        if not self.model.training:  # not each time: it goes through all modules
+            self.model.train()
         step = drawn.step
         rate = settings.learning_rate * self.schedule(step) * settings.decay**progress.decays
         own = own_share(settings.forcing, sampling=settings.sampling, step=step, steps=settings.steps)
