@@ -16,7 +16,7 @@ from weft.data import blocks, corpora
 from weft.data.encoding import BAD, BLANK, LONG
 from weft.data.pairs import Pair
 from weft.data.prepared import PreparedFolder
-from weft.errors import DataError, RecipeError
+from weft.errors import DataError, RecipeError, VocabularyError
 from weft.recipe import make_recipe
 from weft.text import specials
 from weft.trainer import train
@@ -124,6 +124,7 @@ class TestForms:
         ]
         (tmp_path / "instructions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
         (tmp_path / "dialogues.tsv").write_text("a b\tx\nc\ty z\nd e\tw\n", "utf-8")
+        (tmp_path / "dialogues.csv").write_text("first;then\na b;x\nc;y z\nd e;w\n", "utf-8")
         return tmp_path
 
     @pytest.mark.parametrize(
@@ -145,6 +146,7 @@ class TestForms:
             {"file": "nested.jsonl", "source": "t.en", "target": "t.de"},
             {"instructions": "instructions.jsonl", "template": "{instruction} {input}"},
             {"dialogues": "dialogues.tsv"},
+            {"dialogues": "dialogues.csv", "header": True, "delimiter": ";"},
             ["part-one.tsv", {"source": "two.src", "target": "two.tgt"}],
         ],
         ids=str,
@@ -200,12 +202,21 @@ class TestForms:
             ({"file": "table.csv", "source": "fr", "target": "de"}, "{0}/table.csv"),
             ({"file": "none.jsonl", "source": "a", "target": "b"}, "{0}/none.jsonl: no such file"),
             ({"instructions": "instructions.jsonl", "template": "{output}"}, "template: {{output}} is what the model"),
-            ({"name": "pairs.tsv", "tag": " "}, "prefix: the text is blank"),
+            ("x" * 300, "{0}/" + "x" * 300 + ": File name too long"),
+            ("x" * 300 + "*", "{0}/" + "x" * 300 + "*: File name too long"),
+            ("pairs\0.tsv", "{0}/pairs\0.tsv: no such file, and no built-in corpus of that name; "),
         ],
         ids=str,
     )
     def test_what_cannot_be_read_is_one_line(self, folder, form, message):
         assert refusal(prepare, recipe_of(form, folder)).startswith(message.format(folder))
+
+    def test_a_name_that_cannot_be_is_one_line_where_the_tokenizer_is_given(self, folder):
+        """Then files are counted before any is opened."""
+        prepare(recipe_of("pairs.tsv", folder)).tokenizers.save(folder)
+        form = {"file": "x" * 300, "source": 1, "target": 2}
+        message = refusal(prepare, recipe_of(form, folder, tokenizer={"file": "tokenizer.json"}))
+        assert message == f"{folder}/{'x' * 300}: File name too long"
 
     def test_wrong_options_of_a_corpus_are_one_line(self):
         with pytest.raises(RecipeError, match=r"^task copy: unknown option 'lenght'; did you mean 'length'\?$"):
@@ -519,7 +530,6 @@ class TestAPreparedFolder:
             ({"first": {"tag": "<a>"}}, "data.train"),
             ({"tokenizer": {"kind": "character"}}, "tokenizer.kind"),
             ({"tokenizer": {"lowercase": True}}, "tokenizer.lowercase"),
-            ({"seed": 2}, "seed"),
             ({"model": {"kind": "language_model"}}, "sources"),
         ],
         ids=lambda given: str(given),
@@ -530,10 +540,26 @@ class TestAPreparedFolder:
         remedy = f"remove {folder / 'out'}, or set data.prepared to another folder"
         assert message == f"{folder / 'out'}: prepared with another {what}; {remedy}"
 
+    def test_runs_of_other_seeds_share_a_corpus_of_files_but_no_built_in_one(self, folder):
+        made = prepare(self.recipe(folder))
+        assert texts(prepare(self.recipe(folder, seed=2))) == texts(made)
+        prepare(recipe_of("copy", folder, train_size=3, prepared="copied"))
+        message = refusal(prepare, recipe_of("copy", folder, train_size=3, prepared="copied", seed=2))
+        assert message.startswith(f"{folder / 'copied'}: prepared with another seed; remove ")
+
     def test_another_corpus_is_refused(self, folder):
         prepare(self.recipe(folder))
         message = refusal(prepare, recipe_of("a.tsv", folder, prepared="out"))
         assert message.startswith(f"{folder / 'out'}: prepared with another data.train; remove ")
+
+    def test_a_setting_that_another_weft_did_not_know_is_refused(self, folder):
+        prepare(self.recipe(folder))
+        about = folder / "out" / "about.json"
+        record = json.loads(about.read_text("utf-8"))
+        del record["made_of"]["tokenizer"]["target_file"]  # which is None now
+        about.write_text(json.dumps(record), "utf-8")
+        message = refusal(prepare, self.recipe(folder))
+        assert message.startswith(f"{folder / 'out'}: prepared with another tokenizer.target_file; remove ")
 
     def test_a_changed_file_is_refused(self, folder):
         prepare(self.recipe(folder))
@@ -638,6 +664,14 @@ class TestLearningATokenizer:
         met = []
         prepare(recipe_of("pairs.tsv", tmp_path), transforms=[lambda pair: met.append(pair) or pair])
         assert {(pair.source, pair.target) for pair in met} == {("a", "x")}
+
+    def test_protected_patterns_are_those_of_the_tokenizers(self, folder):
+        """Not Python's: letters by their kind can be asked for. A wrong one is refused before anything is read."""
+        recipe = recipe_of("pairs.tsv", folder, tokenizer={"protect": [r"\p{Ll}+"]})
+        assert prepare(recipe).tokenizers.source.pieces(prepare(recipe).tokenizers.source.encode("s7"))[0] == "s"
+        wrong = recipe_of("none-*.tsv", folder, tokenizer={"protect": ["("]})
+        with pytest.raises(VocabularyError, match=r"^protect '\(': not a regular expression: [^\n]+$"):
+            prepare(wrong)
 
     def test_given_files_are_taken(self, folder):
         first = prepare(recipe_of("pairs.tsv", folder)).tokenizers

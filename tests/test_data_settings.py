@@ -98,9 +98,10 @@ def test_steps_may_be_written_as_groups():
 
 @given(text=st.text(min_size=1).filter(str.strip), number=st.integers(1, 9), weight=st.floats(1e-9, 1e9))
 def test_any_text_survives_being_written(text, number, weight):
+    name = text.replace("\0", "0")  # no file is called so
     corpora = [
-        {"instructions": text, "template": text, "tag": text},
-        {"file": [text], "source": [text, number], "target": number, "weight": weight},
+        {"instructions": name, "template": text, "tag": text},
+        {"file": [name], "source": [text, number], "target": number, "weight": weight},
     ]
     recipe = make_recipe({"data": {"train": corpora, "pipeline": [{"kind": "prefix", "text": text}]}})
     try:
@@ -159,6 +160,10 @@ def test_an_unknown_key_of_a_step_gets_the_nearest_of_that_step(kind, key, meant
         ({"train": {"source": "a"}}, "data.train.target: missing"),
         ({"train": {"dataset": "a", "target": "b"}}, "data.train.source: missing"),
         (
+            {"train": {"dataset": "a", "source": 1, "target": "b"}},
+            "data.train.source: 1 was given; columns of a data set have names, not numbers",
+        ),
+        (
             {"train": {"file": "a", "source": 1, "target": 2, "format": "xml"}},
             "data.train.format: 'xml' was given; input should be 'auto', 'tsv', 'csv', 'jsonl' or 'parquet'",
         ),
@@ -180,6 +185,11 @@ def test_an_unknown_key_of_a_step_gets_the_nearest_of_that_step(kind, key, meant
         (
             {"train": {"file": "a", "source": 1, "target": 2, "tags": 3}},
             "data.train.tags: 3 was given; column 3 is in neither source nor",
+        ),
+        ({"train": {"name": "x", "tag": " "}}, "data.train: the tag is blank; give one, such as tag = '<2de>'"),
+        (
+            {"train": {"source": "a\0", "target": "b"}},
+            "data.train.source: 'a\\x00' was given; expected a file's name, or a list",
         ),
         ({"train": {"dialogues": "x", "context": 0}}, "data.train.context: 0 was given; input should be greater than"),
         ({"train": {"name": "x", "weight": 0.0}}, "data.train.weight: 0.0 was given; input should be greater than 0"),

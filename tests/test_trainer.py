@@ -16,6 +16,7 @@ from weft.recipe import load_recipe, make_recipe
 from weft.trainer import train
 from weft.training import loop, update
 from weft.training.checkpoint import RunFolder, read_tensors
+from weft.training.distributed import Workers
 from weft.training.events import Finished, Prepared, Saved, Skipped, Step, Validation
 
 EVERYTHING = {
@@ -395,6 +396,23 @@ class TestRefused:
     def test_a_device_that_is_not_here(self, tiny, tmp_path):
         message = self.refusal(tiny({"training.device": "cuda"}), tmp_path / "run", RecipeError)
         assert message == "training.device: 'cuda' was asked for, but this machine has no CUDA; use cpu or auto"
+
+    @pytest.mark.parametrize("split", ["train", "valid"])
+    def test_standard_input_for_several_workers(self, tiny, tmp_path, split):
+        """The first would read it all, and the others would train on nothing."""
+        recipe = tiny({f"data.{split}": "-", "data.options": {}})
+        with pytest.raises(DataError) as caught:
+            next(train(recipe, tmp_path / "run", workers=Workers(rank=0, count=2)))
+        assert str(caught.value) == (
+            f"data.{split}: several workers cannot all read standard input (-); give them a file"
+        )
+
+    def test_validation_pairs_that_cannot_be_read_before_anything_is_prepared(self, tiny, tmp_path):
+        missing = str(tmp_path / "none.tsv")
+        prepared = tmp_path / "prepared"
+        asked = {"data.valid": missing, "data.prepared": str(prepared), "training.validate_every": 1}
+        assert self.refusal(tiny(asked), tmp_path / "run", DataError).startswith(f"{missing}: no such file")
+        assert not prepared.exists()
 
     def test_nothing_to_validate_on(self, tiny, tmp_path):
         (tmp_path / "empty.tsv").write_text("\t\n", "utf-8")

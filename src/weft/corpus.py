@@ -9,6 +9,7 @@ for training all of them, else those that hold everywhere; then the corpus's tag
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
@@ -167,7 +168,7 @@ def _find(recipe: Recipe, split: str, given: Any, *, gone: bool) -> Named:
         )
     if isinstance(given, NamedCorpus):
         [path] = files(given.name)
-        if not gone and path != "-" and not any(mark in path for mark in "*?[") and not Path(path).exists():
+        if not gone and path != "-" and not glob.has_magic(path) and not corpora.is_there(path):
             hint = nearest(given.name, tasks.TASKS)
             raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
         kind = TextPairs if recipe.model.has_source or data.prompts else PlainLines
@@ -478,7 +479,7 @@ def _streamed(
     sizes = [_bytes(one) for one in named]
     sizes = sizes if all(sizes) else [1] * len(named)  # where one is not known, all are alike
     parts = [
-        StreamedPart(one.corpus.blocks, size, **one.settings.model_dump(include=SHARES))
+        StreamedPart(one.corpus.blocks, size, **one.settings.model_dump(include=SHARES), name=one.name)
         for one, size in zip(named, sizes, strict=True)
     ]
     data = Streamed(tuple(parts), encode_all, recipe.data.max_length, recipe.data.temperature)

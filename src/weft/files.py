@@ -23,6 +23,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
+    except OSError as error:
+        if error.filename is None or str(error.filename) != str(aside):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None  # of the file that was asked for
     finally:
         aside.unlink(missing_ok=True)
 

@@ -26,6 +26,7 @@ from weft.corpus import (
     sources_of,
 )
 from weft.data.corpora import reads_standard_input
+from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.likelihood import likelihood
 from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics, measure, perplexity
@@ -70,6 +71,7 @@ def train(
         tokenizers = None
         if folder.path.exists():
             RunFolder.create(folder.path, lambda _: None)  # says what to do about it
+    held_out = _held_out(recipe)  # what is wrong with it is said before hours of preparing
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
     prepared = corpus.prepare(
         recipe, tokenizers=tokenizers, start=() if start is None else start.tokenizers(), transforms=transforms
@@ -91,7 +93,7 @@ def train(
         folder=folder,
         seed=recipe.seed,
         begin=specials.BEGIN,
-        validate=_validation(recipe, tokenizers, device),
+        validate=_validation(recipe, held_out, tokenizers, device),
         device=device,
         workers=workers,
     )
@@ -151,7 +153,7 @@ def _check(recipe: Recipe) -> None:
 
 
 def _check_shared(recipe: Recipe) -> None:
-    """Every worker reads the pairs by itself, unless they are prepared: standard input would be gone after the first."""
+    """Every worker reads the pairs by itself, unless they are prepared; the first would leave no standard input."""
     for split in ("train", "valid"):
         if not has_corpus(recipe, split) or (split == "train" and recipe.data.prepared is not None):
             continue
@@ -210,11 +212,19 @@ def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
     return going
 
 
-def _validation(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Validate | None:
-    """What is measured now and then: the loss and, if the recipe asks, a metric of decoded text."""
+def _held_out(recipe: Recipe) -> list[Pair] | None:
+    """The pairs to validate on, if that is done."""
     if not (recipe.training.validate_every and has_corpus(recipe, "valid")):
         return None
-    pairs = list(read_corpus(recipe, "valid"))
+    return list(read_corpus(recipe, "valid"))
+
+
+def _validation(
+    recipe: Recipe, pairs: list[Pair] | None, tokenizers: Tokenizers, device: torch.device
+) -> Validate | None:
+    """What is measured now and then: the loss and, if the recipe asks, a metric of decoded text."""
+    if pairs is None:
+        return None
     encoded = encode_pairs(pairs, tokenizers, sources=sources_of(recipe), max_length=recipe.data.max_length)
     if not len(encoded):
         raise DataError("data.valid: no pair is left to validate on")

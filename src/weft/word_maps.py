@@ -50,9 +50,10 @@ def group_words(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[li
     spans = tokenizer.spans(ids)
     if isinstance(tokenizer, Word):
         pieces = words.split(text) if tokenizer.split_punctuation else words.chunks(text)
-        spans = [(piece.start, piece.end) for piece in pieces] + [(len(text), len(text))] * (len(ids) - len(pieces))
-        if len(pieces) > len(ids):  # an output that was cut off: its text is cut into other words than it was made of
-            text, spans = tokenizer.decode(ids), tokenizer.spans(ids)
+        if len(pieces) == sum(id not in (specials.BEGIN, specials.END) for id in ids):
+            spans = [(piece.start, piece.end) for piece in pieces] + [(len(text), len(text))] * (len(ids) - len(pieces))
+        else:  # symbols are cut elsewhere, and the text of an output that was cut off is not cut as it was made
+            text = tokenizer.decode(ids)
     elif len(said := tokenizer.decode(ids)) != len(text):
         text = said
     found = words.split(text)

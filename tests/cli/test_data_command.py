@@ -158,7 +158,7 @@ class TestCheck:
         ]
         assert "  pairs.tsv:6\n    source  d\n    target  d\n" in said
         assert "  pairs.tsv:7\n    source  e e e e\n" in said and "  pairs.tsv:8\n    source  e e e\n" in said
-        assert "1 columns; the first: pairs.tsv:3: 1 column" in said
+        assert "left out (columns): 1; the first: pairs.tsv:3: 1 column" in said
 
     def test_counts_bad_rows_whatever_the_recipe_says(self, command):
         changes = ["--set", "data.bad_rows=error", "--set", "data.blank_rows=error"]
@@ -180,8 +180,8 @@ class TestPrepare:
         assert said.stdout == "out: 4 pairs, 9 source and 9 target tokens\n"
         assert said.stderr.splitlines() == [
             "pairs.tsv: 2 of 8 rows kept",
-            "  1 columns; the first: pairs.tsv:3: 1 column, expected 2 (source, tab, target)",
-            "  1 blank; the first: pairs.tsv:5: the source is blank",
+            "  left out (columns): 1; the first: pairs.tsv:3: 1 column, expected 2 (source, tab, target)",
+            "  left out (blank): 1; the first: pairs.tsv:5: the source is blank",
             "lines.src: 2 of 2 rows kept",
         ]
         for name in ("pairs.tsv", "lines.src", "lines.tgt"):
@@ -189,11 +189,27 @@ class TestPrepare:
         command("train", "recipe.toml", "--out", "run", "--set", "data.prepared=out")
         assert (folder / "run" / "model.safetensors").is_file()
 
+    def test_pairs_are_counted_once_however_often_they_are_cut(self, command):
+        asked = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.dropout=0.1", "--set", "tokenizer.variants=3"]
+        said = command("data", "prepare", "recipe.toml", "--out", "out", *asked, "--set", "data.max_length=9")
+        assert said.stdout.startswith("out: 5 pairs, each cut in 3 ways, ")
+
+    def test_says_how_to_find_it_where_the_data_are_elsewhere(self, command, folder):
+        (folder / "elsewhere").mkdir()
+        for name in ("pairs.tsv", "lines.src", "lines.tgt"):
+            (folder / name).rename(folder / "elsewhere" / name)
+        elsewhere = ["--set", "data.folder=elsewhere"]
+        said = command("data", "prepare", "recipe.toml", "--out", "out", *elsewhere)
+        hint = said.stderr.splitlines()[-1].removeprefix("to train on it: ").split()
+        assert hint == ["--set", f"data.prepared={folder / 'out'}"]
+        command("train", "recipe.toml", "--out", "run", *elsewhere, *hint)
+        assert not (folder / "elsewhere" / "out").exists()
+
     def test_training_tells_what_was_left_out_as_it_is_written(self, command, folder):
         """Brackets and colons are those of the recipe, no markup of the terminal's."""
         change = 'data.pipeline=[{kind = "pattern", expression = "[/e]|:cat:|[bold]", keep = false}]'
         said = command("train", "recipe.toml", "--out", "run", "--set", change)
-        assert "without '[/e]|:cat:|[bold]' on both sides" in said.stderr
+        assert "without '[/e]|:cat:|[bold]' on both sides" in " ".join(said.stderr.split())
 
     def test_a_folder_that_exists_is_one_line(self, refusal, folder):
         (folder / "out").mkdir()

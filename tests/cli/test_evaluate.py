@@ -84,3 +84,10 @@ def test_what_cannot_be_measured(
 ) -> None:
     (tmp_path / "pairs.tsv").write_text(SEVERAL, "utf-8")
     assert refusal("evaluate", runs("lstm"), tmp_path / "pairs.tsv", *options) == message
+
+
+def test_an_output_that_cannot_be_written_is_one_line(refusal: Callable[..., str], runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\ta\n", "utf-8")
+    out = tmp_path / "none" / "outputs.txt"
+    message = refusal("evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--output", out)
+    assert message == f"{out}: No such file or directory"

@@ -84,6 +84,12 @@ def test_an_error_is_one_line(text: Path, tmp_path: Path) -> None:
         weft("learn", text, "--protect", "(", "--out", tmp_path / "t.json")
 
 
+@pytest.mark.parametrize(("out", "why"), [("none/t.json", "no such folder: none"), (".", "is a folder")])
+def test_where_nothing_can_be_written_is_said_before_learning(refusal, tmp_path, monkeypatch, out, why):
+    monkeypatch.chdir(tmp_path)
+    assert refusal("tokenizer", "learn", "none.txt", "--out", out) == f"{out}: cannot write: {why}"
+
+
 def test_tokenizers_of_others(text: Path, tmp_path: Path) -> None:
     file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

@@ -291,7 +291,7 @@ def test_nothing_to_train_on_is_one_line(folder, text, data, message):
 
 def test_a_corpus_without_rows_beside_others_is_one_line(folder):
     (folder / "none.tsv").write_text("", "utf-8")
-    with pytest.raises(DataError, match=r"^data\.train: a corpus has no rows$"):
+    with pytest.raises(DataError, match=r"^data\.train: none\.tsv has no rows$"):
         list(train(recipe_of(["a.tsv", "none.tsv"], folder), folder / "run"))
 
 

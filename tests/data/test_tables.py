@@ -162,6 +162,11 @@ class TestJson:
         ("line", "kind", "message"),
         [
             ("{", "json", "not valid JSON (column 2: Expecting property name enclosed in double quotes)"),
+            (
+                "[",
+                "json",
+                "a list that goes on, expected a JSON object ({…}) in each line; `jq -c '.[]'` makes it so",
+            ),
             ("", "json", "is a blank line, expected a JSON object ({…}) in each line"),
             ("[1]", "json", "is a list, expected a JSON object ({…}) in each line"),
             ("5", "json", "is text or a number, expected a JSON object ({…}) in each line"),

@@ -86,3 +86,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None or len(arguments) < len(sys.argv) - 1:
+            raise
+        print(f"weft: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)

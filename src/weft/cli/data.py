@@ -111,11 +111,14 @@ def prepare_command(
     done = prepare(recipe)
     for called, counts in zip(done.names, done.counts, strict=True):
         typer.echo(f"{called}: {counts.kept:,} of {counts.rows:,} rows kept", err=True)
-        for kind, message in counts.first.items():
-            typer.echo(f"  {counts.problems[kind]:,} {kind}; the first: {message}", err=True)
+        for line in _problems(counts):
+            typer.echo(f"  {line}", err=True)
+    if Path(recipe.data.folder).resolve() != Path.cwd():  # where a relative name would be looked for
+        typer.echo(f"to train on it: --set data.prepared={out.resolve()}", err=True)
     extent = done.data.extent
+    cuts = f", each cut in {extent.pairs // done.pairs} ways" if extent.pairs > done.pairs > 0 else ""
     typer.echo(
-        f"{out}: {extent.pairs:,} pairs, {extent.source_tokens:,} source and {extent.target_tokens:,} target tokens"
+        f"{out}: {done.pairs:,} pairs{cuts}, {extent.source_tokens:,} source and {extent.target_tokens:,} target tokens"
     )
 
 
@@ -195,8 +198,12 @@ def _checked(recipe: Recipe, name: str, counts: Counts) -> str:
         for fate in _order(reasons)
     ]
     lines = [name, check(rows, pairs=counts.rows, width=_width(), ascii_only=_ascii())]
-    lines += [f"{counts.problems[kind]:,} {kind}; the first: {first}" for kind, first in counts.first.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_problems(counts)])
+
+
+def _problems(counts: Counts) -> list[str]:
+    """What was wrong with rows, a line for each kind."""
+    return [f"left out ({kind}): {counts.problems[kind]:,}; the first: {first}" for kind, first in counts.first.items()]
 
 
 def _named(recipe: Recipe, counts: Counts) -> dict[str, Any]:

@@ -44,9 +44,12 @@ def learn_command(
 ) -> None:
     """Learn a tokenizer from text, or from a sample of it that fits in memory."""
     from weft.data.lines import read_lines
+    from weft.errors import DataError
     from weft.text.sampling import sample as draw
     from weft.text.tokenizer import learn
 
+    if out.is_dir() or not out.parent.is_dir():  # rather than after hours
+        raise DataError(f"{out}: cannot write: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}")
     if kind != "byte":
         lines = draw((line for text in texts for line in read_lines(text)), characters=sample, seed=seed)
     else:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import glob
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -213,7 +214,7 @@ class Dialogues:
     context: int = 3
     separator: str = " <turn> "
     format: Format = "auto"
-    header: bool = False
+    header: bool | None = None
     delimiter: str | None = None
 
     def __post_init__(self) -> None:
@@ -291,7 +292,7 @@ def expanded(paths: Files) -> list[str]:
     """The files that paths and patterns stand for; those of one pattern in the order of their names."""
     found: list[str] = []
     for path in paths:
-        if path != "-" and glob.has_magic(path) and not Path(path).exists():
+        if path != "-" and glob.has_magic(path) and not is_there(path):
             matching = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute patterns)
             if not matching:
                 raise DataError(f"{path}: no file has a name like that")
@@ -299,6 +300,17 @@ def expanded(paths: Files) -> list[str]:
         else:
             found.append(path)
     return found
+
+
+def is_there(path: str) -> bool:
+    """Whether there is such a file, or something is in the way of knowing: whoever reads it then says what."""
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _named(corpus: Corpus) -> Files:
@@ -310,8 +322,12 @@ def _named(corpus: Corpus) -> Files:
 
 def _real(paths: list[str]) -> list[Path]:
     """Those that are files, or should be: no standard input, no pipes."""
-    given = [Path(path) for path in paths if path != "-"]
-    return [path for path in given if not path.is_fifo() and not path.is_char_device()]
+    found: list[Path] = []
+    for path in map(Path, filter("-".__ne__, paths)):
+        with suppress(OSError):  # nobody may look at it; whoever reads it says so
+            if not path.is_fifo() and not path.is_char_device():
+                found.append(path)
+    return found
 
 
 def _check_paths(paths: Files | str) -> None:

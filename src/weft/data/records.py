@@ -132,6 +132,10 @@ def _from_json(line: str) -> Any:
     except json.JSONDecodeError as error:
         if not line.strip():
             raise UnfitError("json", "is a blank line, expected a JSON object ({…}) in each line") from None
+        if line.lstrip().startswith("["):
+            raise UnfitError(
+                "json", "a list that goes on, expected a JSON object ({…}) in each line; `jq -c '.[]'` makes it so"
+            ) from None
         raise UnfitError("json", f"not valid JSON (column {error.pos + 1}: {error.msg})") from None
     except RecursionError:
         raise UnfitError("json", "JSON that is nested too deeply") from None

@@ -37,6 +37,7 @@ class StreamedPart:
     weight: float | None = None
     first_step: int = 1
     last_step: int | None = None
+    name: str = "a corpus"
 
 
 Numbered = tuple[int, int, Block]
@@ -87,7 +88,7 @@ class Streamed:
 
         def items() -> Iterator[Numbered]:
             streams = [
-                islice(_again_and_again(self.parts[number].blocks), skipped, None)
+                islice(_again_and_again(self.parts[number]), skipped, None)
                 for number, skipped in zip(numbers, reached(first), strict=True)
             ]
             window = first
@@ -108,15 +109,15 @@ class Streamed:
             window += 1
 
 
-def _again_and_again(blocks: Callable[[], Iterator[Block]]) -> Iterator[tuple[int, Block]]:
+def _again_and_again(part: StreamedPart) -> Iterator[tuple[int, Block]]:
     """All blocks with the number of the turn, turn after turn."""
     for turn in count():
         found = False
-        for block in blocks():
+        for block in part.blocks():
             found = True
             yield turn, block
         if not found:
-            raise DataError("data.train: a corpus has no rows")
+            raise DataError(f"data.train: {part.name} has no rows")
 
 
 def _store(pieces: Sequence[Piece]) -> PairStore:

@@ -13,7 +13,7 @@ from weft.settings.pipeline import StepSettings
 
 def _files(given: Any) -> list[str]:
     names = listed(given)
-    if not names or not all(isinstance(name, str) and name for name in names):
+    if not names or not all(isinstance(name, str) and name and "\0" not in name for name in names):
         raise PydanticCustomError("files", "expected a file's name, or a list of them")
     return names
 
@@ -52,9 +52,11 @@ class CorpusSettings(Settings):
     last_step: Count | None = Field(None, description="… and up to this one")
 
     @model_validator(mode="after")
-    def _in_order(self) -> CorpusSettings:
+    def _agree(self) -> CorpusSettings:
         if self.last_step is not None and self.last_step < self.first_step:
             raise ValueError(f"data.train: last_step {self.last_step} is before first_step {self.first_step}")
+        if self.tag is not None and not self.tag.strip():
+            raise ValueError("data.train: the tag is blank; give one, such as tag = '<2de>'")
         return self
 
 
@@ -113,14 +115,13 @@ class InstructionFile(RowSettings):
     template_without_input: str = Field("{instruction}", description="the source of a row without one")
 
 
-class DialogueFile(CorpusSettings):
+class DialogueFile(RowSettings):
     """A conversation a row; every turn but the first is a target, the turns before it are its source."""
 
     dialogues: Files = Field(description="file with the turns of a conversation in every row, separated by tabs")
     turns: Column | None = Field(None, description="jsonl, parquet: the column that lists the turns")
     context: Count = Field(3, description="so many turns before are read")
     separator: str = Field(" <turn> ", description="between turns")
-    format: Format = Field("auto", description="tsv, csv, jsonl or parquet; auto: by the file's name")
 
 
 class HubDataset(CorpusSettings):
@@ -131,6 +132,13 @@ class HubDataset(CorpusSettings):
     split: str = Field("train", description="which part of it")
     source: Columns = Field(description="columns of the source; a.b for a column inside a column")
     target: Columns = Field(description="columns of the target")
+
+    @field_validator("source", "target")
+    @classmethod
+    def _are_names(cls, given: list[int | str]) -> list[int | str]:
+        if any(isinstance(column, int) for column in given):
+            raise PydanticCustomError("names", "columns of a data set have names, not numbers")
+        return given
 
 
 FORMS: dict[str, type[CorpusSettings]] = {
