@@ -4,14 +4,14 @@ import gzip
 import json
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft import corpus
-from weft.corpus import encode_pairs, find_corpora, prepare, read_corpus
+from weft.corpus import encode_pairs, find_corpora, prepare, preparing, read_corpus
 from weft.data import blocks, corpora
 from weft.data.encoding import BAD, BLANK, LONG
 from weft.data.pairs import Pair
@@ -841,10 +841,20 @@ def test_a_language_model_reads_lines_alone(tmp_path):
 def test_a_large_corpus_is_prepared_by_every_core(tmp_path, monkeypatch):
     write_tsv(tmp_path / "pairs.tsv", PAIRS)
     asked = []
-    original = corpus.mapped
-    monkeypatch.setattr(corpus, "mapped", lambda *given, workers: asked.append(workers) or original(*given, workers=0))
+    original = preparing.mapped
+    monkeypatch.setattr(
+        preparing, "mapped", lambda *given, workers: asked.append(workers) or original(*given, workers=0)
+    )
     prepare(recipe_of("pairs.tsv", tmp_path))
-    monkeypatch.setattr(corpus, "LARGE", 10)
+    monkeypatch.setattr(preparing, "LARGE", 10)
     prepare(recipe_of("pairs.tsv", tmp_path))
     prepare(recipe_of("pairs.tsv", tmp_path, workers=5))
     assert asked == [0, len(os.sched_getaffinity(0)), 5]
+
+
+def test_rows_of_a_split_that_are_skipped_are_counted(tmp_path):
+    (tmp_path / "pairs.tsv").write_bytes(b"a\tb\nc\n\xff\td\ne\tf\n")
+    problems = Counter()
+    recipe = recipe_of("pairs.tsv", tmp_path, bad_rows="skip", valid="pairs.tsv")
+    assert [pair.source for pair in read_corpus(recipe, "valid", problems)] == ["a", "e"]
+    assert problems == {"columns": 1, "encoding": 1}

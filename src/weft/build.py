@@ -1,4 +1,4 @@
-"""From settings to a model on a device. From settings to a corpus: corpus.py."""
+"""From settings to a model on a device. From settings to a corpus: corpus/."""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,7 +28,9 @@ from weft.corpus import (
     sources_of,
 )
 from weft.data.corpora import reads_standard_input
+from weft.data.encoding import KEPT
 from weft.data.pairs import Pair
+from weft.data.streaming import Streamed
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.likelihood import likelihood
 from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics, measure, perplexity
@@ -71,13 +75,14 @@ def train(
         tokenizers = None
         if folder.path.exists():
             RunFolder.create(folder.path, lambda _: None)  # says what to do about it
-    held_out = _held_out(recipe)  # what is wrong with it is said before hours of preparing
+    problems: Counter[str] = Counter()
+    held_out = _held_out(recipe, problems)  # what is wrong with it is said before hours of preparing
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
     prepared = corpus.prepare(
         recipe, tokenizers=tokenizers, start=() if start is None else start.tokenizers(), transforms=transforms
     )
     tokenizers = prepared.tokenizers
-    left_out = _left_out(recipe, prepared)
+    left_out = _left_out(recipe, (counts.dropped for counts in prepared.counts))
     if not prepared.pairs:
         reasons = ", ".join(f"{count:,} {what}" for what, count in left_out.items()) or "there were none"
         raise DataError(f"data.train: no pair is left to train on ({reasons})")
@@ -111,7 +116,7 @@ def train(
         Prepared(
             step=trainer.progress.step,
             pairs=0 if recipe.data.streaming else prepared.pairs,
-            left_out=left_out,
+            left_out={**left_out, **{f"of data.valid ({kind})": count for kind, count in problems.items()}},
             source_vocabulary=tokenizers.source.size,
             target_vocabulary=tokenizers.target.size,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -121,6 +126,8 @@ def train(
         ),
     )
     for event in trainer.events():
+        if isinstance(event, Finished) and isinstance(prepared.data, Streamed):
+            event = replace(event, left_out=_left_out(recipe, [prepared.data.fates]))
         if isinstance(event, Finished) and workers.leads:
             _conclude(folder, recipe, tokenizers, event, trainer.progress.last_validation)
         if not isinstance(event, Step) or event.step % recipe.training.log_every == 0:
@@ -161,12 +168,12 @@ def _check_shared(recipe: Recipe) -> None:
             raise DataError(f"data.{split}: several workers cannot all read standard input (-); give them a file")
 
 
-def _left_out(recipe: Recipe, prepared: corpus.Prepared) -> dict[str, int]:
+def _left_out(recipe: Recipe, fates: Iterable[Counter[int]]) -> dict[str, int]:
     """How many rows of all corpora were left out, by reason."""
     reasons = corpus.reasons_of(recipe)
     found: dict[str, int] = {}
-    for counts in prepared.counts:
-        for fate, times in sorted(counts.dropped.items()):
+    for fate, times in sorted(sum(fates, Counter()).items()):
+        if fate != KEPT:
             reason = reasons.get(fate, "a function")
             found[reason] = found.get(reason, 0) + times
     return found
@@ -212,11 +219,11 @@ def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
     return going
 
 
-def _held_out(recipe: Recipe) -> list[Pair] | None:
+def _held_out(recipe: Recipe, problems: Counter[str]) -> list[Pair] | None:
     """The pairs to validate on, if that is done."""
     if not (recipe.training.validate_every and has_corpus(recipe, "valid")):
         return None
-    return list(read_corpus(recipe, "valid"))
+    return list(read_corpus(recipe, "valid", problems))
 
 
 def _validation(

@@ -2,9 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.data.corpora import Table, read
 from weft.data.pairs import Pair
-from weft.data.readers import read_pairs, read_parallel, read_table, write_pairs
+from weft.data.readers import read_pairs, read_parallel, write_pairs
 from weft.errors import DataError
+
+
+def read_table(path, *, source, target, tags=()):
+    return read(Table((str(path),), tuple(source), tuple(target), tuple(tags), format="tsv"))
 
 
 def write(path, text):

@@ -300,3 +300,13 @@ def test_built_in_corpora_have_equal_shares(folder):
     assert [part.size for part in data.parts] == [1, 1]
     stream = data.batches(60, seed=1)
     assert all(one.target_tokens for one in islice((one for step in range(1, 4) for one in stream.take(step, 1)), 3))
+
+
+def test_rows_that_a_stream_leaves_out_are_told_at_the_end(tmp_path):
+    """Every turn counts again: two bad and one blank row, read at least once."""
+    (tmp_path / "pairs.tsv").write_text("a b\tb a\nbad\n\tx\nc\td\nworse\n", "utf-8")
+    changes = ["training.steps=2", "training.validate_every=0", "data.streaming=true", "data.bad_rows=skip"]
+    small = ["model.embedding=4", "model.encoder.hidden=4", "model.decoder.hidden=4", "tokenizer.kind=character"]
+    recipe = make_recipe({"data": {"train": "pairs.tsv", "folder": str(tmp_path)}}, [*changes, *small])
+    *_, last = train(recipe, tmp_path / "run")
+    assert last.left_out["cannot be read"] == 2 * last.left_out["a blank side"] > 0

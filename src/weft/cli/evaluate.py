@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +89,10 @@ def command(
     if given is None:
         if split not in ("test", "valid"):
             raise DataError(f"--split {split}: use test or valid")
-        given = list(read_corpus(model.recipe, split))
+        problems: Counter[str] = Counter()
+        given = list(read_corpus(model.recipe, split, problems))
+        for kind, count in problems.items():
+            typer.echo(f"left out: {count:,} rows that cannot be read ({kind})", err=True)
     settings = search_changes(search, changes)
     if errors:
         judged = search_errors(model, given[:limit], **settings)

@@ -46,6 +46,8 @@ class Watcher:
                     self._close()
                     why = "no gain any more" if event.reason == "patience" else "all steps done"
                     self.console.print(f"finished at step {event.step} in {event.seconds:.0f} s ({why})")
+                    for reason, count in event.left_out.items():
+                        self.console.print(f"left out: {count:,} {reason}")
                 yield event
         finally:
             self._close()

@@ -166,7 +166,7 @@ class Encoder:
         asked = self.asked
         if plain or not asked.dropout:
             return Ids(*tokenizer.encode_arrays(texts))
-        if not isinstance(tokenizer, BPE):
+        if not (tokenizer.can_drop and isinstance(tokenizer, BPE)):
             raise VocabularyError(f"tokenizer.dropout: a tokenizer of kind {tokenizer.kind!r} cannot leave out merges")
         rows: list[list[int]] = []
         for text in texts:

@@ -7,10 +7,8 @@ that needs the whole corpus: here they are only recorded, and decided afterwards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from weft.data.noise import Noise
 from weft.data.pairs import Pair
@@ -60,11 +58,6 @@ class Pipeline:
         """Only what holds everywhere, for validation and test: no filters, no noise."""
         return Pipeline([step for step in self.steps if not step.training_only], seed=self.seed)
 
-    @property
-    def duplicate_steps(self) -> list[int]:
-        """The places of the steps whose decision needs the whole corpus."""
-        return [place for place, step in enumerate(self.steps) if isinstance(step, Duplicates)]
-
     def run(self, pairs: Sequence[Pair]) -> Outcome:
         """Take the pairs through all steps. What a `duplicates` step would drop is still there, with its hash."""
         present, rows = list(pairs), list(range(len(pairs)))
@@ -87,10 +80,3 @@ class Pipeline:
             rows = [row for row, pair in zip(rows, after, strict=True) if pair is not None]
             present = [pair for pair in after if pair is not None]
         return Outcome(present, rows, fates, hashes)
-
-
-def count_fates(fates: Iterable[int] | np.ndarray, steps: int) -> tuple[int, list[int]]:
-    """How many pairs were kept, and how many each of so many steps dropped; together all there are."""
-    array = np.asarray(fates if isinstance(fates, np.ndarray) else list(fates), dtype=np.int64)
-    counts = np.bincount(array + 1, minlength=steps + 1).tolist()
-    return counts[0], counts[1:]

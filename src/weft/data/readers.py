@@ -6,11 +6,11 @@ are yielded as they are: whoever trains on them drops and counts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from weft.data.blocks import UnfitError
-from weft.data.corpora import ParallelText, Table, TextPairs, read
+from weft.data.corpora import ParallelText, TextPairs, read
 from weft.data.links import checked
 from weft.data.pairs import Pair
 from weft.data.unpacking import packing_to
@@ -26,13 +26,6 @@ def read_pairs(path: Path | str) -> Iterator[Pair]:
 def read_parallel(source_path: Path | str, target_path: Path | str) -> Iterator[Pair]:
     """The pairs of two files, line by line; files of unequal length are an error, raised at the shorter one's end."""
     return read(ParallelText((str(source_path),), (str(target_path),)))
-
-
-def read_table(
-    path: Path | str, *, source: Sequence[int], target: Sequence[int], tags: Sequence[int] = ()
-) -> Iterator[Pair]:
-    """The pairs of a table without a header: which columns make up each side, and which of them list features."""
-    return read(Table((str(path),), tuple(source), tuple(target), tuple(tags), format="tsv"))
 
 
 def write_pairs(path: Path | str, pairs: Iterable[Pair]) -> int:

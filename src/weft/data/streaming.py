@@ -9,8 +9,9 @@ A resumed run reads the text up to its window again, without cutting it: exact, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, islice
 
@@ -54,6 +55,8 @@ class Streamed:
     encode: Encode
     max_length: int
     temperature: float = 1.0
+    fates: Counter[int] = field(default_factory=Counter)
+    """What became of the rows read so far: see `weft.data.encoding`."""
 
     @cached_property
     def extent(self) -> Extent:
@@ -61,6 +64,7 @@ class Streamed:
         windows = self._windows(self._mixture(1), 0, 0)
         known = next(window for window in windows if len(window)).extent
         windows.close()
+        self.fates.clear()  # these rows are yet to be read
         longest = self.max_length + 1
         return Extent(
             known.pairs, known.source_tokens, known.target_tokens, longest if known.source_tokens else 1, longest
@@ -101,7 +105,10 @@ class Streamed:
         pieces = self.encode(items())
         window, empty = first, 0
         while True:
-            store = _store(list(islice(pieces, sum(reached(window + 1)) - sum(reached(window)))))
+            some = list(islice(pieces, sum(reached(window + 1)) - sum(reached(window))))
+            store = _store(some)
+            for piece in some:
+                self.fates.update(piece.fates.tolist())
             empty = 0 if len(store) else empty + 1
             if empty > 100:
                 raise DataError(f"data.train: no pair is left to train on in {empty * WINDOW} blocks of text")

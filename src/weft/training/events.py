@@ -86,3 +86,5 @@ class Finished(Event):
     seconds: float
     """Training time, over all resumptions."""
     best_step: int
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Rows of a stream that were not trained on, by reason; rows read twice count twice."""
