@@ -858,3 +858,16 @@ def test_rows_of_a_split_that_are_skipped_are_counted(tmp_path):
     recipe = recipe_of("pairs.tsv", tmp_path, bad_rows="skip", valid="pairs.tsv")
     assert [pair.source for pair in read_corpus(recipe, "valid", problems)] == ["a", "e"]
     assert problems == {"columns": 1, "encoding": 1}
+
+
+def test_a_file_has_no_size_to_draw(tmp_path):
+    write_tsv(tmp_path / "pairs.tsv", PAIRS)
+    message = refusal(prepare, recipe_of({"name": "pairs.tsv", "size": 3}, tmp_path))
+    assert message == "data.train: size and options are for built-in corpora; 'pairs.tsv' is a file"
+
+
+def test_preparing_tells_how_far_it_is(tmp_path):
+    write_tsv(tmp_path / "pairs.tsv", PAIRS)
+    told = []
+    prepare(recipe_of("pairs.tsv", tmp_path), watch=lambda name, rows: told.append((name, rows)))
+    assert told[-1] == ("pairs.tsv", len(PAIRS))

@@ -103,3 +103,9 @@ def test_tokenizers_of_others(text: Path, tmp_path: Path) -> None:
         assert shown.startswith("foreign, ") and f"made with {made_with}; normalisation: its own" in shown
         assert "<unk>" in shown.splitlines()[1]
         assert weft("apply", tmp_path / name, stdin="low\n") == "low\n"
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv.gz", "rows.parquet"])
+def test_a_table_is_not_learned_from_as_text(refusal, tmp_path: Path, name: str) -> None:
+    message = refusal("tokenizer", "learn", tmp_path / name, "--out", tmp_path / "t.json")
+    assert message == f"{tmp_path / name}: a table, not lines of text; `weft data prepare` learns from its columns"

@@ -102,13 +102,16 @@ def prepare_command(
     changes: Changes = None,
 ) -> None:
     """Learn the tokenizer and cut the whole corpus into ids, once; runs with data.prepared=FOLDER start at once."""
+    from rich.console import Console
+
     from weft.corpus import prepare
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), f"data.prepared={json.dumps(str(out.resolve()))}"])
     if out.exists():
         raise DataError(f"{out}: exists already; remove it, or choose another folder with --out")
-    done = prepare(recipe)
+    with Console(stderr=True, markup=False, emoji=False).status("learning the tokenizer") as status:
+        done = prepare(recipe, watch=lambda called, rows: status.update(f"{called}: {rows:,} rows"))
     for called, counts in zip(done.names, done.counts, strict=True):
         typer.echo(f"{called}: {counts.kept:,} of {counts.rows:,} rows kept", err=True)
         for line in _problems(counts):

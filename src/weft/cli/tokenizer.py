@@ -44,6 +44,7 @@ def learn_command(
 ) -> None:
     """Learn a tokenizer from text, or from a sample of it that fits in memory."""
     from weft.data.lines import read_lines
+    from weft.data.unpacking import inner_name
     from weft.errors import DataError
     from weft.text.sampling import sample as draw
     from weft.text.tokenizer import learn
@@ -51,6 +52,9 @@ def learn_command(
     if out.is_dir() or not out.parent.is_dir():  # rather than after hours
         raise DataError(f"{out}: cannot write: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}")
     if kind != "byte":
+        for text in texts:
+            if inner_name(text).endswith((".jsonl", ".json", ".csv", ".parquet")):
+                raise DataError(f"{text}: a table, not lines of text; `weft data prepare` learns from its columns")
         lines = draw((line for text in texts for line in read_lines(text)), characters=sample, seed=seed)
     else:
         lines = []

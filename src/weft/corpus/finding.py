@@ -120,6 +120,8 @@ def _find(recipe: Recipe, split: str, given: Any, *, gone: bool) -> Named:
         if not gone and path != "-" and not glob.has_magic(path) and not corpora.is_there(path):
             hint = nearest(given.name, tasks.TASKS)
             raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
+        if given.size is not None or given.options:
+            raise DataError(f"data.{split}: size and options are for built-in corpora; {given.name!r} is a file")
         kind = TextPairs if recipe.model.has_source or data.prompts else PlainLines
         return Named(given.name, kind((path,)), given)
     if isinstance(given, ParallelFiles):

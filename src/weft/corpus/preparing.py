@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +49,12 @@ def prepare(
     tokenizers: Tokenizers | None = None,
     start: Sequence[Path] = (),
     transforms: Sequence[Transform] = (),
+    watch: Callable[[str, int], None] = lambda name, rows: None,
 ) -> Prepared:
-    """What a recipe trains on. Tokenizers are the ones given, those of a run (``start``), or learned."""
+    """What a recipe trains on. Tokenizers are the ones given, those of a run (``start``), or learned.
+
+    ``watch`` is told now and then how many rows of a corpus were cut.
+    """
     folder = None if recipe.data.prepared is None else Path(recipe.data.folder) / recipe.data.prepared
     if folder is not None and transforms:
         raise DataError("data.prepared: functions of one's own cannot be told apart later; prepare without a folder")
@@ -73,7 +77,7 @@ def prepare(
             begun = writer.rows
             for variant in range(variants):
                 pieces = encode(recipe, one, paths, variant=variant, transforms=transforms)
-                counted = writer.write(pieces)
+                counted = writer.write(_watched(pieces, one.name, watch))
             counts.append(counted)
             asked = one.settings
             parts.append(
@@ -99,6 +103,14 @@ def prepare(
         pairs = writer.finish()
     data = Stored(pairs, tuple(parts), recipe.data.temperature)
     return Prepared(data, tokenizers, counts, [one.name for one in named])
+
+
+def _watched(pieces: Iterable[Piece], name: str, watch: Callable[[str, int], None]) -> Iterator[Piece]:
+    rows = 0
+    for piece in pieces:
+        yield piece
+        rows += len(piece.fates)
+        watch(name, rows)
 
 
 def encode(
