@@ -70,7 +70,11 @@ TRANSFORMERS = [
     {**PLAIN, **stack("encoder", kind="attention", positions="alibi"), "name": "attention_to_lstm"},
 ]
 VARIANTS = [EVERYTHING, PLAIN, NEVER_SAVED, LANGUAGE, *TRANSFORMERS]
-every_variant = pytest.mark.parametrize("changes", VARIANTS, ids=lambda changes: changes["name"])
+every_variant = pytest.mark.parametrize(
+    "changes",
+    [pytest.param(one, marks=pytest.mark.slow if one["name"] == "transformer" else ()) for one in VARIANTS],
+    ids=lambda changes: changes["name"],
+)
 
 
 def contents(path):

@@ -52,7 +52,7 @@ def test_bahdanaus_placement_learns(score: str, sequences: Toy) -> None:
     assert exact_match(model, sequences.test, "reverse") >= 0.95
 
 
-@pytest.mark.parametrize("forcing", ["scheduled", "free"])
+@pytest.mark.parametrize("forcing", ["scheduled", pytest.param("free", marks=pytest.mark.slow)])
 def test_a_decoder_learns_from_its_own_predictions(forcing: str, sequences: Toy) -> None:
     model = train(
         settings("gru", "gru"), pairs_of(sequences.train, "copy"), steps=150, learning_rate=0.012, forcing=forcing

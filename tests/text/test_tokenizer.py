@@ -116,10 +116,10 @@ def test_any_ids_decode(tokenizer, data):
 @pytest.mark.parametrize(
     "line",
     [
-        "low. " * 200_000,
+        "low. " * 20_000,
         *(
             pytest.param(line, marks=pytest.mark.slow)
-            for line in ("lower" * 200_000, "e\u0301" * 500_000, "'" * 300_000, "<l" * 200_000)
+            for line in ("low. " * 200_000, "lower" * 200_000, "e\u0301" * 500_000, "'" * 300_000, "<l" * 200_000)
         ),
     ],
 )
