@@ -72,7 +72,10 @@ TRANSFORMERS = [
 VARIANTS = [EVERYTHING, PLAIN, NEVER_SAVED, LANGUAGE, *TRANSFORMERS]
 every_variant = pytest.mark.parametrize(
     "changes",
-    [pytest.param(one, marks=pytest.mark.slow if one["name"] == "transformer" else ()) for one in VARIANTS],
+    [
+        pytest.param(one, marks=pytest.mark.slow if one["name"] in ("transformer", "everything") else ())
+        for one in VARIANTS
+    ],
     ids=lambda changes: changes["name"],
 )
 
@@ -271,6 +274,7 @@ class TestARun:
                 assert found[0].attention.sum(1) == pytest.approx(1.0, abs=1e-4)
                 assert found[1].text == "" and (search == "sample" or found[0].text == found[2].text)
 
+    @pytest.mark.slow
     def test_a_transformer_learns_to_copy(self, tiny, tmp_path):
         changes = {
             **TRANSFORMER,
@@ -631,6 +635,7 @@ def test_killed_at_every_rename_of_a_file(train_elsewhere, tmp_path, straight):
     check_every_place(train_elsewhere, changes, tmp_path, straight(changes), RENAMES, range(1, 1000))
 
 
+@pytest.mark.slow
 def test_killed_at_some_changes_of_the_folder(train_elsewhere, tmp_path, straight):
     places = sorted(random.Random(5).sample(range(1, 160), 8))
     check_every_place(train_elsewhere, EVERYTHING, tmp_path, straight(EVERYTHING), CHANGES, places)

@@ -226,6 +226,7 @@ TRANSFORMER = [part for change in (*TINY[:6], *TINY[9:], *stacks()) for part in 
 
 
 class TestTransformers:
+    @pytest.mark.slow
     def test_every_command_has_an_answer(self, transformers: dict[str, Path]) -> None:
         run = transformers["seq2seq"]
         found = json.loads(weft("translate", run, "--json", stdin="a b\n").stdout)
@@ -253,6 +254,7 @@ class TestBench:
         assert found["steps"] >= 1 and found["seconds"] >= 0.2 and found["target_tokens_per_second"] > 0
         assert done.stdout.count("\n") == 1
 
+    @pytest.mark.slow
     def test_in_words(self) -> None:
         measured = ("--seconds", "0.1", "--warmup", "1", "--device", "cpu")
         text = weft("bench", "train", "addition", *measured, "--set", "data.train_size=200").stdout

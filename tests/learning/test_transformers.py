@@ -70,12 +70,14 @@ def test_layers_as_published_learn(sequences: Toy) -> None:
     assert learned(settings(stack, stack), "reverse", sequences) >= 0.95
 
 
+@pytest.mark.slow
 def test_layers_of_today_learn(sequences: Toy) -> None:
     """RMSNorm, SwiGLU, rotary positions and one key–value head."""
     stack = {**STACK, "norm": "rms", "activation": "swiglu", "positions": "rotary", "key_value_heads": 1}
     assert learned(settings(stack, stack), "reverse", sequences) >= 0.95
 
 
+@pytest.mark.slow
 def test_one_stack_for_both_sides_learns(sequences: Toy) -> None:
     assert learned(settings(STACK, {**STACK, "layers": 2}, "prefix_lm"), "reverse", sequences) >= 0.95
 
