@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from letters import scripts_of
 
 from weft.data.describe import Description
 from weft.data.lengths import CAP, Lengths
 from weft.data.pairs import Pair
-from weft.data.scripts import scripts_of
 
 TEXT = st.text(st.sampled_from("aé bя日\u3000 .1"), max_size=9)
 PAIRS = st.lists(st.builds(Pair, TEXT, TEXT, st.none()), max_size=20)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.data import duplicates
-from weft.data.duplicates import decide_duplicates, drop_duplicates
+from weft.data.duplicates import decide_duplicates
 from weft.data.pairs import Pair
 from weft.data.pipeline import KEPT, Outcome, Pipeline
 from weft.data.steps import Call, Duplicates, Identical, Length, Lowercase, Noise, Pattern, Prefix, Replace
@@ -51,6 +51,26 @@ def slowly(steps, pairs, seed=1):
         if fate == KEPT:
             kept.append(pair)
     return kept, fates
+
+
+def drop_duplicates(outcomes):
+    """The outcomes of consecutive blocks of a corpus with their duplicates dropped."""
+    seen = {}
+    for outcome in outcomes:
+        fates = list(outcome.fates)
+        for step in sorted(outcome.hashes):
+            known = seen.setdefault(step, set())
+            for row, number in enumerate(outcome.hashes[step]):
+                if number is None or KEPT < fates[row] < step:
+                    continue
+                if number in known:
+                    fates[row] = step
+                else:
+                    known.add(number)
+        left = [place for place, row in enumerate(outcome.rows) if fates[row] == KEPT]
+        yield Outcome(
+            [outcome.pairs[place] for place in left], [outcome.rows[place] for place in left], fates, outcome.hashes
+        )
 
 
 @given(PIPELINES, PAIRS, st.integers(1, 9))

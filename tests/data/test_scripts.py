@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from letters import scripts_of
 
-from weft.data.scripts import SCRIPTS, code_points, letter_scripts, letters_in, script_of, scripts_of
+from weft.data.scripts import SCRIPTS, code_points, letter_scripts, letters_in, script_of
 
 
 @pytest.mark.parametrize(

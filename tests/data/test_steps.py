@@ -9,10 +9,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from letters import scripts_of
 
 from weft.data.hashing import pair_hashes, text_hashes
 from weft.data.pairs import Pair
-from weft.data.scripts import scripts_of
 from weft.data.steps import (
     STEPS,
     Call,

@@ -39,7 +39,7 @@ Transform = Callable[[Pair], Any]
 
 
 @dataclass(frozen=True)
-class PairBlock:
+class ReadyBlock:
     """Pairs that are there already."""
 
     name: str
@@ -57,10 +57,10 @@ class TaskCorpus:
     name: str
     make: Callable[[], Iterator[Pair]]
 
-    def blocks(self) -> Iterator[PairBlock]:
+    def blocks(self) -> Iterator[ReadyBlock]:
         pairs, first = self.make(), 1
         while block := tuple(islice(pairs, BLOCK)):
-            yield PairBlock(self.name, first, block)
+            yield ReadyBlock(self.name, first, block)
             first += len(block)
 
     def files(self) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from weft.corpus.finding import Named, Transform, readable, sources_of, steps_of
 from weft.data.encoding import Sources
-from weft.data.pairs import Pair
+from weft.data.pairs import Pair, is_blank
 from weft.data.pipeline import Pipeline
 from weft.data.store import PairStore, TokenStore
 from weft.errors import DataError, RecipeError
@@ -96,7 +96,7 @@ def _sampled(recipe: Recipe, named: Sequence[Named], transforms: Sequence[Transf
         for place, one in enumerate(named)
         for block in one.corpus.blocks()
         for pair in readable(block.rows(), recipe)
-        if pair.target.strip() and (pair.source.strip() or not reads)
+        if not is_blank(pair, sources=reads)
     )
     found = sample(
         rows,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from weft.data.arrow import dataset_parts
 from weft.data.blocks import Block, LineCutter
@@ -46,41 +46,36 @@ class Corpus(Protocol):
 
 
 @dataclass(frozen=True)
-class TextPairs:
+class _LineFiles:
+    """Files in which every line is a row."""
+
+    paths: Files
+    block: ClassVar[type[PairBlock] | type[LineBlock]]
+    """What makes rows of some lines."""
+
+    def __post_init__(self) -> None:
+        _check_paths(self.paths)
+
+    def blocks(self) -> Iterator[Block]:
+        for path in expanded(self.paths):
+            with LineCutter(path) as cutter:
+                for piece in cutter.pieces():
+                    yield type(self).block(cutter.name, piece)
+
+    def files(self) -> list[Path]:
+        return _real(expanded(self.paths))
+
+
+class TextPairs(_LineFiles):
     """Lines ``source TAB target`` or ``source TAB target TAB links`` (`weft.data.links`)."""
 
-    paths: Files
-
-    def __post_init__(self) -> None:
-        _check_paths(self.paths)
-
-    def blocks(self) -> Iterator[Block]:
-        for path in expanded(self.paths):
-            with LineCutter(path) as cutter:
-                for piece in cutter.pieces():
-                    yield PairBlock(cutter.name, piece)
-
-    def files(self) -> list[Path]:
-        return _real(expanded(self.paths))
+    block = PairBlock
 
 
-@dataclass(frozen=True)
-class PlainLines:
+class PlainLines(_LineFiles):
     """Lines alone, for language models: the target is the line, or its last tab-separated column; no source."""
 
-    paths: Files
-
-    def __post_init__(self) -> None:
-        _check_paths(self.paths)
-
-    def blocks(self) -> Iterator[Block]:
-        for path in expanded(self.paths):
-            with LineCutter(path) as cutter:
-                for piece in cutter.pieces():
-                    yield LineBlock(cutter.name, piece)
-
-    def files(self) -> list[Path]:
-        return _real(expanded(self.paths))
+    block = LineBlock
 
 
 @dataclass(frozen=True)

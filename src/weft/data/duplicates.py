@@ -3,43 +3,22 @@
 The steps of a pipeline are taken in order. At a `duplicates` step those pairs count that no step before it dropped,
 earlier `duplicates` steps included. A pair that a later step drops is still the first of its kind.
 
-`drop_duplicates` is for a stream in one process and holds every hash in a set (about 100 bytes a pair).
-`decide_duplicates` is for recorded arrays of any length, which may lie on disk (np.memmap): hashes are taken in parts
-by their top bits, so that no more than a part is ever in memory.
+Hashes are recorded in arrays of any length, which may lie on disk (np.memmap), and taken in parts by their top bits, so
+that no more than a part is ever in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from weft.data.pipeline import KEPT, Outcome
+from weft.data.pipeline import KEPT
 
 AT_ONCE = 1 << 22
 """Rows sorted together; one costs about 60 bytes while it is."""
 LOOKED_THROUGH = 1 << 17
 """Rows looked through together for those of a part: few enough to stay in the processor's cache."""
-
-
-def drop_duplicates(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """The outcomes of consecutive blocks of a corpus with their duplicates dropped."""
-    seen: dict[int, set[int]] = {}
-    for outcome in outcomes:
-        fates = list(outcome.fates)
-        for step in sorted(outcome.hashes):
-            known = seen.setdefault(step, set())
-            for row, number in enumerate(outcome.hashes[step]):
-                if number is None or KEPT < fates[row] < step:
-                    continue
-                if number in known:
-                    fates[row] = step
-                else:
-                    known.add(number)
-        left = [place for place, row in enumerate(outcome.rows) if fates[row] == KEPT]
-        yield Outcome(
-            [outcome.pairs[place] for place in left], [outcome.rows[place] for place in left], fates, outcome.hashes
-        )
 
 
 def decide_duplicates(

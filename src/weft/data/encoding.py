@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.data.blocks import Block
 from weft.data.corpora import Policy
-from weft.data.pairs import Pair, Problem
+from weft.data.pairs import Pair, Problem, is_blank
 from weft.data.pipeline import Pipeline
 from weft.data.steps import Step
 from weft.errors import VocabularyError
@@ -93,23 +93,23 @@ class Encoder:
         fates: list[int] = []
         pairs: list[Pair] = []
         numbers: list[int] = []
+        reads = asked.sources != "none"
         for number, row in block.rows():
             numbers.append(number)
-            if type(row) is Problem:
+            if isinstance(row, Problem):
                 fates.append(BAD)
                 if self._spoils(piece, row.kind, row.message, asked.bad_rows):
                     return piece
                 continue
-            source, target = row[0], row[1]
-            if not target or target.isspace() or (asked.sources != "none" and (not source or source.isspace())):
+            if is_blank(row, sources=reads):
                 fates.append(BLANK)
-                blank = "source" if asked.sources != "none" and not source.strip() else "target"
+                blank = "source" if reads and not row.source.strip() else "target"
                 message = f"{block.name}:{number}: the {blank} is blank"
                 if self._spoils(piece, "blank", message, asked.blank_rows):
                     return piece
                 continue
             fates.append(KEPT)
-            pairs.append(row)  # type: ignore[arg-type]
+            pairs.append(row)
         piece.fates = np.array(fates, dtype=np.int16)
         places = np.flatnonzero(piece.fates == KEPT)
         outcome = self.pipeline.run(pairs)

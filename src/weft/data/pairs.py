@@ -34,6 +34,7 @@ Row = tuple[int, Pair | Problem]
 """The number of a line or record in its file, from 1, and what it gave."""
 
 
-def is_blank(pair: Pair) -> bool:
-    """Whether a side has nothing but white space."""
-    return not pair.source or pair.source.isspace() or not pair.target or pair.target.isspace()
+def is_blank(pair: Pair, *, sources: bool = True) -> bool:
+    """Whether a side has nothing but white space; without ``sources``, whether the target has."""
+    source, target = pair.source, pair.target
+    return not target or target.isspace() or (sources and (not source or source.isspace()))

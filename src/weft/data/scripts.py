@@ -13,7 +13,6 @@ one script's name all the same (ARABIC FATHA). Han is one script: it does not te
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -74,13 +73,6 @@ def script_of(character: str) -> str:
     if not name and any(ord(character) in tangut for tangut in _TANGUT):
         return "Tangut"
     return _by_beginning(name)
-
-
-def scripts_of(text: str) -> Counter[str]:
-    """How many letters of each script a text has; letters of no one script (ー, ª as a sign) are left out."""
-    counts = Counter(script_of(character) for character in text if character.isalpha())
-    del counts[COMMON]
-    return counts
 
 
 def code_points(text: str) -> np.ndarray:

@@ -120,7 +120,7 @@ class Duplicates:
     """Drop pairs that were there before, by the whole pair, the source or the target; the first one stays.
 
     This cannot be told from one block of a corpus: `apply` drops nothing, the pipeline records `hashes`, and
-    `decide_duplicates` or `drop_duplicates` (duplicates.py) decide. Two different texts share their 64 bits with a
+    `decide_duplicates` (duplicates.py) decides. Two different texts share their 64 bits with a
     chance of one in 2^64: among a hundred million pairs, that one is dropped wrongly has a chance of 0.0003.
     """
 
