@@ -27,14 +27,14 @@ SIZE, WIDTH, PLACE = 8_000, 256, 94
 
 
 def make_translator() -> Any:
-    from weft.build import build_model
-    from weft.corpus import Tokenizers
     from weft.models import Seq2Seq
+    from weft.models.build import build_model
     from weft.models.transformer_decoder import TransformerDecoder
+    from weft.preparation import Tokenizers
     from weft.recipe import make_recipe
     from weft.text.specials import END
     from weft.text.tokenizer import learn
-    from weft.translator import Translator
+    from weft.translation.translator import Translator
 
     side = {"kind": "transformer", "layers": 3, "hidden": WIDTH, "heads": 4, "feed_forward": 1024}
     recipe = make_recipe(
@@ -82,9 +82,9 @@ def main() -> None:
 
     import ctranslate2
 
-    from weft.interop.ct2_engine import BATCH
-    from weft.interop.ctranslate2 import Engine, export
+    from weft.interop.ctranslate2_export import Engine, export
     from weft.text.specials import END
+    from weft.translation.ctranslate2_engine import BATCH
 
     random = Random(1)
     sources = [

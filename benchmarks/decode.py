@@ -6,7 +6,8 @@
 
 The workload is that of benchmarks/rivals/decode.py: fresh weights, the same lines in the same batches, every output of
 exactly 20 tokens, two threads. One round is each of them once, one after the other, each in a process of its own. weft
-stands there twice: as it is, and with products in eight bits (`weft.models.quantised`). With `--batch 1` the table has
+stands there twice: as it is, and with products in eight bits (`weft.models.quantization`). With `--batch 1` the
+table has
 the times of single calls. Machines are noisy: look at "cores" first (benchmarks/rivals/README.md).
 """
 
@@ -35,10 +36,10 @@ def alone(given: argparse.Namespace) -> dict[str, Any]:
     from train import recipe_tree
 
     import weft
-    from weft.build import build_model
-    from weft.corpus import learn_tokenizers, read_corpus
-    from weft.models.quantised import quantise
-    from weft.translator import Translator
+    from weft.models.build import build_model
+    from weft.models.quantization import quantise
+    from weft.preparation import learn_tokenizers, read_corpus
+    from weft.translation.translator import Translator
 
     rivals = _rivals_decode()
     torch.set_num_threads(given.threads)

@@ -22,11 +22,11 @@ VOCABULARY, SOURCE, TARGET = 32_000, 30, 32
 
 
 def ours(precision: torch.dtype) -> Callable[[list[list[int]], str], int]:
-    from weft.build import build_model
+    from weft.models.build import build_model
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
-    from weft.search.recorded import RecordedLoop
-    from weft.strategies import Asked, search
+    from weft.search.cuda_graphs import RecordedLoop
+    from weft.translation.strategies import Asked, search
 
     stack = ["kind=transformer", "layers=6", "hidden=512", "heads=8", "feed_forward=2048"]
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in stack]

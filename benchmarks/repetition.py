@@ -2,7 +2,8 @@
 
     python benchmarks/repetition.py --data /work/data --folder /tmp/weft-repetition     # trains what is not there yet
 
-The rule is `search.no_loops` (`weft.search.rules.NoLoops`): a phrase of up to 16 tokens is not said 4 times in a row,
+The rule is `search.no_loops` (`weft.search.constraints.NoLoops`): a phrase of up to 16 tokens is not said 4 times in
+a row,
 16 tokens or more in all. Stricter ones stand beside it. Four tables:
 
     texts people wrote     would the rule have forbidden any token of them? Counted by running the rule over them.
@@ -27,15 +28,15 @@ from typing import Any
 import torch
 
 import weft
-from weft import strategies
 from weft.data.pairs import Pair
 from weft.evaluation.repetition import find_loop, repeat_curve, repetition
 from weft.recipe import load_recipe
-from weft.search.rules import NOTHING, NoLoops
+from weft.search.constraints import NOTHING, NoLoops
 from weft.tasks import generate
 from weft.text.tokenizer import learn
-from weft.trainer import train
-from weft.translator import Translator
+from weft.training.train import train
+from weft.translation import strategies
+from weft.translation.translator import Translator
 
 LANGUAGE_MODEL = [
     "name=tatoeba-lm",
@@ -156,7 +157,7 @@ def _continued(run: Translator, prompts: Sequence[str], **search: Any) -> list[s
 
 
 def _english(run: Translator) -> list[Pair]:
-    from weft.corpus import read_corpus
+    from weft.preparation import read_corpus
 
     return [pair for pair in read_corpus(run.recipe, "test") if len(pair.target.split()) > 5]
 

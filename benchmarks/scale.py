@@ -142,10 +142,10 @@ def start(asked: argparse.Namespace) -> dict[str, object]:
 
 
 def start_inner(asked: argparse.Namespace) -> None:
-    from weft.data.batches import Position, Stored
-    from weft.data.mixture import Part
-    from weft.data.prepared import PreparedFolder
-    from weft.data.store import Extent, PairStore
+    from weft.data.batching.batches import Position, Stored
+    from weft.data.batching.mixture import Part
+    from weft.data.store.prepared import PreparedFolder
+    from weft.data.store.token_store import Extent, PairStore
 
     def seconds(pairs: int, at: Position) -> float:
         begun = time.perf_counter()

@@ -35,7 +35,7 @@ TINY = {
 # Reads orders as lines of JSON and runs each in a forked child: torch is imported once, and a kill is a real kill.
 FORKING = """
 import json, os, signal, sys, tempfile, time, traceback
-import weft, weft.trainer
+import weft, weft.training.train
 from weft.errors import WeftError
 from weft.training import checkpoint
 
@@ -103,7 +103,7 @@ def tiny():
 @pytest.fixture(scope="session")
 def finished(tiny, tmp_path_factory):
     """The folder of a short run that has ended. Copy it before you change it."""
-    from weft.trainer import train
+    from weft.training.train import train
 
     path = tmp_path_factory.mktemp("finished") / "run"
     assert list(train(tiny({"training.steps": 2, "training.validate_every": 1}), path))
@@ -113,8 +113,8 @@ def finished(tiny, tmp_path_factory):
 @pytest.fixture(scope="session")
 def copier(tiny, tmp_path_factory):
     """A model that has learned to copy short sequences of letters."""
-    from weft.loading import load
-    from weft.trainer import train
+    from weft.training.train import train
+    from weft.translation.load import load
 
     path = tmp_path_factory.mktemp("copier") / "run"
     learning = {
@@ -137,8 +137,8 @@ def copier(tiny, tmp_path_factory):
 @pytest.fixture(scope="session")
 def speaker(tiny, tmp_path_factory):
     """A language model."""
-    from weft.loading import load
-    from weft.trainer import train
+    from weft.training.train import train
+    from weft.translation.load import load
 
     path = tmp_path_factory.mktemp("speaker") / "run"
     assert list(train(tiny({"name": "speaker", "model.kind": "language_model", "training.steps": 20}), path))

@@ -41,8 +41,7 @@ def commands() -> str:
 
 def settings() -> str:
     """Every setting, its default and what it means; of a stack, first the recurrent kinds, then the Transformer."""
-    from weft.recipe import settings_of
-    from weft.settings import Recipe, TransformerDecoderSettings, TransformerEncoderSettings
+    from weft.recipe import Recipe, TransformerDecoderSettings, TransformerEncoderSettings, settings_of
 
     parts = [
         "# Settings\n\n" + NOTE + "Written in a recipe (TOML), or given as `--set NAME=VALUE`.\n",

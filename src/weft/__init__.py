@@ -18,10 +18,10 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": "weft.loading",
-    "Translator": "weft.translator",
-    "Translation": "weft.answers",
-    "train": "weft.trainer",
+    "load": "weft.translation.load",
+    "Translator": "weft.translation.translator",
+    "Translation": "weft.translation.results",
+    "train": "weft.training.train",
     "Recipe": "weft.recipe",
     "load_recipe": "weft.recipe",
     "make_recipe": "weft.recipe",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from slow_attention import rows_of, slow_attention
 from torch import Tensor, nn
 
-from weft.attention.looking import Looking, Seen, StepItems, noting
+from oracles.attention import rows_of, slow_attention
 from weft.attention.multihead import KeysValues, MultiHead
-from weft.attention.relative import rotation
+from weft.attention.ragged_attention import Looking, Seen, StepItems, noting
+from weft.attention.relative_positions import rotation
 from weft.ragged import Layout
 
 LENGTHS, ITEMS = [3, 1, 5, 2], [2, 7, 1, 3]

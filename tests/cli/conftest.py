@@ -76,7 +76,7 @@ MODELS = {
 @pytest.fixture(scope="session")
 def runs(tiny, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:  # type: ignore[no-untyped-def]
     """The folder of a run that was hardly trained, by the name of its model. Copy it before you change it."""
-    from weft.trainer import train
+    from weft.training.train import train
 
     folder = tmp_path_factory.mktemp("runs")
 

@@ -32,7 +32,7 @@ def test_another_is_refused(refusal: Callable[..., str], runs: Runs, split: str)
 
 
 def test_a_recipe_without_it(refusal: Callable[..., str], tiny: Callable[..., object], tmp_path: Path) -> None:
-    from weft.trainer import train
+    from weft.training.train import train
 
     (tmp_path / "pairs.tsv").write_text("a b\tb a\nc\td\n", "utf-8")
     list(train(tiny({"data.train": str(tmp_path / "pairs.tsv"), "training.steps": 1}), tmp_path / "run"))  # type: ignore[arg-type]

@@ -11,9 +11,9 @@ import pytest
 
 from weft.data.pairs import Pair
 from weft.errors import SearchError
-from weft.report import evaluate, search_errors, signature
-from weft.settings import SearchSettings
-from weft.translator import Translator
+from weft.evaluation.report import evaluate, search_errors, signature
+from weft.recipe import SearchSettings
+from weft.translation.translator import Translator
 
 Command = Callable[..., tuple[str, str]]
 Runs = Callable[[str], Path]

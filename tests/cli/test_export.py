@@ -16,7 +16,7 @@ Runs = Callable[[str], Path]
 
 
 def test_a_folder(command: Command, runs: Runs, tmp_path: Path) -> None:
-    from weft.interop.ctranslate2 import Engine
+    from weft.interop.ctranslate2_export import Engine
 
     out = tmp_path / "model"
     said = command("export", runs("transformer"), "--to", "ctranslate2", "--out", out, "--quantization", "int8")
@@ -27,8 +27,8 @@ def test_a_folder(command: Command, runs: Runs, tmp_path: Path) -> None:
 
 def test_into_the_run(command: Command, runs: Runs, tmp_path: Path) -> None:
     """Where the engine looks for it."""
-    from weft.interop.ctranslate2 import engine_for
-    from weft.loading import load
+    from weft.interop.ctranslate2_export import engine_for
+    from weft.translation.load import load
 
     run = shutil.copytree(runs("learned"), tmp_path / "run")
     assert command("export", run)[0] == f"{run / 'ctranslate2-float32'}\n"

@@ -113,7 +113,7 @@ class TestData:
         assert "winner" not in found
 
     def test_infinity_is_null(self, runs: Runs) -> None:
-        from weft.loading import load
+        from weft.translation.load import load
 
         found = load(runs("lstm"), device="cpu").translate("a b")
         never = Branch(3, 0, float("-inf"), float("-inf"), float("-inf"), "cut", -1)

@@ -21,7 +21,7 @@ def changes(*more: str) -> list[str]:
 
 def test_a_recipe_goes_on_from_a_run(command: Command, runs: Runs, tmp_path: Path) -> None:
     """With the model and the tokenizer of the run, on the data of the recipe."""
-    from weft.loading import load
+    from weft.translation.load import load
 
     out = tmp_path / "run"
     text, noise = command("train", "addition", "--from", runs("lstm"), *changes(), "--out", out)
@@ -43,7 +43,7 @@ def test_the_first_validation_is_that_of_the_run(command: Command, runs: Runs, t
 
 
 def test_new_symbols(command: Command, runs: Runs, tmp_path: Path) -> None:
-    from weft.loading import load
+    from weft.translation.load import load
 
     extending = changes("tokenizer.extend=true")
     command("train", "addition", "--from", runs("lstm"), *extending, "--out", tmp_path / "run")

@@ -8,19 +8,18 @@ import pytest
 import torch
 
 from weft.attention import Looking
-from weft.build import build_model
-from weft.data.batches import Stored
-from weft.data.store import Batch, PairStore, TokenStore
+from weft.data.batching.batches import Stored
+from weft.data.store.token_store import Batch, PairStore, TokenStore
+from weft.models.build import build_model
 from weft.models.layers import Output
 from weft.ragged import Layout, Ragged
-from weft.recipe import make_recipe
+from weft.recipe import ModelSettings, TrainingSettings, make_recipe
+from weft.runs.folder import RunFolder
 from weft.search import beam
-from weft.settings import ModelSettings, TrainingSettings
-from weft.training.checkpoint import RunFolder
+from weft.training.cuda_graph_update import PackedUpdate
 from weft.training.events import Saved, Step
-from weft.training.loop import Trainer
 from weft.training.loss import NOTHING, batch_loss, output_cross_entropy
-from weft.training.packed import PackedUpdate
+from weft.training.trainer import Trainer
 from weft.training.update import PlainUpdate
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

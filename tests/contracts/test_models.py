@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention import SCORES
-from weft.build import build_model
 from weft.models import AnyModel
+from weft.models.build import build_model
 from weft.models.recurrent import CELLS, CONNECTIONS
 from weft.models.transformer import POSITIONS
 from weft.ragged import Layout, Ragged
-from weft.settings import ModelSettings
+from weft.recipe import ModelSettings
 from weft.tree import Tree, map_tree, repeat, select
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
 
-from weft.answers import Translation
-from weft.corpus import Tokenizers
 from weft.models import Ensemble, Searchable
+from weft.preparation import Tokenizers
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.search import Ranking
 from weft.text import specials
 from weft.text.tokenizer import learn
-from weft.translator import Translator
+from weft.translation.results import Translation
+from weft.translation.translator import Translator
 
 LETTERS = "a b c d e f g h i j"
 LINES = ["c a", "b b d", "a", "e d c b"]

@@ -10,8 +10,7 @@ import pytest
 from typer.main import get_command
 
 from weft.cli import app
-from weft.recipe import SHIPPED, load_recipe, make_recipe, settings_of, shipped, toml_value
-from weft.settings import Recipe
+from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, settings_of, shipped, toml_value
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

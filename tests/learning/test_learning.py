@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from toys import END, SYMBOLS, TASKS, Toy, exact_match, loss_of, pairs_of, toy, train
 
-from weft.data.store import PairStore, TokenStore
+from fixtures.toys import END, SYMBOLS, TASKS, Toy, exact_match, loss_of, pairs_of, toy, train
+from weft.data.store.token_store import PairStore, TokenStore
 from weft.models.recurrent import CELLS
-from weft.settings import ModelSettings
+from weft.recipe import ModelSettings
 
 
 @pytest.fixture(scope="module")

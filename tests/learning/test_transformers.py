@@ -7,12 +7,12 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from toys import END, SYMBOLS, Toy, exact_match, loss_of, pairs_of, toy, train
 
-from weft.data.store import PairStore, TokenStore
+from fixtures.toys import END, SYMBOLS, Toy, exact_match, loss_of, pairs_of, toy, train
+from weft.data.store.token_store import PairStore, TokenStore
 from weft.models.recurrent import CELLS
 from weft.models.transformer import POSITIONS
-from weft.settings import ModelSettings
+from weft.recipe import ModelSettings
 
 STACK = {"kind": "transformer", "layers": 1, "hidden": 32, "heads": 2, "feed_forward": 64}
 ENCODERS: dict[str, dict[str, Any]] = {

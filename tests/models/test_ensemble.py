@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.build import build_model
-from weft.data.store import PairStore, TokenStore
+from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import SearchError
 from weft.evaluation.likelihood import token_log_probabilities
 from weft.models import AnyModel
+from weft.models.build import build_model
 from weft.models.ensemble import MEANS, Ensemble
 from weft.ragged import Ragged
-from weft.settings import ModelSettings
+from weft.recipe import ModelSettings
 from weft.tree import repeat, select
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6]]

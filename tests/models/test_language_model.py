@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from slow_reference import SlowLanguageModel
 from torch import nn
 
+from oracles.recurrent import SlowLanguageModel
 from weft.attention import SCORES
-from weft.build import build_model
 from weft.models import RecurrentLanguageModel
+from weft.models.build import build_model
 from weft.models.recurrent import CELLS, CONNECTIONS
 from weft.ragged import Ragged
-from weft.settings import ModelSettings
+from weft.recipe import ModelSettings
 
 INPUTS = [[1, 5], [1, 9, 4, 6, 10], [1], [1, 3, 7]]
 EMPTY = [[] for _ in INPUTS]

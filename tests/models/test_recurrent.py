@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from slow_reference import Parameters, SlowStack
-from slow_reference import cell as slow_cell
 from torch import nn
 
+from oracles.recurrent import Parameters, SlowStack
+from oracles.recurrent import cell as slow_cell
 from weft.models.recurrent import CELLS, CONNECTIONS, RecurrentStack, StackState
 from weft.ragged import Ragged
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from slow_transformer import Looked, SlowPairing, SlowPrefixModel
 from torch import Tensor, nn
 
+from oracles.transformer import Looked, SlowPairing, SlowPrefixModel
 from weft.attention import Seen
-from weft.build import build_model
 from weft.models import AnyModel, PrefixModel, Seq2Seq
+from weft.models.build import build_model
 from weft.models.recurrent import CELLS
 from weft.models.transformer import ACTIVATIONS, NORMS, POSITIONS
 from weft.ragged import Ragged
-from weft.settings import ModelSettings
+from weft.recipe import ModelSettings
 
 SOURCES = [[3, 7, 5], [11], [4, 9, 3, 12, 6], [8, 2]]
 INPUTS = [[1, 5], [1, 9, 4, 6, 10, 2, 7], [1], [1, 3, 7]]

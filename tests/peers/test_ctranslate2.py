@@ -12,24 +12,23 @@ import numpy as np
 import pytest
 import torch
 
-from weft.build import build_model
-from weft.corpus import Tokenizers
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError, SearchError
+from weft.models.build import build_model
+from weft.preparation import Tokenizers
 from weft.ragged import Ragged
-from weft.recipe import make_recipe
+from weft.recipe import ModelSettings, SearchSettings, make_recipe
+from weft.search.constraints import NoLoops
 from weft.search.hypothesis import Hypothesis
-from weft.search.rules import NoLoops
-from weft.settings import ModelSettings, SearchSettings
 from weft.text.specials import BEGIN, END
 from weft.text.tokenizer import learn
-from weft.translator import Translation, Translator
+from weft.translation.translator import Translation, Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
-from weft.interop import ct2_engine  # noqa: E402
-from weft.interop import ctranslate2 as interop  # noqa: E402
-from weft.interop.ct2_weights import make_spec, token_names  # noqa: E402
+from weft.interop import ctranslate2_export as interop  # noqa: E402
+from weft.interop.ctranslate2_weights import make_spec, token_names  # noqa: E402
+from weft.translation import ctranslate2_engine as ct2_engine  # noqa: E402
 
 STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "heads": 4, "feed_forward": 20}
 
@@ -358,7 +357,7 @@ class TestQuantization:
 
 class TestFolder:
     def test_it_is_whole_in_itself(self, learner: Translator, engine: interop.Engine) -> None:
-        from weft.corpus import load_tokenizers
+        from weft.preparation import load_tokenizers
         from weft.recipe import load_recipe
 
         assert sorted(path.name for path in engine.folder.iterdir()) == [
@@ -419,7 +418,7 @@ class TestFolder:
 class TestEngineFor:
     @pytest.fixture
     def run(self, tiny: Any, tmp_path: Path) -> Path:
-        from weft.trainer import train
+        from weft.training.train import train
 
         stack = {"kind": "transformer", "layers": 1, "hidden": 16, "heads": 2, "feed_forward": 24}
         changes = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in stack.items()}
@@ -427,7 +426,7 @@ class TestEngineFor:
         return tmp_path / "run"
 
     def test_it_is_exported_once_and_again_for_new_weights(self, run: Path) -> None:
-        from weft.loading import load
+        from weft.translation.load import load
 
         engine = interop.engine_for(load(run, device="cpu"))
         assert engine.folder == run / "ctranslate2-float32"
@@ -439,7 +438,7 @@ class TestEngineFor:
         assert interop.engine_for(load(run, device="cpu"), "int8").folder == run / "ctranslate2-int8"
 
     def test_a_folder_that_cannot_be_written(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from weft.loading import load
+        from weft.translation.load import load
 
         translator = load(run, device="cpu")
         mkdir = Path.mkdir

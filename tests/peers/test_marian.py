@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention import MultiHead
-from weft.build import build_model
 from weft.models import Seq2Seq
+from weft.models.build import build_model
 from weft.models.positions import sinusoids
 from weft.models.transformer import TransformerLayer
 from weft.ragged import Ragged
+from weft.recipe import ModelSettings
 from weft.search import follow, greedy
-from weft.settings import ModelSettings
 from weft.text.specials import BEGIN, END
 
 transformers = pytest.importorskip("transformers")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.search.sampling import Cuts
+from weft.search.sampling_filters import Cuts
 
 process = pytest.importorskip("transformers.generation.logits_process")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_networks import neural
-from table_model import BEGIN, END, Table, TableMemory, exhaustive, log_probability, script, table
 
+from fixtures.small_networks import neural
+from fixtures.table_model import BEGIN, END, Table, TableMemory, exhaustive, log_probability, script, table
 from weft.errors import SearchError
 from weft.ragged import Ragged
 from weft.search import Hypothesis, Ranking, beam, follow, greedy

@@ -8,17 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_networks import neural
-from table_model import BEGIN, END, Table, TableMemory, log_probability, script, table
-from table_model import exhaustive as try_all
 
-from weft.build import build_model
+from fixtures.small_networks import neural
+from fixtures.table_model import BEGIN, END, Table, TableMemory, log_probability, script, table
+from fixtures.table_model import exhaustive as try_all
 from weft.errors import SearchError
+from weft.models.build import build_model
 from weft.ragged import Ragged
+from weft.recipe import ModelSettings
 from weft.search.exact import exact, exhaustive
 from weft.search.hypothesis import Hypothesis
 from weft.search.ranking import Ranking, coverage
-from weft.settings import ModelSettings
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=20)

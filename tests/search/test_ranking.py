@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from table_model import BEGIN, END, Table, table
 
+from fixtures.table_model import BEGIN, END, Table, table
 from weft.search import Ranking, beam
 from weft.search.ranking import LEAST, coverage
 

@@ -1,7 +1,8 @@
-"""Sampling: every cut-off against its definition, draws against their distribution, and chance that is a function."""
+"""Greedy search and sampling."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 
@@ -9,427 +10,205 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from weft.errors import SearchError
-from weft.search.sampling import BLOCK, GAMMA, Cuts, _mix, draw, numbers, streams, uniforms
+from fixtures.small_networks import neural
+from fixtures.table_model import BEGIN, END, Table, log_probability, table
+from weft.ragged import Ragged
+from weft.search import Cuts, Hypothesis, Ranking, Sampler, follow, greedy
+from weft.search.backtrace import stack_weights
+from weft.search.trace import PathTrace
+from weft.tree import select
 
-quick = settings(deadline=None, max_examples=60)
-NEVER = float("-inf")
-RATINGS = torch.log(torch.tensor([0.4, 0.05, 0.3, 0.19, 0.06]))
-OPTIONS = {
-    "plain": Cuts(),
-    "hot": Cuts(temperature=2.0),
-    "cold": Cuts(temperature=0.5),
-    "one": Cuts(top_k=1),
-    "three": Cuts(top_k=3),
-    "more than there are": Cuts(top_k=99),
-    "nucleus": Cuts(top_p=0.6),
-    "likeliest": Cuts(top_p=0.0),
-    "min-p": Cuts(min_p=0.2),
-    "min-p of one": Cuts(min_p=1.0),
-    "typical": Cuts(typical=0.4),
-    "most typical": Cuts(typical=0.0),
-    "all": Cuts(temperature=1.7, top_k=4, top_p=0.93, min_p=0.2, typical=0.7),
-}
-SHARES = st.integers(0, 997).map(lambda number: number / 997)
-"""Probabilities that no sum of the tests' own comes near, so that rounding never decides."""
-every_cut = pytest.mark.parametrize("cuts", OPTIONS.values(), ids=OPTIONS)
+quick = settings(deadline=None, max_examples=40)
 
 
-# Cut-offs
+def run(model, memory, limits, choose=greedy, **options) -> list[Hypothesis]:
+    return [one for [one] in follow(model, memory, limits, choose, begin=BEGIN, end=END, **options)]
 
 
-def slow_cuts(cuts: Cuts, ratings: list[float]) -> dict[int, float]:
-    """The probabilities that are left, one definition after the other, one token at a time."""
-    weights = {token: math.exp(rating / cuts.temperature) for token, rating in enumerate(ratings)}
-    left = {token: weight for token, weight in weights.items() if weight > 0}
-
-    def shares() -> dict[int, float]:
-        total = sum(left.values())
-        return {token: weight / total for token, weight in left.items()}
-
-    def keep_fewest(mass: float, oddness: dict[int, float]) -> None:
-        held, last, share = 0.0, math.inf, shares()
-        for token in sorted(left, key=oddness.__getitem__):
-            if held >= mass and oddness[token] > last:
-                del left[token]
-            else:
-                held, last = held + share[token], oddness[token]
-
-    if cuts.top_k:
-        least = sorted(left.values(), reverse=True)[: cuts.top_k][-1]
-        left = {token: weight for token, weight in left.items() if weight >= least}
-    if cuts.top_p < 1:
-        keep_fewest(cuts.top_p, {token: -weight for token, weight in left.items()})
-    least = cuts.min_p * max(left.values())
-    left = {token: weight for token, weight in left.items() if weight >= least}
-    if cuts.typical < 1:
-        share = shares()
-        entropy = -sum(p * math.log(p) for p in share.values())
-        keep_fewest(cuts.typical, {token: abs(-math.log(p) - entropy) for token, p in share.items()})
-    return {token: shares().get(token, 0.0) for token in weights}
-
-
-@every_cut
-def test_the_definitions(cuts: Cuts) -> None:
-    found = cuts(RATINGS[None].double()).softmax(-1)[0].tolist()
-    assert found == pytest.approx(list(slow_cuts(cuts, RATINGS.double().tolist()).values()), abs=1e-12)
+# Greedy
 
 
 @quick
-@given(
-    st.lists(st.integers(-40, 40), min_size=2, max_size=13, unique=True),
-    st.sets(st.integers(0, 12), max_size=5),
-    st.builds(
-        Cuts,
-        temperature=st.floats(0.3, 3.0),
-        top_k=st.integers(0, 5),
-        top_p=SHARES,
-        min_p=SHARES,
-        typical=SHARES,
-    ),
-)
-def test_the_definitions_for_any_row(eighths: list[int], forbidden: set[int], cuts: Cuts) -> None:
-    ratings = torch.tensor(eighths, dtype=torch.float64) / 8
-    ratings[[token for token in forbidden if token < len(ratings) - 1]] = NEVER
-    found = cuts(ratings[None])[0]
-    expected = slow_cuts(cuts, ratings.tolist())
-    assert found.softmax(-1).tolist() == pytest.approx(list(expected.values()), abs=1e-9)
-    assert found.isfinite().any() and not found.isnan().any()
-    assert found[ratings == NEVER].isneginf().all()
+@given(st.integers(0, 10**6))
+def test_greedy_takes_the_likeliest_token_at_every_step(seed: int) -> None:
+    memory = table(3, 6, seed=seed)
+    limits = [5, 1, 8]
+    for row, found in enumerate(run(Table(), memory, limits, weights=True, ranking=Ranking(alpha=0.6))):
+        own = select(memory, torch.tensor([row]))
+        state, said, looks = Table().start(own), [BEGIN], []
+        while len(said) <= limits[row] and (len(said) == 1 or said[-1] != END):
+            logits_RV, state, weights_RS = Table().step(torch.tensor([said[-1]]), state, own)
+            said.append(max(range(6), key=lambda token: float(logits_RV[0, token])))
+            looks.append(weights_RS[0])
+        del said[0]
+        assert found.ended == ("end" if said[-1] == END else "length")
+        assert found.tokens == [token for token in said if token != END]
+        total = log_probability(Table(), own, said)
+        assert len(found.token_scores) == len(said)
+        assert sum(found.token_scores) == pytest.approx(found.log_probability)
+        assert found.log_probability == pytest.approx(total, abs=1e-4)
+        assert found.score == pytest.approx(total / len(said) ** 0.6, abs=1e-4)
+        assert torch.equal(found.weights_TS, torch.stack(looks))
 
 
-@every_cut
-def test_each_row_by_itself_and_the_order_of_tokens_says_nothing(cuts: Cuts) -> None:
-    generator = torch.Generator().manual_seed(2)
-    ratings = torch.randn(7, 11, generator=generator) * 2
-    ratings[3, 4:] = NEVER
-    together = cuts(ratings)
-    assert torch.equal(together, torch.cat([cuts(row[None]) for row in ratings]))
-    order = torch.randperm(11, generator=generator)
-    assert torch.equal(cuts(ratings[:, order]).isneginf(), together[:, order].isneginf())
+def test_of_equals_the_smallest_id() -> None:
+    logits = torch.zeros(3, 5003)
+    logits[1, [7, 4001]] = 1.0
+    logits[2, 5002] = 1.0
+    nothing = torch.zeros(3, dtype=torch.int64)
+    assert greedy.take(logits, nothing, nothing, nothing[:1]).tolist() == [0, 7, 5002]
 
 
-@pytest.mark.parametrize("cuts", [Cuts(top_k=2), Cuts(top_p=0.5), Cuts(min_p=0.9), Cuts(typical=0.3)])
-def test_equals_share_one_fate(cuts: Cuts) -> None:
-    assert cuts(torch.zeros(1, 7)).isfinite().all()
+@quick
+@given(st.integers(0, 10**6), st.permutations(range(4)))
+def test_company_and_order_change_nothing(seed: int, order: list[int]) -> None:
+    memory, limits = table(4, 6, seed=seed), [3, 7, 1, 5]
+    together = run(Table(), memory, limits)
+    moved = run(Table(), select(memory, torch.tensor(order)), [limits[row] for row in order])
+    for place, row in enumerate(order):
+        [alone] = run(Table(), select(memory, torch.tensor([row])), [limits[row]])
+        assert alone.tokens == moved[place].tokens == together[row].tokens
+        assert alone.token_scores == pytest.approx(together[row].token_scores)
 
 
-def test_each_over_what_those_before_left_in() -> None:
-    """Of 0.4, 0.3, 0.2 (the three likeliest) the first holds 4/9 ≥ 0.42; of all five it does not."""
-    ratings = torch.tensor([[0.4, 0.3, 0.2, 0.07, 0.03]]).log()
-    assert Cuts(top_k=3, top_p=0.42)(ratings).isfinite().tolist() == [[True, False, False, False, False]]
-    assert Cuts(top_p=0.42)(ratings).isfinite().tolist() == [[True, True, False, False, False]]
+def test_a_sentence_that_ended_leaves_the_batch() -> None:
+    model, memory = Table(), table(4, 5, seed=3)
+    found = run(model, memory, [6, 2, 9, 4])
+    said = [len(hypothesis.token_scores) for hypothesis in found]
+    assert model.rows == [sum(length > time for length in said) for time in range(max(said))]
+    assert len(set(said)) > 1, "a case where all end together would show nothing"
 
 
-def test_typical_may_leave_the_likeliest_out() -> None:
-    """Meister et al. 2023: −log 0.4 = 0.92 is farther from the entropy, 1.75, than −log 0.1 = 2.30 is."""
-    ratings = torch.tensor([[0.4] + [0.1] * 6]).log()
-    assert Cuts(typical=0.3)(ratings).isfinite().tolist() == [[False, *[True] * 6]]
+def test_no_sentences_no_answers() -> None:
+    assert run(Table(), table(0, 5, seed=1), []) == []
 
 
-def test_what_is_kept_is_as_it_was() -> None:
-    given_RV = RATINGS[None].clone()
-    found = Cuts(top_k=3)(given_RV)
-    assert torch.equal(found[0, [0, 2, 3]], RATINGS[[0, 2, 3]])
-    assert torch.equal(given_RV, RATINGS[None])
-    assert Cuts(top_k=3)(given_RV.bfloat16()).dtype == torch.float32
+@pytest.mark.parametrize("kind", ["after", "before", "feeding", "lm"])
+def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
+    model = neural(kind, vocabulary=7)
+    sources = [[], []] if kind == "lm" else [[3, 7, 5], [10]]
+    for source, found in zip(sources, run(model, model.encode(Ragged.of(sources)), [7, 5], weights=True), strict=True):
+        said = found.tokens + [END] * (found.ended == "end")
+        with torch.no_grad():
+            forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), weights=True)
+        scores = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
+        assert forced.logits_NV.argmax(-1).tolist() == said
+        assert found.token_scores == pytest.approx(scores.tolist(), abs=1e-4)
+        width = forced.weights_BTS.shape[2]
+        torch.testing.assert_close(found.weights_TS[:, :width], forced.weights_BTS[0], rtol=1e-4, atol=1e-5)
+        assert not found.weights_TS[:, width:].any()
 
 
-@every_cut
-@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_any_temperature_and_any_ratings(cuts: Cuts, scale: float) -> None:
-    ratings = torch.tensor([[1.0, -1.0, NEVER, 0.5], [NEVER, NEVER, -3.0, NEVER], [NEVER] * 4]) * scale
-    for temperature in (1e-30, cuts.temperature, 1e30):
-        found = Cuts(temperature, cuts.top_k, cuts.top_p, cuts.min_p, cuts.typical)(ratings)
-        assert not found.isnan().any() and found[0].isfinite().any()
-        assert found[1].isfinite().tolist() == [False, False, True, False]
-        assert found[2].isneginf().all()
+def test_weights_come_only_on_request() -> None:
+    assert run(Table(), table(1, 5, seed=1), [3])[0].weights_TS is None
 
 
-def test_a_low_temperature_is_greedy() -> None:
-    assert Cuts(temperature=1e-3)(RATINGS[None]).softmax(-1)[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+def test_a_growing_past_is_filled_with_zeros() -> None:
+    rows = [torch.tensor([1.0]), torch.tensor([0.3, 0.7])]
+    assert stack_weights(rows).tolist() == [[1.0, 0.0], rows[1].tolist()]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"temperature": 0.0}, "temperature: 0.0; expected a positive number (for the likeliest token use greedy)"),
-        ({"temperature": float("nan")}, "temperature: nan; expected a positive number"),
-        ({"temperature": float("inf")}, "temperature: inf; expected a positive number"),
-        ({"top_k": -1}, "top_k: -1; expected a number of tokens, or 0 for no limit"),
-        ({"top_p": 1.5}, "top_p: 1.5; expected a probability from 0 to 1"),
-        ({"min_p": -0.1}, "min_p: -0.1; expected a probability from 0 to 1"),
-        ({"typical": float("nan")}, "typical: nan; expected a probability from 0 to 1"),
-    ],
-)
-def test_what_is_refused(options: dict[str, float], message: str) -> None:
-    with pytest.raises(SearchError) as refused:
-        Cuts(**options)  # type: ignore[arg-type]
-    assert str(refused.value).startswith(message)
+# Prefixes
 
 
-# Draws
+def test_a_prefix_is_said_first_and_counts() -> None:
+    memory = table(2, 7, seed=8)
+    for row, found in enumerate(run(Table(), memory, [6, 6], prefixes=[[5, 3]] * 2)):
+        assert found.tokens[:2] == [5, 3]
+        own = select(memory, torch.tensor([row]))
+        said = found.tokens + [END] * (found.ended == "end")
+        assert found.log_probability == pytest.approx(log_probability(Table(), own, said), abs=1e-4)
+        assert len(found.token_scores) == len(said)
 
 
-def slow_draw(probabilities: list[float], uniform: float) -> int:
-    summed = 0.0
-    for token, probability in enumerate(probabilities):
-        summed += probability
-        if uniform < summed:
-            return token
-    return max(token for token, probability in enumerate(probabilities) if probability)
+def test_what_greedy_said_as_a_prefix_changes_nothing() -> None:
+    memory = table(1, 7, seed=9)
+    memory.logits[:, :, END] -= 3
+    [found] = run(Table(), memory, [6])
+    assert len(found.tokens) >= 3
+    [again] = run(Table(), memory, [6], prefixes=[found.tokens[:2]])
+    assert again == found
 
 
-def chi_squared(found: Counter, expected: dict[int, float], total: int) -> None:
+def test_the_limit_holds_for_a_prefix_too() -> None:
+    [found] = run(Table(), table(1, 7, seed=8), [2], prefixes=[[5, 3, 4]])
+    assert (found.tokens, found.ended) == ([5, 3], "length")
+
+
+def test_a_prefix_may_end_the_sentence() -> None:
+    [found] = run(Table(), table(1, 7, seed=8), [6], prefixes=[[5, END]])
+    assert (found.tokens, found.ended) == ([5], "end")
+
+
+# Sampling
+
+
+def check_frequencies(found: Counter, expected: dict, total: int) -> None:
     """Pearson's χ² stays below its mean plus four standard deviations; the impossible never happens."""
+    assert set(found) <= {outcome for outcome, share in expected.items() if share > 0}
     possible = {outcome: share for outcome, share in expected.items() if share > 0}
-    assert set(found) <= set(possible)
     chi = sum((found[outcome] - total * share) ** 2 / (total * share) for outcome, share in possible.items())
     freedom = len(possible) - 1
     assert chi <= freedom + 4 * math.sqrt(2 * freedom) + 1e-9
 
 
-def many(count: int, seed: int = 5) -> Tensor:
-    return uniforms(seed, torch.arange(count), torch.zeros(1, dtype=torch.int64), torch.tensor(0))
-
-
-def test_the_inverse_of_the_cumulative_distribution() -> None:
-    grid_R = torch.linspace(0, 1, 1001, dtype=torch.float64)[:-1] + 0.0005
-    ratings = RATINGS.double().log_softmax(-1)
-    found = draw(ratings.expand(1000, -1), grid_R)
-    assert found.tolist() == [slow_draw(ratings.exp().tolist(), uniform) for uniform in grid_R.tolist()]
-
-
-@pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 3])
-def test_the_same_over_several_blocks(size: int) -> None:
-    ratings = torch.randn(size, generator=torch.Generator().manual_seed(size), dtype=torch.float64) * 3
-    ratings[BLOCK // 2 : -1 : 2] = NEVER
-    ratings[BLOCK : 3 * BLOCK] = NEVER
-    found = draw(ratings.expand(2_000, -1), many(2_000)).tolist()
-    probabilities = ratings.softmax(-1).tolist()
-    assert found == [slow_draw(probabilities, uniform) for uniform in many(2_000).tolist()]
-
-
-@every_cut
-def test_frequencies(cuts: Cuts) -> None:
-    found = draw(cuts(RATINGS.expand(20_000, -1)), many(20_000)).tolist()
-    chi_squared(Counter(found), slow_cuts(cuts, RATINGS.tolist()), len(found))
-
-
-def test_frequencies_over_a_large_vocabulary() -> None:
-    """A flat distribution over 32,000 tokens, counted by the thousand; the last ones come as often as the first."""
-    ratings = torch.full((1, 32_000), 3.7)
-    found = torch.cat([draw(ratings.expand(len(part), -1), part) for part in many(2_000).split(500)])
-    chi_squared(Counter((found // 1000).tolist()), dict.fromkeys(range(32), 1 / 32), len(found))
-
-
-@pytest.mark.parametrize("size", [2, 3, 31, 32_003])
-@pytest.mark.parametrize(
-    "uniform",
-    [
-        torch.tensor(0.0),
-        torch.tensor(0.99999994),
-        torch.tensor(0.0, dtype=torch.float64),
-        torch.tensor(1 - 2**-53, dtype=torch.float64),
-        torch.tensor(1.0),
-    ],
-    ids=str,
-)
-def test_the_impossible_is_never_drawn(size: int, uniform: Tensor) -> None:
-    generator = torch.Generator().manual_seed(size)
-    for possible in (1, max(size // 2, 1), size - 1):
-        ratings = torch.full((5, size), NEVER)
-        for row in ratings:
-            row[torch.randperm(size, generator=generator)[:possible]] = torch.randn(possible, generator=generator)
-        found = draw(ratings, uniform.expand(5))
-        assert ratings[torch.arange(5), found].isfinite().all()
-        places = [row.isfinite().nonzero()[:, 0] for row in ratings]
-        if uniform < 0.5:
-            assert found.tolist() == [int(place[0]) for place in places]
-
-
-def test_tokens_too_unlikely_for_float32_sums() -> None:
-    """2 · 10⁻⁸ more than nothing, at the end of a sum near one."""
-    probabilities = torch.tensor([[1 - 2e-8, 2e-8]], dtype=torch.float64)
-    assert draw(probabilities.log(), torch.tensor([1 - 1e-8], dtype=torch.float64)).tolist() == [1]
-    assert draw(probabilities.log(), torch.tensor([1 - 3e-8], dtype=torch.float64)).tolist() == [0]
-
-
-def test_a_row_without_a_possible_token_gives_one_all_the_same() -> None:
-    assert draw(torch.full((2, 3), NEVER), torch.tensor([0.0, 0.9])).tolist() == [0, 0]
-
-
-def test_no_rows() -> None:
-    nothing = torch.zeros(0, dtype=torch.int64)
-    assert uniforms(1, nothing, nothing, nothing).shape == (0,)
-    assert draw(Cuts(top_p=0.5, typical=0.5)(torch.zeros(0, 5)), torch.zeros(0)).shape == (0,)
-
-
-# Chance
-
-
-def slow_uniform(seed: int, *numbers: int) -> float:
-    """The formula, with Python's unbounded integers."""
-    gamma, whole = 0x9E3779B97F4A7C15, 2**64
-
-    def mix(bits: int) -> int:
-        bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9 % whole
-        bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB % whole
-        return bits ^ (bits >> 31)
-
-    key = mix((seed + gamma) % whole)
-    for number in numbers:
-        key = mix((key + (number + 1) * gamma) % whole)
-    return (key >> 11) / 2**53
-
-
-def test_the_published_generator() -> None:
-    """SplitMix64 from 1234567; the numbers as Rosetta Code and Vigna's C code give them."""
-    published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    found = _mix(1234567 + GAMMA * torch.arange(1, 5))
-    assert [number % 2**64 for number in found.tolist()] == published
+def test_whole_sentences_come_as_often_as_they_are_probable() -> None:
+    memory, count, limit = table(1, 4, seed=4, spread=1.0), 6000, 2
+    [found] = follow(Table(), memory, [limit], Sampler(seed=5), begin=BEGIN, end=END, paths=count)
+    others = [token for token in range(4) if token != END]
+    expected = {}
+    for length in range(limit + 1):
+        for tokens in itertools.product(others, repeat=length):
+            said = [*tokens, END] if length < limit else list(tokens)
+            expected[tuple(said)] = math.exp(log_probability(Table(), memory, said))
+    assert sum(expected.values()) == pytest.approx(1.0, abs=1e-5)
+    said = Counter((*hypothesis.tokens, *[END] * (hypothesis.ended == "end")) for hypothesis in found)
+    check_frequencies(said, expected, count)
+    for hypothesis in found[:20]:
+        key = (*hypothesis.tokens, *[END] * (hypothesis.ended == "end"))
+        assert math.exp(hypothesis.log_probability) == pytest.approx(expected[key], rel=1e-4)
 
 
 @quick
-@given(st.integers(-(2**70), 2**70), *[st.integers(0, 2**40) for _ in range(3)])
-def test_the_formula(seed: int, sentence: int, number: int, step: int) -> None:
-    found = uniforms(seed, torch.tensor([sentence]), torch.tensor([number]), torch.tensor([step]))
-    assert found.tolist() == [slow_uniform(seed, sentence, number, step)]
-    assert found.dtype == torch.float64
+@given(st.integers(0, 10**6), st.permutations(range(4)))
+def test_a_sample_does_not_depend_on_its_company(seed: int, order: list[int]) -> None:
+    memory, limits, names = table(4, 6, seed=seed), [3, 7, 2, 5], [11, 7, 7, 500]
+    choose = Sampler(Cuts(temperature=1.5, top_k=5), seed=seed)
+    together = run(Table(), memory, limits, choose, names=names)
+    moved = run(
+        Table(),
+        select(memory, torch.tensor(order)),
+        [limits[row] for row in order],
+        choose,
+        names=[names[row] for row in order],
+    )
+    for place, row in enumerate(order):
+        [alone] = run(Table(), select(memory, torch.tensor([row])), [limits[row]], choose, names=[names[row]])
+        assert alone.tokens == moved[place].tokens == together[row].tokens
 
 
-def test_a_seed_may_be_a_tensor() -> None:
-    ones = torch.ones(3, dtype=torch.int64)
-    assert torch.equal(uniforms(torch.tensor(77), ones, ones, ones), uniforms(77, ones, ones, ones))
+def test_several_paths_are_different_draws_and_the_first_is_the_one_drawn_alone() -> None:
+    memory = table(2, 9, seed=5, spread=0.5)
+    many = follow(Table(), memory, [6, 6], Sampler(seed=3), begin=BEGIN, end=END, paths=7)
+    assert [paths[0].tokens for paths in many] == [one.tokens for one in run(Table(), memory, [6, 6], Sampler(seed=3))]
+    assert all(len({tuple(one.tokens) for one in paths}) > 3 for paths in many)
 
 
-def test_what_stays_the_same_from_step_to_step() -> None:
-    rows, paths = torch.arange(5), torch.tensor(3)
-    stream = streams(9, rows, paths)
-    for step in range(4):
-        at = torch.tensor(step)
-        assert torch.equal(numbers(stream, at), uniforms(9, rows, paths, at))
+def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
+    memory = table(1, 9, seed=5)
+    [found] = run(Table(), memory, [6], Sampler(Cuts(top_k=3), seed=3), trace=True)
+    assert isinstance(found.trace, PathTrace)
+    said = [*found.tokens, *[END] * (found.ended == "end")]
+    assert [step.tokens[step.drawn] for step in found.trace.steps] == said
+    for step, score in zip(found.trace.steps, found.token_scores, strict=True):
+        assert step.left == sum(step.kept) == 3 and step.kept[step.drawn]
+        assert step.probabilities[step.drawn] == pytest.approx(math.exp(score), rel=1e-4)
+        assert step.mass == pytest.approx(sum(p for p, kept in zip(step.probabilities, step.kept, strict=True) if kept))
 
 
-def test_company_and_order_say_nothing() -> None:
-    sentence, number = (torch.tensor(side) for side in zip(*[(s, d) for s in range(7) for d in range(5)], strict=True))
-    whole = uniforms(3, sentence, number, torch.tensor(4))
-    order = torch.randperm(35, generator=torch.Generator().manual_seed(1))[:11]
-    assert torch.equal(uniforms(3, sentence[order], number[order], torch.full((11,), 4)), whole[order])
-
-
-ARGUMENTS = ("seed", "sentence", "draw", "step")
-every_argument = pytest.mark.parametrize("place", range(4), ids=ARGUMENTS)
-
-
-def along(place: int, count: int) -> Tensor:
-    """Numbers for 0, 1, 2, … as one argument, the others fixed."""
-    arguments = [torch.full((count,), fixed) for fixed in (1, 3, 2, 5)]
-    arguments[place] = torch.arange(count)
-    return uniforms(*arguments)
-
-
-@every_argument
-def test_uniform(place: int) -> None:
-    count = 40_000
-    found = along(place, count)
-    assert found.min() >= 0 and found.max() < 1
-    chi_squared(Counter((found * 256).long().tolist()), dict.fromkeys(range(256), 1 / 256), count)
-    chi_squared(Counter(((found * 2**53).long() % 256).tolist()), dict.fromkeys(range(256), 1 / 256), count)
-    ordered, steps = found.sort().values, torch.arange(count + 1, dtype=torch.float64) / count
-    distance = max(float((steps[1:] - ordered).max()), float((ordered - steps[:-1]).max()))
-    assert distance * math.sqrt(count) < 1.95  # Kolmogorov–Smirnov, one in a thousand
-
-
-@every_argument
-@pytest.mark.parametrize("apart", [1, 2, 3, 8, 256, 4096])
-def test_neighbours_are_independent(place: int, apart: int) -> None:
-    found = along(place, 40_000)
-    left, right = found[:-apart], found[apart:]
-    pairs = (left * 16).long() * 16 + (right * 16).long()
-    chi_squared(Counter(pairs.tolist()), dict.fromkeys(range(256), 1 / 256), len(left))
-    correlation = float(torch.corrcoef(torch.stack([left, right]))[0, 1])
-    assert abs(correlation) * math.sqrt(len(left)) < 4
-
-
-@pytest.mark.parametrize("one", range(4), ids=ARGUMENTS)
-@pytest.mark.parametrize("other", range(4), ids=ARGUMENTS)
-def test_arguments_do_not_stand_in_for_each_other(one: int, other: int) -> None:
-    """Neither exchanging two arguments nor adding to one what is taken from another gives a number again."""
-    if one >= other:
-        return
-    arguments = torch.full((4, 300, 300), 7)
-    arguments[one], arguments[other] = torch.arange(300)[:, None], torch.arange(300)
-    assert len(uniforms(*arguments).unique()) == 300 * 300
-
-
-@every_argument
-def test_every_bit_matters(place: int) -> None:
-    """Turning one bit of an argument over turns half of the bits of the number over."""
-    arguments = [torch.randint(0, 2**31, (64, 31), generator=torch.Generator().manual_seed(place)) for _ in range(4)]
-    before = (uniforms(*arguments) * 2**53).long()
-    arguments[place] = arguments[place] ^ (1 << torch.arange(31))
-    changed = before ^ (uniforms(*arguments) * 2**53).long()
-    shares = ((changed[..., None] >> torch.arange(53)) & 1).double()
-    assert float(shares.mean()) == pytest.approx(0.5, abs=0.008)
-    assert float((shares.mean(0) - 0.5).abs().max()) < 5 * 0.5 / math.sqrt(64)
-    assert float((shares.mean((0, 1)) - 0.5).abs().max()) < 5 * 0.5 / math.sqrt(64 * 31)
-
-
-# Devices
-
-
-@every_cut
-def test_nothing_depends_on_values_but_values(cuts: Cuts) -> None:
-    """On the meta device there are none: whatever waits for one, or makes a shape of one, fails there."""
-    rows = torch.zeros(5, dtype=torch.int64, device="meta")
-    assert draw(cuts(torch.zeros(5, 11, device="meta")), uniforms(1, rows, rows, rows)).shape == (5,)
-
-
-with_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-
-
-class TestOnAGpu:
-    pytestmark = with_gpu
-
-    def test_the_same_numbers(self) -> None:
-        generator = torch.Generator().manual_seed(8)
-        arguments = [torch.randint(-(2**62), 2**62, (100_003,), generator=generator) for _ in range(4)]
-        assert torch.equal(uniforms(*[one.cuda() for one in arguments]).cpu(), uniforms(*arguments))
-        rows = torch.arange(1000)
-        assert torch.equal(uniforms(-5, rows.cuda(), rows.cuda(), rows.cuda()).cpu(), uniforms(-5, rows, rows, rows))
-
-    @every_cut
-    @pytest.mark.parametrize("size", [31, 32_003])
-    def test_the_same_tokens(self, cuts: Cuts, size: int) -> None:
-        ratings = torch.randn(300, size, generator=torch.Generator().manual_seed(9)) * 3
-        ratings[:, ::7] = NEVER
-        here, there = cuts(ratings), cuts(ratings.cuda())
-        assert float((here.isfinite() != there.cpu().isfinite()).double().mean()) < 1e-5
-        found = draw(here, many(300)), draw(there, many(300).cuda()).cpu()
-        assert int((found[0] != found[1]).sum()) <= 1
-        edges = torch.tensor([0.0, 0.99999994, 1.0]).repeat(100).cuda()
-        assert there.gather(1, draw(there, edges)[:, None]).isfinite().all()
-
-    @every_cut
-    def test_recorded(self, cuts: Cuts) -> None:
-        ratings = torch.randn(70, 1009, generator=torch.Generator().manual_seed(10)).cuda()
-        rows, step, zero = torch.arange(70).cuda(), torch.zeros((), dtype=torch.int64).cuda(), torch.tensor(0).cuda()
-
-        def run() -> Tensor:
-            return draw(cuts(ratings), uniforms(6, rows, zero, step))
-
-        expected = []
-        for number in range(3):
-            step.fill_(number)
-            expected.append(run().tolist())
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
-            said = run()
-        for number in range(3):
-            step.fill_(number)
-            graph.replay()
-            assert said.tolist() == expected[number]
+@quick
+@given(st.integers(0, 10**6))
+def test_no_path_ends_before_its_least_length(seed: int) -> None:
+    found = run(Table(), table(3, 6, seed=seed), [8, 8, 3], least=[4, 0, 9])
+    assert len(found[0].tokens) >= 4 and len(found[2].tokens) == 3

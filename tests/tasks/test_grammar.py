@@ -31,7 +31,7 @@ from weft.tasks.grammar.lexicon import (
 )
 from weft.tasks.grammar.trees import Both, Clause, Existence, NounPhrase, Place, State, Subject
 from weft.tasks.grammar.verbs import OBJECTS, PIE, VERBS
-from weft.text.words import words
+from weft.text.word_splitting import words
 
 
 def np(words_: str, **more: object) -> NounPhrase:

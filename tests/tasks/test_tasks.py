@@ -9,7 +9,7 @@ import pytest
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
 from weft.tasks import SPLITS, TASKS, Task, generate, split_of
-from weft.text.words import words
+from weft.text.word_splitting import words
 
 every_task = pytest.mark.parametrize("name", TASKS)
 

@@ -7,7 +7,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.text import normalising
+from weft.text import normalization as normalising
 from weft.text.specials import UNKNOWN
 from weft.text.tokenizer import learn, load
 

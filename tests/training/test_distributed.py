@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from weft.errors import RecipeError, TrainingError
+from weft.runs.folder import read_tensors
 from weft.training import distributed
-from weft.training.checkpoint import read_tensors
 from weft.training.distributed import ALONE, Workers, seed_draws, spread, whole
 
 sys.path.insert(0, str(Path(__file__).parent))
-from several import Several
+from fixtures.several import Several
 
 TINY = {
     "data.train": "copy",

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.build import build_model
 from weft.models import AnyModel
+from weft.models.build import build_model
 from weft.models.seq2seq import Forward
 from weft.ragged import Ragged
-from weft.settings import ModelSettings
+from weft.recipe import ModelSettings
 from weft.training.forcing import forced_logits, own_share
 
 BEGIN, VOCABULARY = 1, 11

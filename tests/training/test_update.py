@@ -7,17 +7,16 @@ import math
 import pytest
 import torch
 
-from weft.build import build_model
-from weft.data.ahead import Drawn
-from weft.data.store import Batch
+from weft.data.batching.prefetch import Drawn
+from weft.data.store.token_store import Batch
 from weft.errors import RecipeError
 from weft.models import AnyModel
+from weft.models.build import build_model
 from weft.ragged import Ragged
-from weft.recipe import make_recipe
-from weft.settings import ModelSettings, TrainingSettings
+from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.training import update
-from weft.training.loop import make_optimiser
 from weft.training.loss import Loss, batch_loss
+from weft.training.trainer import make_optimiser
 from weft.training.update import PlainUpdate, in_precision, precision_of, tensor_float
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from weft.data.describe import Description, Sample
 from weft.data.pairs import Pair
+from weft.data.reading.statistics import Description, Sample
 from weft.views.corpus_report import StepCount, check, describe, line_of, percent
 
 ODD = [

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.scores import Score
+from weft.kernels.deferred_gradients import HeldRows, Items, mix, plain
 from weft.ragged import Ragged
-from weft.unrolled import HeldRows, Items, mix, plain
 
 
 class Keys(NamedTuple):

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.looking import Sight, StepItems, Watch, attend_once, look_across_once, look_back_once
-from weft.attention.relative import Rotation
+from weft.attention.ragged_attention import Sight, StepItems, Watch, attend_once, look_across_once, look_back_once
+from weft.attention.relative_positions import Rotation
 
 
 class KeysValues(NamedTuple):

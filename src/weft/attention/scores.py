@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.errors import RecipeError, nearest
-from weft.unrolled import Items, dot, plain
+from weft.kernels.deferred_gradients import Items, dot, plain
 
 
 class Score(nn.Module, ABC):

@@ -11,7 +11,7 @@ from weft.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
-    from weft.translator import Translator
+    from weft.translation.translator import Translator
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Changes = Annotated[
@@ -41,7 +41,7 @@ TargetFile = Annotated[Path | None, typer.Option("--target", help="… and their
 
 def read_given(pairs: str | None, source: Path | None, target: Path | None) -> list[Pair] | None:
     """The pairs that the command line names, or None if it names none."""
-    from weft.data.readers import read_pairs, read_parallel
+    from weft.data.reading.pair_files import read_pairs, read_parallel
 
     if pairs is not None and (source or target):
         raise DataError("give PAIRS or --source and --target, not both")
@@ -71,7 +71,7 @@ def load_run(
     run: Path, more: list[Path] | None, *, device: str, precision: str | None, engine: str | None
 ) -> Translator:
     """The run, or several as an ensemble, as the command line asks for it."""
-    from weft.loading import load
+    from weft.translation.load import load
 
     asked = {"precision": precision, "engine": engine}
     chosen: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}

@@ -10,7 +10,7 @@ import typer
 from weft.cli.arguments import Device, Run
 
 if TYPE_CHECKING:
-    from weft.translator import HeadMap
+    from weft.translation.translator import HeadMap
 
 
 def command(
@@ -39,7 +39,7 @@ def command(
     from rich.console import Console
 
     from weft.evaluation.alignment import write_pharaoh
-    from weft.loading import load
+    from weft.translation.load import load
     from weft.views.attention_map import draw, terminal
 
     if heads or layer is not None or head is not None or kind is not None:

@@ -43,7 +43,7 @@ def training(
 
     Nothing is kept.
     """
-    from weft.bench import training_speed
+    from weft.evaluation.speed import training_speed
     from weft.recipe import load_recipe
 
     given = [*(changes or ()), *([f"training.device={device}"] if device else [])]
@@ -90,9 +90,9 @@ def translating(
     """
     from itertools import islice
 
-    from weft.bench import translation_speed
-    from weft.corpus import read_corpus
-    from weft.data.lines import read_lines
+    from weft.data.reading.lines import read_lines
+    from weft.evaluation.speed import translation_speed
+    from weft.preparation import read_corpus
 
     settings = search_changes(search, changes)
     given = None if file is None else list(islice(read_lines(file), sentences))

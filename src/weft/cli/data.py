@@ -15,8 +15,8 @@ from weft.cli.arguments import Changes, Json
 from weft.errors import DataError
 
 if TYPE_CHECKING:
-    from weft.data.prepared import Counts
-    from weft.settings import Recipe
+    from weft.data.store.prepared import Counts
+    from weft.recipe import Recipe
 
 app = typer.Typer(help="Look at corpora, check what a recipe keeps of them, prepare them.", no_args_is_help=True)
 What = Annotated[str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, or a file of pairs; - is standard input.")]
@@ -44,9 +44,9 @@ def show_command(
 
     Rows that cannot be read are counted, not fatal. Nothing is filtered.
     """
-    from weft.corpus import find_corpora
-    from weft.data.describe import Description
     from weft.data.pairs import Problem
+    from weft.data.reading.statistics import Description
+    from weft.preparation import find_corpora
     from weft.views.corpus_report import describe
 
     recipe = _recipe_or_files(what, target, source_column, target_column, changes)
@@ -84,7 +84,7 @@ def check_command(
 
     Rows that cannot be read are counted here whatever data.bad_rows says.
     """
-    from weft.corpus import check_corpus
+    from weft.preparation import check_corpus
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), "data.bad_rows=skip", "data.blank_rows=skip"])
@@ -104,7 +104,7 @@ def prepare_command(
     """Learn the tokenizer and cut the whole corpus into ids, once; runs with data.prepared=FOLDER start at once."""
     from rich.console import Console
 
-    from weft.corpus import prepare
+    from weft.preparation import prepare
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), f"data.prepared={json.dumps(str(out.resolve()))}"])
@@ -137,7 +137,7 @@ def generate_command(
     ] = None,
 ) -> None:
     """Write pairs of a built-in corpus to a file: source, tab, target, and the word links where they are known."""
-    from weft.data.readers import write_pairs
+    from weft.data.reading.pair_files import write_pairs
     from weft.recipe import parse_change
     from weft.tasks import generate
 
@@ -191,8 +191,8 @@ def _check_split(split: str) -> None:
 
 def _checked(recipe: Recipe, name: str, counts: Counts) -> str:
     """The table of one corpus."""
-    from weft.corpus import reasons_of
-    from weft.data.describe import Sample
+    from weft.data.reading.statistics import Sample
+    from weft.preparation import reasons_of
     from weft.views.corpus_report import StepCount, check
 
     reasons = reasons_of(recipe)
@@ -211,7 +211,7 @@ def _problems(counts: Counts) -> list[str]:
 
 def _named(recipe: Recipe, counts: Counts) -> dict[str, Any]:
     """The same for programs: what was dropped by its reason, in the order of the table."""
-    from weft.corpus import reasons_of
+    from weft.preparation import reasons_of
 
     reasons, dropped = reasons_of(recipe), dict[str, int]()
     for fate in _order(reasons):
@@ -222,7 +222,7 @@ def _named(recipe: Recipe, counts: Counts) -> dict[str, Any]:
 
 def _order(reasons: dict[int, str]) -> Iterator[int]:
     """As a row meets them: what is bad, what is blank, the steps, what is too long."""
-    from weft.data.encoding import BAD, BLANK, LONG
+    from weft.data.store.block_tokenizer import BAD, BLANK, LONG
 
     yield from (BAD, BLANK)
     yield from sorted(fate for fate in reasons if fate >= 0)

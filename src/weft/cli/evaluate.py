@@ -28,8 +28,8 @@ from weft.cli.arguments import (
 from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics
 
 if TYPE_CHECKING:
+    from weft.evaluation.report import Report
     from weft.evaluation.search_errors import SearchErrors
-    from weft.report import Report
 
 
 def command(
@@ -72,10 +72,10 @@ def command(
     how often the search missed what the model rates highest (found by an exact search, where search.max_nodes
     suffice), and how often that is not the reference.
     """
-    from weft.corpus import read_corpus
     from weft.errors import DataError, RecipeError
+    from weft.evaluation.report import evaluate, search_errors
     from weft.files import save_text
-    from weft.report import evaluate, search_errors
+    from weft.preparation import read_corpus
 
     if errors and metric:
         raise RecipeError("--search-errors and --metric: two reports; ask for one at a time")

@@ -30,7 +30,7 @@ def command(
     ctranslate2: Transformers with an encoder and a decoder, for CTranslate2 (`pip install ctranslate2`).
     """
     from weft.errors import RecipeError, nearest
-    from weft.interop.ctranslate2 import export
+    from weft.interop.ctranslate2_export import export
 
     if to not in FORMATS:
         raise RecipeError(f"--to {to}: unknown format; {nearest(to, FORMATS)}")

@@ -42,8 +42,8 @@ def command(
 def _learned(run: Path, count: int) -> dict[str, np.ndarray]:
     """The learned tables of a run, each cut to ``count`` positions."""
     from weft.errors import DataError
-    from weft.loading import load
     from weft.models.positions import Learned
+    from weft.translation.load import load
 
     found = {
         name.split(".")[0]: part.weight_PD[:count].detach().cpu().numpy()

@@ -19,7 +19,7 @@ def command(
     device: Device = "auto",
 ) -> None:
     """Draw texts from a language model, word by word, one a line."""
-    from weft.loading import load
+    from weft.translation.load import load
 
     model = load(run, device=device)
     settings = search_changes(None, changes)

@@ -21,7 +21,7 @@ def command(
 
     One number a line, the end mark included; PAIRS is standard input if nothing is named.
     """
-    from weft.loading import load
+    from weft.translation.load import load
 
     given = read_given("-" if pairs is None and not (source or target) else pairs, source, target) or []
     model = load(run, device=device)

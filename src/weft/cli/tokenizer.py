@@ -43,10 +43,10 @@ def learn_command(
     seed: Annotated[int, typer.Option("--seed", help="For the draw.")] = 1,
 ) -> None:
     """Learn a tokenizer from text, or from a sample of it that fits in memory."""
-    from weft.data.lines import read_lines
-    from weft.data.unpacking import inner_name
+    from weft.data.reading.compression import inner_name
+    from weft.data.reading.lines import read_lines
     from weft.errors import DataError
-    from weft.text.sampling import sample as draw
+    from weft.text.reservoir import sample as draw
     from weft.text.tokenizer import learn
 
     if out.is_dir() or not out.parent.is_dir():  # rather than after hours
@@ -84,7 +84,7 @@ def apply_command(
     decode: Annotated[bool, typer.Option("--decode", help="The other way: lines of ids to text.")] = False,
 ) -> None:
     """Cut lines into tokens, separated by spaces."""
-    from weft.data.lines import read_lines
+    from weft.data.reading.lines import read_lines
     from weft.errors import DataError
     from weft.text.tokenizer import load
 

@@ -15,8 +15,8 @@ from weft.cli.arguments import Changes, Device, Json, Run, Search, search_change
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.answers import Translation
     from weft.search.trace import Trace
+    from weft.translation.results import Translation
 
 
 def command(
@@ -39,8 +39,8 @@ def command(
     from rich.console import Console
 
     from weft.errors import SearchError
-    from weft.loading import load
     from weft.search.trace import BeamTrace
+    from weft.translation.load import load
     from weft.views.picture import picture_format
     from weft.views.search_path import draw_path, terminal_path
     from weft.views.search_tree import caption, draw_tree, terminal_tree

@@ -37,7 +37,7 @@ def command(
     docs/several-machines.md.
     """
     from weft.errors import WeftError
-    from weft.training.launching import ENDED, has_ended, launch, note_end
+    from weft.training.launch import ENDED, has_ended, launch, note_end
 
     if has_ended():
         return
@@ -75,8 +75,8 @@ def _train(
     from weft.cli.tensorboard import with_tensorboard
     from weft.errors import RecipeError
     from weft.recipe import load_recipe, parse_change
-    from weft.trainer import train
-    from weft.training.checkpoint import RunFolder
+    from weft.runs.folder import RunFolder
+    from weft.training.train import train
 
     given = changes
     if resume:  # the run has its own settings, also of a start that may be gone; the recipe only has to be the same one

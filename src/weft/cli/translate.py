@@ -26,7 +26,7 @@ from weft.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from weft.translator import Translation, Translator
+    from weft.translation.translator import Translation, Translator
 
 BLANKS = str.maketrans("\t\r\n", "   ")
 """What would be taken for the end of a column or a line."""
@@ -78,8 +78,8 @@ def command(
     Files of any size go through in bounded memory. With --output FILE what is done so far stands in FILE.part, whole
     lines only; if it is stopped, the same command with --resume goes on from there.
     """
-    from weft.data.lines import read_arriving
-    from weft.growing import GrowingFile
+    from weft.data.reading.lines import read_arriving
+    from weft.translation.resumable_output import GrowingFile
 
     output = None if output == Path("-") else output
     if resume:
@@ -131,8 +131,8 @@ def _translate(
     write: Callable[[Sequence[str], bytes], None],
 ) -> None:
     """Window by window: read, translate, write."""
-    from weft.data.lines import windows
-    from weft.translator import CHARACTERS, WINDOW
+    from weft.data.reading.lines import windows
+    from weft.translation.translator import CHARACTERS, WINDOW
 
     attention = form.align or form.as_json
     characters = CHARACTERS // 8 if attention else CHARACTERS
@@ -157,7 +157,7 @@ def _check(model: Translator, form: Form, run: Path) -> None:
 
 def _check_resume(file: str, output: Path | None) -> None:
     """Refuse --resume where nothing can be gone on with."""
-    from weft.data.lines import display_name
+    from weft.data.reading.lines import display_name
     from weft.errors import DataError
 
     if output is None:

@@ -28,11 +28,11 @@ def command(
     from rich.console import Console
 
     from weft.cli.progress import Watcher
-    from weft.corpus import read_corpus
-    from weft.loading import load
+    from weft.evaluation.report import evaluate
+    from weft.preparation import read_corpus
     from weft.recipe import load_recipe
-    from weft.report import evaluate
-    from weft.trainer import train
+    from weft.training.train import train
+    from weft.translation.load import load
     from weft.views.attention_map import draw, terminal
 
     console = Console(stderr=True, highlight=False)

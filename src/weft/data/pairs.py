@@ -8,7 +8,8 @@ from typing import NamedTuple
 class Pair(NamedTuple):
     """A source, its target and, where they are known, the links between their words.
 
-    Links are zero-based (source word, target word) pairs; words are counted as `weft.text.words.words` cuts them.
+    Links are zero-based (source word, target word) pairs; words are counted as `weft.text.word_splitting.words` cuts
+    them.
     A word that takes part in no link has no counterpart.
     """
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.data.batches import in_order
-from weft.data.store import PairStore
+from weft.data.batching.batches import in_order
+from weft.data.store.token_store import PairStore
 from weft.models import Searchable
 
 

@@ -10,7 +10,7 @@ A model that has lost its way says one phrase over and over. Three ways to see i
                    what was said often is likely to be said again          Holtzman et al. 2020, figure 4
 
 Here rep-n is summed over the corpus; the paper takes the mean over outputs, which is the same where they are equally
-long. What keeps a search from looping is `weft.search.rules.NoLoops`.
+long. What keeps a search from looping is `weft.search.constraints.NoLoops`.
 """
 
 from __future__ import annotations

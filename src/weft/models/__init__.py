@@ -2,7 +2,7 @@
 
 from weft.models.ensemble import Ensemble
 from weft.models.language_model import RecurrentLanguageModel
-from weft.models.prefix import PrefixModel
+from weft.models.prefix_lm import PrefixModel
 from weft.models.seq2seq import Seq2Seq
 
 AnyModel = Seq2Seq | RecurrentLanguageModel | PrefixModel

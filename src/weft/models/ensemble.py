@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from weft.errors import SearchError, nearest
 from weft.models.language_model import RecurrentLanguageModel
-from weft.models.prefix import PrefixModel
+from weft.models.prefix_lm import PrefixModel
 from weft.models.seq2seq import Forward, Seq2Seq
 from weft.ragged import Ragged
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention import Attention, Seen
-from weft.models.decoders import Decoded
 from weft.models.layers import Embedding, Output, dropout
-from weft.models.prompted import behind
+from weft.models.prompted_lm import behind
 from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.recurrent_decoder import Decoded
 from weft.models.seq2seq import Forward
 from weft.ragged import Ragged
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
+from weft.kernels.cpu.lstm import lstm_layer, lstm_step
+from weft.kernels.deferred_gradients import Map, unrolled
 from weft.models.layers import dropout
-from weft.models.lstm import lstm_layer, lstm_step
 from weft.ragged import Ragged, TimeMajor
-from weft.unrolled import Map, unrolled
 
 LayerState = tuple[Tensor, ...]
 StackState = tuple[LayerState, ...]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor, nn
 
 from weft.attention import Seen
-from weft.models.decoders import Decoded, DecoderState, Memory, RecurrentDecoder
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.layers import Embedding, Output
+from weft.models.recurrent_decoder import Decoded, DecoderState, Memory, RecurrentDecoder
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 from weft.ragged import Ragged
 

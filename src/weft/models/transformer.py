@@ -121,7 +121,7 @@ class Around(nn.Module):
 def joined(norm: nn.Module, stream_ND: Tensor, found_ND: Tensor) -> tuple[Tensor, Tensor]:
     """x + f and its norm."""
     if stream_ND.is_cuda and stream_ND.shape[-1] <= 8192 and isinstance(norm, nn.LayerNorm | nn.RMSNorm):
-        from weft.models.add_norm import add_norm
+        from weft.kernels.triton.add_norm import add_norm
 
         return add_norm(stream_ND, found_ND, norm.weight, getattr(norm, "bias", None), norm.eps or 0.0)
     added_ND = stream_ND + found_ND

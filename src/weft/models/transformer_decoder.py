@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention import KeysValues, Looking, Past, Seen, StepItems, noting
-from weft.models.decoders import Decoded
 from weft.models.encoders import Encoded
+from weft.models.recurrent_decoder import Decoded
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 

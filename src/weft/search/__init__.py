@@ -1,9 +1,9 @@
 """A step function to hypotheses. Search knows ids and rows; it has never heard of models or text."""
 
 from weft.search.beam import beam
-from weft.search.follow import Sampler, follow, greedy
 from weft.search.hypothesis import Hypothesis, Steps
 from weft.search.ranking import Ranking
-from weft.search.sampling import Cuts
+from weft.search.sampling import Sampler, follow, greedy
+from weft.search.sampling_filters import Cuts
 
 __all__ = ["Cuts", "Hypothesis", "Ranking", "Sampler", "Steps", "beam", "follow", "greedy"]

@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 
 from weft.errors import SearchError
-from weft.search.best import Extensions, best, best_extensions
+from weft.search.backtrace import BeamStep, Looked, trace_back
+from weft.search.constraints import Rule
 from weft.search.hypothesis import Hypothesis, Steps
-from weft.search.live import Bounds, Live, Loop, likeliest, ruled
 from weft.search.ranking import Ranking, coverage
-from weft.search.rules import Rule
-from weft.search.tracing_back import BeamStep, Looked, trace_back
+from weft.search.state import Bounds, Live, Loop, likeliest, ruled
+from weft.search.top_k import Extensions, best, best_extensions
 from weft.tree import repeat
 
 STOPS = ("finished", "provable", "steps")

@@ -3,7 +3,8 @@
 Sennrich et al. 2016, *Neural machine translation of rare words with subword units*. Learning, encoding and the file
 (`tokenizer.json`) are those of the `tokenizers` library; a file opened with it alone encodes identically.
 
-**Words** are those of `weft.text.forms`. The mark of a word's end (or beginning) is a symbol of its own, as in the
+**Words** are those of `weft.text.pretokenization`. The mark of a word's end (or beginning) is a symbol of its own,
+as in the
 paper: every character may end a word, and an unknown one does not swallow the space beside it.
 
 **Round trip.** Exact, spaces of any number included, if every character was seen in learning. Other white space (tab,
@@ -23,7 +24,8 @@ built upon it: such text stays in smaller pieces.
 **Protected matches** with an id of their own are no merges: the library takes a word that is a piece as that piece
 (``ignore_merges``). No merges are learned from them.
 
-BPE-dropout (Provilkov et al. 2020): the library's own cannot be seeded, so `weft.text.dropout` follows the paper with
+BPE-dropout (Provilkov et al. 2020): the library's own cannot be seeded, so `weft.text.bpe_dropout` follows the paper
+with
 the caller's random numbers. Protected wholes and symbols are never cut by it.
 """
 
@@ -41,11 +43,11 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from weft.errors import VocabularyError
-from weft.text.atoms import BYTE_PIECES
-from weft.text.dropout import Dropout
-from weft.text.forms import BYTE_MARK, MARK, Form, byte_alphabet, recognise, skeleton, with_model
+from weft.text.bpe_dropout import Dropout
+from weft.text.pretokenization import BYTE_MARK, MARK, Form, byte_alphabet, recognise, skeleton, with_model
 from weft.text.specials import SPECIALS, UNKNOWN
 from weft.text.subwords import Subwords, check_learning, choose_wholes, count_words, stretches, too_small
+from weft.text.symbols import BYTE_PIECES
 from weft.text.vocabulary import check_text
 
 END_OF_WORD = "</w>"  # how people read the mark where it ends words

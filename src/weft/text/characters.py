@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import VocabularyError
-from weft.text.bulk import Arrays, end_to_end
-from weft.text.preparing import Preparation
+from weft.text.preprocessing import Preparation
 from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.unit_files import FIRST, checked, count, read_choice, read_symbols, read_vocabulary, save
 from weft.text.vocabulary import Vocabulary, check_ids, check_text
+from weft.text.word_cache import Arrays, end_to_end
 
 _TAG_OR_CHARACTER = re.compile(rf"(?!{'|'.join(map(re.escape, SPECIALS))})<[^<>\s]+>|.", re.DOTALL)
 

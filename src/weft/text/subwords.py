@@ -16,13 +16,13 @@ from tokenizers import Regex, pre_tokenizers
 
 from weft.errors import VocabularyError
 from weft.files import save_text
-from weft.text import normalising
-from weft.text.atoms import Protected, symbol_pattern
-from weft.text.bulk import Arrays, Bulk, end_to_end, rows
-from weft.text.forms import MARK, SPELT_MARK, Form, byte_alphabet, skeleton
+from weft.text import normalization as normalising
+from weft.text.pretokenization import MARK, SPELT_MARK, Form, byte_alphabet, skeleton
 from weft.text.specials import END, SPECIALS, UNKNOWN_TEXT, visible
+from weft.text.symbols import Protected, symbol_pattern
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import check_ids, check_text
+from weft.text.word_cache import Arrays, Bulk, end_to_end, rows
 
 
 class Subwords:

@@ -6,7 +6,7 @@ kind       unit                                  unknown symbols              de
 character  Unicode character (code point); with  characters never seen;       if every character and tag is
            ``tags`` also ``<...>`` (see units)   tags never seen              known
 byte       byte of the UTF-8 form                none                         always
-word       word of `weft.text.words`, or between words never seen             if every word is known, words
+word       word of `weft.text.word_splitting`, or between words never seen             if every word is known, words
            white space                                                        are one space apart, and the
                                                                               text has no U+FFED (see units)
 bpe        learned pieces of words: frequent     characters never seen; none  if every character is known
@@ -26,8 +26,8 @@ What happens to difficult input, for every kind:
 - the length of a line is not limited, and a line of a megabyte without a space takes about a second at most;
 - NUL, other control characters, emoji, combining marks and right-to-left text are characters like any other: no
   reordering and, unless asked for, no normalisation (é as one code point and as two are different texts) and no case
-  folding. With ``normalise`` or ``lowercase`` what comes back is the normalised text (`weft.text.normalising`);
-- given symbols (``<2de>``) are one token wherever they stand, and protected patterns are units (`weft.text.atoms`);
+  folding. With ``normalise`` or ``lowercase`` what comes back is the normalised text (`weft.text.normalization`);
+- given symbols (``<2de>``) are one token wherever they stand, and protected patterns are units (`weft.text.symbols`);
 - line ends (LF, CR, CR LF, U+2028) inside a text are characters for characters, bytes and BPE, white space for words;
 - a lone surrogate is not text: `VocabularyError`; so is an id outside the vocabulary.
 
@@ -43,11 +43,11 @@ from typing import Any, Protocol, Self
 
 from weft.errors import VocabularyError, nearest
 from weft.text.bpe import BPE
-from weft.text.bulk import Arrays
-from weft.text.foreign import Foreign
-from weft.text.forms import recognise
+from weft.text.external import Foreign
+from weft.text.pretokenization import recognise
 from weft.text.unigram import Unigram
-from weft.text.units import FORMAT, Byte, Character, Word
+from weft.text.word_cache import Arrays
+from weft.text.words import FORMAT, Byte, Character, Word
 
 
 class Tokenizer(Protocol):

@@ -1,7 +1,8 @@
 """Unigram pieces: the likeliest cut of a word, each piece with a probability of its own.
 
 Kudo 2018, *Subword regularization*, section 3.2. Words, marks, symbols and protected matches are those of
-`weft.text.forms`, as for BPE; encoding and the file (`tokenizer.json`) are those of the `tokenizers` library, and a
+`weft.text.pretokenization`, as for BPE; encoding and the file (`tokenizer.json`) are those of the `tokenizers`
+library, and a
 file opened with it alone encodes identically. Learning is SentencePiece's, from the words and how often they occur, in
 code point order and on a fixed number of threads: the same words give the same pieces and scores, which the
 `tokenizers` trainer does not promise.
@@ -31,7 +32,7 @@ from typing import Any, Self
 from tokenizers import models
 
 from weft.errors import VocabularyError
-from weft.text.forms import Form, byte_alphabet, recognise, with_model
+from weft.text.pretokenization import Form, byte_alphabet, recognise, with_model
 from weft.text.subwords import Subwords, check_learning, choose_wholes, count_words, too_small
 
 THREADS = 4  # a part of the definition: sums come out otherwise on other numbers of them

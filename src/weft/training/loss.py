@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.data.store import Batch
+from weft.data.store.token_store import Batch
 from weft.models.layers import Output
 from weft.models.seq2seq import Model
 from weft.training.forcing import forced_logits
@@ -87,7 +87,7 @@ def _losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float)
     d loss / d logits = p − (1 − ε) [v = y] − ε/V
     """
     if logits_CV.is_cuda:
-        from weft.training.loss_kernel import losses_and_gradient
+        from weft.kernels.triton.cross_entropy import losses_and_gradient
 
         return losses_and_gradient(logits_CV, targets_C, smoothing)
     targets_C1 = targets_C[:, None]

@@ -16,10 +16,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from weft.data.ahead import Drawn
-from weft.data.store import Batch
+from weft.data.batching.prefetch import Drawn
+from weft.data.store.token_store import Batch
 from weft.models import AnyModel
-from weft.settings import TrainingSettings
+from weft.recipe import TrainingSettings
 from weft.training.distributed import ALONE, Workers, is_divided, seed_draws, whole
 from weft.training.loss import Loss, batch_loss
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from weft.data.describe import Description, Sample, SideDescription
-from weft.data.lengths import PERCENTILES, Lengths
+from weft.data.reading.length_histogram import PERCENTILES, Lengths
+from weft.data.reading.statistics import Description, Sample, SideDescription
 from weft.views.histogram import histogram
 from weft.views.labels import shorten, visible
 

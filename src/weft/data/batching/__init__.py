@@ -1,0 +1,1 @@
+"""Token ids to batches: order, mixing, packing, streaming and prefetching."""

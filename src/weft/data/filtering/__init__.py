@@ -1,0 +1,1 @@
+"""Pairs to pairs: the steps of a pipeline."""

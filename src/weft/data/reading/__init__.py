@@ -1,0 +1,1 @@
+"""Files to pairs: compression, lines, blocks, one file a format, corpora."""

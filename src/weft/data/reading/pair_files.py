@@ -1,0 +1,65 @@
+"""Pairs of one file, or of two whose lines belong together, in one process; and writing them.
+
+These are the corpora of `weft.data.reading.corpora` read with the policy that a problem is an error. Pairs with a
+blank side
+are yielded as they are: whoever trains on them drops and counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from weft.data.pairs import Pair
+from weft.data.reading.blocks import UnfitError
+from weft.data.reading.compression import packing_to
+from weft.data.reading.corpora import ParallelText, TextPairs, read
+from weft.data.reading.links import checked
+from weft.errors import DataError
+from weft.files import replacing
+
+
+def read_pairs(path: Path | str) -> Iterator[Pair]:
+    """The pairs of a tab-separated file."""
+    return read(TextPairs((str(path),)))
+
+
+def read_parallel(source_path: Path | str, target_path: Path | str) -> Iterator[Pair]:
+    """The pairs of two files, line by line; files of unequal length are an error, raised at the shorter one's end."""
+    return read(ParallelText((str(source_path),), (str(target_path),)))
+
+
+def write_pairs(path: Path | str, pairs: Iterable[Pair]) -> int:
+    """Write a tab-separated file that `read_pairs` reads back, packed as its name says, atomically; how many pairs."""
+    count = 0
+    try:
+        with replacing(Path(path)) as packed, packing_to(path, packed) as file:
+            for pair in pairs:
+                file.write(_line(pair, f"{path}: pair {count + 1}", first=count == 0))
+                count += 1
+    except OSError as error:
+        raise DataError(f"{path}: cannot write: {error.strerror or error}") from None
+    return count
+
+
+def _line(pair: Pair, where: str, *, first: bool) -> bytes:
+    """A pair as a line; what `read_pairs` would read back differently is refused."""
+    columns = [pair.source, pair.target]
+    if pair.links is not None:
+        try:
+            checked(pair)
+        except UnfitError as unfit:
+            raise DataError(f"{where}: {unfit}") from None
+        columns.append(" ".join(f"{left}-{right}" for left, right in pair.links))
+    for text in columns:
+        for character, called in (("\t", "a tab"), ("\n", "a line end")):
+            if character in text:
+                raise DataError(f"{where}: {called} in the text: {text[:40]!r}")
+    if columns[-1].endswith("\r"):
+        raise DataError(f"{where}: the text ends in a carriage return: {columns[-1][-40:]!r}")
+    if first and pair.source.startswith("\ufeff"):
+        raise DataError(f"{where}: the file would begin with a byte order mark")
+    try:
+        return ("\t".join(columns) + "\n").encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(f"{where}: a lone surrogate in the text, which UTF-8 cannot write") from None

@@ -1,0 +1,1 @@
+"""Pairs to token ids, in memory or in memory-mapped files."""

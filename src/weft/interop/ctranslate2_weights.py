@@ -1,0 +1,222 @@
+"""Our Transformer's weights as a CTranslate2 specification.
+
+What CTranslate2 computes is what we compute, once each option of ours is said in its terms:
+
+    sinusoidal    a table: its own sinusoids count from 1 and lay sines and cosines side by side, ours interleave them
+    alibi         T5 buckets, one for every distance: w_h[d] = −m_h d. So both directions and any number of heads
+    none          T5 buckets, all 0
+    embedding ≠ hidden   E' = √e E Wᵀ + b, the table already projected; the output likewise, W' = O R, b' = O b + c
+    attention     an encoder without feed-forward networks has ones that are 0:  x + W₂ act(0) = x   (pre-norm only)
+
+The tables of `sinusoidal` and `alibi` end after ``positions`` places; a learned one ends where it was learned to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weft.attention import MultiHead
+from weft.attention.relative_positions import Alibi, Buckets
+from weft.models import Seq2Seq
+from weft.models.encoders import TransformerEncoder
+from weft.models.positions import Learned, sinusoids
+from weft.models.transformer import Shape, TransformerLayer, TransformerStack
+from weft.models.transformer_decoder import TransformerDecoder
+from weft.recipe import ModelSettings, TransformerSettings
+from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN
+
+POSITIONS = 4096
+"""Places for which a table is written where ours would go on without end."""
+IDLE_WIDTH = 8
+"""Inner width of a feed-forward network that does nothing."""
+
+
+def holds(settings: ModelSettings) -> str | None:
+    """Why CTranslate2 cannot hold such a model, as one line that names the setting; None where it can."""
+    if settings.kind != "seq2seq":
+        return f"model.kind: {settings.kind!r} is not exported to CTranslate2; only 'seq2seq' is"
+    for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
+        if not isinstance(stack, TransformerSettings):
+            return f"model.{side}.kind: {stack.kind!r} is recurrent; CTranslate2 holds 'transformer' only"
+        if stack.kind != "transformer" and stack.norm_placement == "post":
+            return (
+                f"model.{side}.norm_placement: 'post' with model.{side}.kind = {stack.kind!r} (no feed-forward "
+                "networks) cannot be said in CTranslate2; 'pre' can"
+            )
+    return None
+
+
+def token_names(size: int) -> list[str]:
+    """What ids are called in a CTranslate2 vocabulary: the marks as they are spelt, every other id as its number.
+
+    Pieces of text are not used: they may hold line ends, or be spelt like a mark.
+    """
+    return [*SPECIALS, *map(str, range(len(SPECIALS), size))]
+
+
+def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
+    """A `ctranslate2.specs.TransformerSpec` with the model's weights, ready to be saved."""
+    from ctranslate2 import specs
+
+    assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
+    with torch.no_grad():
+        encoder, decoder = model.encoder.stack, model.decoder.stack
+        spec = specs.TransformerSpec(
+            specs.TransformerEncoderSpec(**_options(encoder.shape)),
+            specs.TransformerDecoderSpec(
+                **_options(decoder.shape),
+                alignment_layer=model.decoder.aligning,
+                alignment_heads=decoder.shape.heads,
+            ),
+        )
+        _fill_embeddings(spec.encoder, spec.encoder.embeddings[0], encoder, model.source_embedding.weight_VE)
+        _fill_embeddings(spec.decoder, spec.decoder.embeddings, decoder, model.target_embedding.weight_VE)
+        _fill_stack(spec.encoder, encoder, positions)
+        _fill_stack(spec.decoder, decoder, positions)
+        _fill_output(spec.decoder.projection, model)
+    spec.register_source_vocabulary(token_names(len(model.source_embedding.weight_VE)))
+    spec.register_target_vocabulary(token_names(len(model.target_embedding.weight_VE)))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (
+        SPECIALS[UNKNOWN],
+        SPECIALS[BEGIN],
+        SPECIALS[END],
+    )
+    spec.config.decoder_start_token = SPECIALS[BEGIN]
+    spec.config.add_source_eos = False  # sources are given as the model reads them: an empty one is the end mark alone
+    spec.config.layer_norm_epsilon = 1e-5
+    return spec
+
+
+def _options(shape: Shape) -> dict[str, Any]:
+    """What both kinds of stack are told of their shape."""
+    from ctranslate2.specs import Activation
+
+    activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}
+    options: dict[str, Any] = {
+        "num_layers": shape.layers,
+        "num_heads": shape.heads,
+        "pre_norm": shape.placement == "pre",
+        "activation": activations[shape.activation],
+        "ffn_glu": shape.activation == "swiglu",
+        "rms_norm": shape.norm == "rms",
+        "relative_attention_bias": shape.positions in ("relative", "alibi", "none"),
+    }
+    if shape.key_value_heads and shape.key_value_heads != shape.heads:
+        options["num_heads_kv"] = shape.key_value_heads
+    if shape.positions == "rotary":
+        options |= {"rotary_dim": 0, "rotary_interleave": True, "rotary_base": 10_000}
+    return options
+
+
+def longest(stack: TransformerStack, positions: int) -> int | None:
+    """The longest sequence that an exported stack can read; None: any."""
+    return positions if stack.shape.positions in ("sinusoidal", "alibi") else stack.max_length
+
+
+def _fill_embeddings(spec: Any, embeddings: Any, stack: TransformerStack, table_VE: Tensor) -> None:
+    if isinstance(stack.enter, nn.Identity):
+        embeddings.weight = _array(table_VE)
+        spec.scale_embeddings = stack.shape.scale
+    else:
+        embeddings.weight = _array(stack.enter(table_VE * stack.scale))
+        spec.scale_embeddings = False
+
+
+def _fill_stack(spec: Any, stack: TransformerStack, positions: int) -> None:
+    if isinstance(stack.absolute, Learned):
+        spec.position_encodings.encodings = _array(stack.absolute.weight_PD)
+    elif stack.absolute is not None:
+        spec.position_encodings.encodings = _array(sinusoids(positions, stack.shape.width))
+    bias = _distance_table(stack, positions)
+    for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
+        _fill_layer(layer_spec, layer)
+        if bias is not None:
+            layer_spec.self_attention.relative_attention_bias = bias[0]
+            layer_spec.self_attention.relative_attention_max_distance = bias[1]
+    if stack.last_norm is not None:
+        _fill_norm(spec.layer_norm, stack.last_norm)
+
+
+def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray, np.int32] | None:
+    """What distances add to the scores, as T5 buckets (K, H), and the distance from which on the last one counts.
+
+    Of K buckets a decoder has all for the past, an encoder half for each direction; the nearer half of those stand
+    for one distance each. So 2 · positions buckets a direction have one for every distance there is.
+    """
+    if isinstance(stack.relative, Buckets):
+        return _array(stack.relative.weight_KH), np.int32(stack.relative.furthest)
+    directions = 2 if stack.layers[0].cross is None else 1
+    if isinstance(stack.relative, Alibi):
+        away_K = torch.arange(2 * positions, dtype=torch.float32)
+        penalties_KH = -away_K[:, None] * stack.relative.slopes_H.cpu().float()
+        return _array(penalties_KH.repeat(directions, 1)), np.int32(4 * positions)
+    if stack.shape.positions == "none":
+        return np.zeros((32, stack.shape.heads), np.float32), np.int32(128)
+    return None
+
+
+def _fill_layer(spec: Any, layer: TransformerLayer) -> None:
+    _fill_attention(spec.self_attention, layer.own)
+    _fill_norm(spec.self_attention.layer_norm, layer.around_own.norm)
+    if layer.cross is not None and layer.around_cross is not None:
+        _fill_attention(spec.attention, layer.cross)
+        _fill_norm(spec.attention.layer_norm, layer.around_cross.norm)
+    if layer.feed_forward is None or layer.around_feed_forward is None:
+        _fill_idle(spec.ffn, layer.around_own.norm, width=layer.own.out.out_features)
+        return
+    _fill_norm(spec.ffn.layer_norm, layer.around_feed_forward.norm)
+    enter, leave = layer.feed_forward.enter, layer.feed_forward.leave
+    if enter.out_features == leave.in_features:
+        _fill_linear(spec.ffn.linear_0, enter.weight, enter.bias)
+    else:  # swiglu: silu(W₁ x) ⊙ V x, both in one matrix
+        for part, weight, bias in zip(
+            (spec.ffn.linear_0, spec.ffn.linear_0_noact), enter.weight.chunk(2), enter.bias.chunk(2), strict=True
+        ):
+            _fill_linear(part, weight, bias)
+    _fill_linear(spec.ffn.linear_1, leave.weight, leave.bias)
+
+
+def _fill_idle(spec: Any, norm: nn.Module, *, width: int) -> None:
+    """A feed-forward network that adds nothing."""
+    _fill_norm(spec.layer_norm, norm)
+    enter, leave = torch.zeros(IDLE_WIDTH, width), torch.zeros(width, IDLE_WIDTH)
+    _fill_linear(spec.linear_0, enter, torch.zeros(IDLE_WIDTH))
+    if hasattr(spec, "linear_0_noact"):
+        _fill_linear(spec.linear_0_noact, enter, torch.zeros(IDLE_WIDTH))
+    _fill_linear(spec.linear_1, leave, torch.zeros(width))
+
+
+def _fill_attention(spec: Any, attention: MultiHead) -> None:
+    """Both have queries, keys and values in this order: in one matrix, or across at a source in two."""
+    parts = [attention.of_self, attention.of_queries, attention.of_items, attention.out]
+    for linear, part in zip(spec.linear, [part for part in parts if part is not None], strict=True):
+        _fill_linear(linear, part.weight, part.bias)
+
+
+def _fill_output(spec: Any, model: Seq2Seq) -> None:
+    assert isinstance(model.decoder, TransformerDecoder)
+    weight_VE, bias_V, readout = model.output.weight_VD, model.output.bias_V, model.decoder.readout
+    if isinstance(readout, nn.Linear):
+        _fill_linear(spec, weight_VE @ readout.weight, weight_VE @ readout.bias + bias_V)
+    else:
+        _fill_linear(spec, weight_VE, bias_V)
+
+
+def _fill_linear(spec: Any, weight: Tensor, bias: Tensor) -> None:
+    spec.weight, spec.bias = _array(weight), _array(bias)
+
+
+def _fill_norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    spec.gamma = _array(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """A copy: the library quantizes in place."""
+    return np.array(tensor.detach().float().cpu().numpy(), dtype=np.float32, order="C", copy=True)

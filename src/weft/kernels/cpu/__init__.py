@@ -1,0 +1,1 @@
+"""Fast paths for CPUs."""

@@ -1,0 +1,166 @@
+"""One stack for both sides: the prefix language model, and with no source the Transformer language model.
+
+    p(y|x) = Π p(y_t | x, y_<t)   by a single stack over [x; y]: x sees itself both ways, y looks back over x and y
+
+Dong et al. 2019 (UniLM); Raffel et al. 2020, 3.2.1. With an empty x it is p(y) = Π p(y_t | y_<t).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft.attention import KeysValues, Looking, PrefixLooking, Seen, Sight, StepItems, noting
+from weft.models.layers import Embedding, Output
+from weft.models.prompted_lm import behind
+from weft.models.recurrent_decoder import Decoded
+from weft.models.seq2seq import Forward
+from weft.models.transformer import TransformerStack
+from weft.ragged import Ragged
+
+
+class PrefixMemory(NamedTuple):
+    """What the source says: every layer's keys and values of it. First axis of every tensor: the source row."""
+
+    layers: tuple[KeysValues, ...]
+    bias_B11S: Tensor
+    """0 where there is a token, −∞ where a row has ended."""
+    lengths_B: Tensor
+    """Of the sources: a target's first place."""
+
+
+class PrefixState(NamedTuple):
+    """What a hypothesis has said so far: every layer's keys and values (R, H, T, D) of it."""
+
+    layers: tuple[KeysValues, ...]
+
+
+class PrefixModel(nn.Module):
+    """A Transformer stack that reads the source and goes on with the target."""
+
+    def __init__(
+        self,
+        *,
+        source_embedding: Embedding | None,
+        target_embedding: Embedding,
+        stack: TransformerStack,
+        output: Output,
+    ) -> None:
+        """``source_embedding``: None for a language model, whose sources are empty."""
+        super().__init__()
+        self.source_embedding = source_embedding
+        self.target_embedding = target_embedding
+        self.stack = stack
+        self.readout = nn.Identity() if output.width == stack.size else nn.Linear(stack.size, output.width)
+        self.output = output
+        self.aligning = max(len(stack.layers) - 2, 0)
+
+    def room(self, source: int) -> int | None:
+        """The longest target there can be behind a source of so many tokens; None: any."""
+        return None if self.stack.max_length is None else self.stack.max_length - source
+
+    def encode(self, source: Ragged) -> PrefixMemory:
+        layout = source.layout
+        weight = self.output.weight_VD
+        blocked_BS = torch.arange(layout.longest, device=weight.device) >= layout.counts[:, None]
+        bias_BS = weight.new_zeros(blocked_BS.shape).masked_fill(blocked_BS, float("-inf"))
+        layers = self.stack.empty_past(source.rows, weight)
+        if self.source_embedding is not None and layout.total:
+            stream_ND = self.stack.begin(self.source_embedding(source.values), layout.time, layout.longest)
+            sight = Looking("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
+            rotation = self.stack.rotation(layout.time, stream_ND.dtype)
+            found: list[KeysValues] = []
+            for layer in self.stack.layers:
+                own = layer.own.own_keys_values(layer.around_own.before(stream_ND), rotation)
+                found.append(KeysValues(*(source.like(part).grid().transpose(1, 2) for part in own)))
+                stream_ND = layer(stream_ND, sight, rotation)
+            layers = tuple(found)
+        return PrefixMemory(layers, bias_BS[:, None, None], layout.counts)
+
+    def start(self, memory: PrefixMemory) -> PrefixState:
+        return PrefixState(self.stack.empty_past(len(memory.lengths_B), memory.bias_B11S))
+
+    def step(
+        self, tokens_R: Tensor, state: PrefixState, memory: PrefixMemory
+    ) -> tuple[Tensor, PrefixState, Tensor | None]:
+        stack, time = self.stack, state.layers[0].keys.shape[2]
+        sources, length = len(memory.lengths_B), memory.bias_B11S.shape[-1]
+        places_B = memory.lengths_B + time
+        places_R = places_B.repeat_interleave(len(tokens_R) // sources)
+        longest = time + 1 + (int(memory.lengths_B.max()) if stack.max_length else length)  # a limit is worth a wait
+        stream_RD = stack.begin(self.target_embedding(tokens_R), places_R, longest)
+        rotation = stack.rotation(places_R, stream_RD.dtype)
+        past = torch.arange(time + 1, device=tokens_R.device)
+        bias = stack.bias(past[-1:], past)
+        far = stack.bias(places_B[:, None], torch.arange(length, device=tokens_R.device)[None])
+        prefix_bias = memory.bias_B11S if far is None else memory.bias_B11S + far
+        layers: list[KeysValues] = []
+        looked_RS = None
+        for number, (layer, own, items) in enumerate(zip(stack.layers, state.layers, memory.layers, strict=True)):
+            prefix = StepItems(items.keys, items.values, prefix_bias) if length else None
+            stream_RD, longer, weights_RHS = layer.step(
+                stream_RD, own, rotation, None if bias is None else bias[None], prefix
+            )
+            layers.append(longer)
+            if number == self.aligning and length:
+                looked_RS = _share(weights_RHS.mean(1)[:, :length])
+        states_RD = self.readout(stack.end(stream_RD))
+        return self.output(states_RD), PrefixState(tuple(layers)), looked_RS
+
+    def states(
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+    ) -> Decoded:
+        """What `forward` gives, before the output layer. To a language model a source is a prompt, read first."""
+        if self.source_embedding is None and source.layout.total:
+            whole, places_N = behind(source, inputs)
+            return Decoded(inputs.like(self.states(source.empty(), whole).states.values[places_N]), None)
+        stack, layout = self.stack, inputs.layout
+        longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0
+        places_N = layout.time + source.layout.counts[layout.row]
+        stream_ND = stack.begin(self.target_embedding(inputs.values), places_N, longest)
+        if self.source_embedding is not None and source.layout.total:
+            own_ND = stack.begin(self.source_embedding(source.values), source.layout.time, source.layout.longest)
+            stream_ND = torch.cat([own_ND, stream_ND])
+            places_N = torch.cat([source.layout.time, places_N])
+        sight: Sight
+        if source.layout.total:
+            sight = PrefixLooking(
+                source.layout,
+                layout,
+                source_bias=stack.own_bias(source.layout.longest, stream_ND),
+                target_bias=self._target_bias(source, inputs, longest),
+            )
+        else:
+            own_bias = stack.own_bias(layout.longest, stream_ND)
+            sight = Looking("decoder", layout, layout, causal=True, bias=own_bias)
+        rotation = stack.rotation(places_N, stream_ND.dtype)
+        aligning: list[Seen] = []
+        for number, layer in enumerate(stack.layers):
+            watch = noting(seen, number)
+            if weights and number == self.aligning and watch is None:
+                watch = noting(aligning, number)
+            stream_ND = layer(stream_ND, sight, rotation, watch=watch)
+        states_ND = self.readout(stack.end(stream_ND[source.layout.total :]))
+        weights_BTS = None
+        if weights and source.layout.longest:
+            found = [one for one in seen or aligning if one.kind == "decoder" and one.layer == self.aligning]
+            of_source = found[-1].weights_BHTS.mean(1)[:, :, : source.layout.longest]
+            weights_BTS = _share(of_source.masked_fill(source.layout.blocked_BS[:, None], 0.0))
+        return Decoded(inputs.like(states_ND), weights_BTS)
+
+    def _target_bias(self, source: Ragged, inputs: Ragged, longest: int) -> Tensor | None:
+        """What distances add for every target token over its source and target: (B, H, T, S)."""
+        own_T = torch.arange(inputs.layout.longest, device=inputs.device)
+        both_S = torch.arange(longest, device=inputs.device)
+        return self.stack.bias(source.layout.counts[:, None] + own_T, both_S[None])
+
+    def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
+        decoded = self.states(source, inputs, weights=weights)
+        return Forward(self.output(decoded.states.values), decoded.weights_BTS)
+
+
+def _share(weights: Tensor) -> Tensor:
+    """Weights over the source alone, so that they sum to one."""
+    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)

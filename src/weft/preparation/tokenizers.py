@@ -1,0 +1,145 @@
+"""The tokenizers of a recipe: those of a run, of a file, or learned from a sample of its pairs; and pairs as ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.data.filtering.pipeline import Pipeline
+from weft.data.pairs import Pair, is_blank
+from weft.data.store.block_tokenizer import Sources
+from weft.data.store.token_store import PairStore, TokenStore
+from weft.errors import DataError, RecipeError
+from weft.preparation.corpora import Named, Transform, readable, sources_of, steps_of
+from weft.recipe import Recipe
+from weft.text import specials
+from weft.text.reservoir import sample
+from weft.text.symbols import check_patterns
+from weft.text.tokenizer import Tokenizer, learn, load
+
+
+class NothingLeftError(DataError):
+    """All pairs were left out."""
+
+
+class Tokenizers(NamedTuple):
+    """How both sides are cut; the same one twice where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def save(self, folder: Path) -> tuple[Path, ...]:
+        """Write one file or two; which."""
+        if self.joint:
+            self.source.save(folder / "tokenizer.json")
+            return (folder / "tokenizer.json",)
+        self.source.save(folder / "tokenizer.source.json")
+        self.target.save(folder / "tokenizer.target.json")
+        return folder / "tokenizer.source.json", folder / "tokenizer.target.json"
+
+
+def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:
+    """The tokenizers of a folder: one file, or source and target."""
+    first = load(paths[0])
+    return Tokenizers(first, first if len(paths) == 1 else load(paths[1]))
+
+
+NOT_LEARNED = {"kind", "target_kind", "file", "target_file", "joint", "extend", "dropout", "variants", "sample"}
+"""Settings that have no part in learning."""
+
+
+def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
+    """Tokenizers learned from pairs."""
+    settings = recipe.tokenizer
+
+    def make(kind: str, texts: Iterable[str]) -> Tokenizer:
+        return learn(kind, texts, **settings.model_dump(exclude=NOT_LEARNED))
+
+    sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
+    if sources_of(recipe) == "none":
+        both = make(settings.target_unit, targets)
+        return Tokenizers(both, both)
+    if settings.joint:
+        both = make(settings.kind, chain(sources, targets))
+        return Tokenizers(both, both)
+    if sources_of(recipe) == "prompt":
+        raise RecipeError("tokenizer.joint: a language model reads prompts and answers alike; it needs joint = true")
+    return Tokenizers(make(settings.kind, sources), make(settings.target_unit, targets))
+
+
+def tokenizers_of(
+    recipe: Recipe, named: Sequence[Named], start: Sequence[Path], transforms: Sequence[Transform]
+) -> Tokenizers:
+    """The tokenizers of a new run."""
+    settings = recipe.tokenizer
+    if start:
+        given = load_tokenizers(start)
+        return _extended(recipe, given, _sampled(recipe, named, transforms)) if settings.extend else given
+    if settings.file is not None:
+        files = [settings.file, *([] if settings.target_file is None else [settings.target_file])]
+        return load_tokenizers([Path(recipe.data.folder) / file for file in files])
+    check_patterns(settings.protect)  # before all is read
+    return learn_tokenizers(recipe, _sampled(recipe, named, transforms))
+
+
+def _sampled(recipe: Recipe, named: Sequence[Named], transforms: Sequence[Transform]) -> list[Pair]:
+    """The pairs to learn a tokenizer from: all of a corpus that is not too large, else a random sample of them."""
+    reads = sources_of(recipe) != "none"
+    rows = (
+        (place, pair)
+        for place, one in enumerate(named)
+        for block in one.corpus.blocks()
+        for pair in readable(block.rows(), recipe)
+        if not is_blank(pair, sources=reads)
+    )
+    found = sample(
+        rows,
+        size=lambda row: len(row[1].source) + len(row[1].target),
+        characters=recipe.tokenizer.sample,
+        seed=recipe.seed,
+    )
+    pairs: list[Pair] = []
+    for place, one in enumerate(named):
+        pipeline = Pipeline(steps_of(recipe, one.settings, transforms), seed=recipe.seed)
+        pairs += pipeline.run([pair for at, pair in found if at == place]).pairs
+    if not pairs:
+        raise NothingLeftError("data.train: no pair is left to train on; `weft data check` says what became of them")
+    return pairs
+
+
+def _extended(recipe: Recipe, given: Tokenizers, pairs: Sequence[Pair]) -> Tokenizers:
+    """The tokenizers of the run that training goes on from, with ids for what is new in the pairs."""
+    least = recipe.tokenizer.minimum_count
+    targets = [pair.target for pair in pairs]
+    sources = [pair.source for pair in pairs] if sources_of(recipe) != "none" else []
+    if given.joint:
+        both = given.source.extended([*sources, *targets], minimum_count=least)
+        return Tokenizers(both, both)
+    return Tokenizers(
+        given.source.extended(sources, minimum_count=least), given.target.extended(targets, minimum_count=least)
+    )
+
+
+def encode_pairs(
+    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: Sources = "text", max_length: int | None = None
+) -> PairStore:
+    """Pairs as ids. With a limit, blank and overlong ones are left out; without, none is."""
+    targets = tokenizers.target.encode_batch([pair.target for pair in pairs])
+    reads = sources != "none"
+    origins = tokenizers.source.encode_batch([pair.source for pair in pairs]) if reads else [[] for _ in pairs]
+    kept = [
+        (source, target)
+        for source, target in zip(origins, targets, strict=True)
+        if max_length is None or (target and (source or not reads) and max(len(source), len(target)) <= max_length)
+    ]
+    end = [specials.END]
+    return PairStore(
+        TokenStore.of(source + end if sources == "text" else source for source, _ in kept),
+        TokenStore.of(target + end for _, target in kept),
+    )

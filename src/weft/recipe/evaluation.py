@@ -1,0 +1,18 @@
+"""[evaluation]: what `weft evaluate` reports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from weft.recipe.base import Settings
+
+
+class EvaluationSettings(Settings):
+    """[evaluation]"""
+
+    metrics: list[str] = Field(["bleu", "chrf", "exact_match"], description="what `weft evaluate` reports")
+    references: Literal["each", "grouped"] = Field(
+        "each", description="grouped: pairs with the same source are one item with several references"
+    )

@@ -1,0 +1,125 @@
+"""Recipes read from TOML, changed by ``--set``, and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import Tag, ValidationError
+
+from weft.errors import RecipeError, nearest
+from weft.recipe.model import CELL_KINDS
+from weft.recipe.recipe import Recipe
+
+SHIPPED = Path(__file__).parent / "shipped"
+
+
+def shipped() -> list[str]:
+    """Names of the recipes that come with weft."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | str | None = None) -> Recipe:
+    """A shipped recipe by name, or a TOML file, with ``a.b=c`` changes applied.
+
+    ``start``: a run folder to go on from. Model and tokenizer are then those of that run, before the changes.
+    """
+    path = Path(name)
+    if path.suffix != ".toml" and not path.is_file():
+        path = SHIPPED / f"{name}.toml"
+        if not path.is_file():
+            raise RecipeError(f"{name}: no such recipe; {nearest(str(name), shipped())}, or give a .toml file")
+    try:
+        tree = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+    tree.setdefault("name", path.stem)
+    if start is not None:
+        before = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
+        tree |= {"model": before["model"], "tokenizer": {**before["tokenizer"], "extend": False}}
+        tree["training"] = {**tree.get("training", {}), "start": str(Path(start).resolve())}
+    return make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
+
+
+def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = "") -> Recipe:
+    """A checked recipe from nested dictionaries."""
+    for change in changes:
+        _apply(tree, change)
+    try:
+        return Recipe.model_validate(tree)
+    except ValidationError as error:
+        raise RecipeError(where + _one_line(error)) from None
+
+
+def parse_change(change: str) -> tuple[list[str], Any]:
+    """``model.encoder.layers=4`` as path and value; the value is read as TOML, else as plain text."""
+    path, equals, text = change.partition("=")
+    if not equals or not path.strip():
+        raise RecipeError(f"--set {change}: expected NAME=VALUE, for example training.steps=500")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return path.strip().split("."), value
+
+
+def _apply(tree: dict[str, Any], change: str) -> None:
+    """Put a change into nested dictionaries."""
+    (*groups, last), value = parse_change(change)
+    for place, group in enumerate(groups):
+        tree = tree.setdefault(group, {})
+        if not isinstance(tree, dict):
+            raise RecipeError(f"--set {change}: {'.'.join(groups[: place + 1])} is not a group of settings")
+    tree[last] = value
+
+
+def _one_line(error: ValidationError) -> str:
+    """The first thing wrong, in one line: where; what was given; what is allowed."""
+    problems = error.errors()
+    problems = [one for one in problems if one["type"] == "extra_forbidden"] or problems
+    problem = problems[0]
+    path = [str(part) for part in problem["loc"] if not str(part).startswith("<")]
+    place = _printable(".".join(path))
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if problem["type"] == "extra_forbidden":
+        return f"{place}: unknown setting; {_suggest(problem['loc'])}{more}"
+    if problem["type"] == "missing":
+        return f"{place}: missing{more}"
+    if path[:1] == ["model"] and path[2:] == ["kind"]:
+        kinds = [*CELL_KINDS, "transformer", *(["attention"] if path[1] == "encoder" else [])]
+        if isinstance(problem["input"], str):
+            return f"{place}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
+        *others, last = map(repr, kinds)
+        return f"{place}: {problem['input']!r} was given; input should be {', '.join(others)} or {last}{more}"
+    if problem["type"] == "value_error":
+        return _printable(str(problem["ctx"]["error"])) + more
+    return f"{place}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
+
+
+def _printable(text: str) -> str:
+    """One line: what cannot be printed as an escape."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _suggest(path: Sequence[str | int]) -> str:
+    """The setting that an unknown one may have meant. A part in brackets tells which of several forms was meant."""
+    group: Any = Recipe
+    for part in path[:-1]:
+        if isinstance(part, str):
+            fields = getattr(group, "model_fields", {})
+            group = fields[part].annotation if part in fields else dict(_forms(group))[part]
+    return nearest(str(path[-1]), group.model_fields)
+
+
+def _forms(annotation: Any) -> Iterator[tuple[str, Any]]:
+    """The forms that an annotation allows, by their tags; also inside ``| None``."""
+    for part in get_args(annotation):
+        tags = [mark.tag for mark in getattr(part, "__metadata__", ()) if isinstance(mark, Tag)]
+        if tags:
+            yield tags[0], part.__origin__
+        else:
+            yield from _forms(part)

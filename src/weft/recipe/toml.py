@@ -1,0 +1,67 @@
+"""Recipes as tables and as TOML: every setting with its value, its default and its help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from weft.recipe.base import Settings
+from weft.recipe.corpus import CorpusSettings
+from weft.recipe.recipe import Recipe
+
+
+class Setting(NamedTuple):
+    """One row of the table of settings."""
+
+    name: str
+    value: Any
+    default: Any
+    help: str
+
+
+def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
+    """Every setting of a recipe, with its value, its default and its help."""
+    for name, field in type(recipe).model_fields.items():
+        value = getattr(recipe, name)
+        if isinstance(value, Settings) and not isinstance(value, CorpusSettings):
+            yield from settings_of(value, f"{prefix}{name}.")
+        else:
+            yield Setting(prefix + name, value, field.default, field.description or "")
+
+
+def write_toml(recipe: Recipe) -> str:
+    """The whole recipe, defaults included, as TOML that `load_recipe` reads back to the same values."""
+    lines: list[str] = []
+    groups: dict[str, list[str]] = {"": lines}
+    for setting in settings_of(recipe):
+        if setting.value is None:
+            continue
+        group, _, name = setting.name.rpartition(".")
+        groups.setdefault(group, []).append(f"{name} = {toml_value(setting.value)}")
+    parts = ["\n".join(lines)]
+    parts += [f"[{group}]\n" + "\n".join(rows) for group, rows in groups.items() if group]
+    return "\n\n".join(parts) + "\n"
+
+
+def toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return _toml_string(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    items = value.model_dump(exclude_none=True) if isinstance(value, Settings) else value
+    return "{" + ", ".join(f"{_toml_string(key)} = {toml_value(item)}" for key, item in items.items()) + "}"
+
+
+def _toml_string(text: str) -> str:
+    """A basic TOML string; what must be escaped is."""
+    escaped = "".join(
+        {"\\": "\\\\", '"': '\\"'}.get(character, character)
+        if ord(character) >= 0x20 and ord(character) != 0x7F
+        else f"\\u{ord(character):04x}"
+        for character in text
+    )
+    return f'"{escaped}"'

@@ -1,0 +1,1 @@
+"""From text to text with a trained model."""

@@ -1,0 +1,237 @@
+"""The table of searches: what ``search.kind`` may name, on the command line and in Python alike.
+
+A strategy is given a model, what it is to be asked (`Asked`) and the settings; it gives hypotheses, best first.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from weft.errors import SearchError
+from weft.evaluation.sentence_metrics import UTILITIES
+from weft.recipe import SearchSettings
+from weft.search import Cuts, Hypothesis, Ranking, Sampler, Steps, beam, follow, greedy
+from weft.search.constrained_beam import required_beam
+from weft.search.constraints import Banned, NoLoops, NoRepeat, RepetitionPenalty, Rule
+from weft.search.exact import exact, exhaustive
+from weft.search.state import Loop
+from weft.text import specials
+from weft.translation.mbr import minimum_risk
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted of one batch."""
+
+    memory: Any
+    limits: Sequence[int]
+    least: Sequence[int]
+    prefixes: Sequence[Sequence[int]]
+    names: Sequence[int]
+    """A number for every sentence that its draws depend on."""
+    seed: int
+    banned: Sequence[Sequence[int]]
+    required: Sequence[Sequence[int]]
+    decode: Callable[[list[int]], str]
+    """Ids to text: what outputs are compared by."""
+    n_best: int = 1
+    weights: bool = False
+    trace: bool = False
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    loop: Loop | None = None
+
+    def common(self) -> dict[str, Any]:
+        """What every search takes."""
+        return {"begin": specials.BEGIN, "end": specials.END, "weights": self.weights, "device": self.device}
+
+
+NO_LOOPS = NoLoops()
+Strategy = Callable[[Steps, Asked, SearchSettings], list[list[Hypothesis]]]
+
+
+def _greedy(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+    _one_only(asked, settings)
+    return follow(model, asked.memory, asked.limits, greedy, **asked.common(), **_steered(asked, settings))
+
+
+def _sample(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+    return _draw(model, asked, settings, asked.n_best)
+
+
+def _draw(model: Steps, asked: Asked, settings: SearchSettings, paths: int) -> list[list[Hypothesis]]:
+    cuts = Cuts(
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        min_p=settings.min_p,
+        typical=settings.typical,
+    )
+    choose = Sampler(cuts, seed=asked.seed if settings.seed is None else settings.seed)
+    common = {**asked.common(), **_steered(asked, settings), "names": asked.names, "paths": paths}
+    return follow(model, asked.memory, asked.limits, choose, **common)
+
+
+def _minimum_risk(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """Draw many, take the one that agrees most with the others: its score is that agreement."""
+    utility = UTILITIES[settings.utility]
+    answers = []
+    for found in _draw(model, replace(asked, trace=False), settings, max(settings.samples, asked.n_best)):
+        texts = [asked.decode(one.tokens) for one in found]
+        worth = minimum_risk(texts, utility)
+        ranked = sorted(range(len(found)), key=lambda place: -worth[place])
+        first: dict[str, int] = {}
+        for place in ranked:
+            first.setdefault(texts[place], place)
+        answers.append([replace(found[place], score=worth[place]) for place in list(first.values())[: asked.n_best]])
+    return answers
+
+
+def _beam(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+    size = max(settings.size, asked.n_best)
+    if asked.required:
+        _without(asked, settings, "search.required", stop="finished", groups=1)
+        if any(asked.prefixes):
+            raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
+        if asked.trace:
+            raise SearchError("search.required: a beam with required phrases keeps no trace")
+        return required_beam(
+            model,
+            asked.memory,
+            asked.limits,
+            **asked.common(),
+            required=[list(asked.required)] * len(asked.limits),
+            size=size,
+            ranking=_ranking(settings),
+            n_best=asked.n_best,
+            rules=_rules(asked, settings),
+            minimums=asked.least,
+            finish=settings.finish or None,
+        )
+    return beam(
+        model,
+        asked.memory,
+        asked.limits,
+        **asked.common(),
+        **_steered(asked, settings),
+        size=-(-size // settings.groups) * settings.groups,
+        finish=settings.finish or None,
+        n_best=asked.n_best,
+        stop=settings.stop,
+        groups=settings.groups,
+        diversity=settings.diversity,
+    )
+
+
+def _exact(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+    _plain(asked, settings)
+    quick = beam(
+        model, asked.memory, asked.limits, **asked.common(), ranking=_ranking(settings), n_best=asked.n_best, size=5
+    )
+    ended = [[one.score for one in found if one.ended == "end"] for found in quick]
+    start = [min(scores) if len(scores) >= asked.n_best else float("-inf") for scores in ended]
+    found = exact(
+        model,
+        asked.memory,
+        asked.limits,
+        **asked.common(),
+        ranking=_ranking(settings),
+        n_best=asked.n_best,
+        max_nodes=settings.max_nodes,
+        start=start,
+    )
+    return [ours if ours[0].proven else _better(ours, theirs) for ours, theirs in zip(found, quick, strict=True)]
+
+
+def _better(ours: list[Hypothesis], theirs: list[Hypothesis]) -> list[Hypothesis]:
+    """Where the exact search gave up, what a beam found may be better."""
+    return max(ours, theirs, key=lambda found: (found[0].ended == "end", found[0].score))
+
+
+def _exhaustive(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+    _plain(asked, settings)
+    return exhaustive(
+        model,
+        asked.memory,
+        asked.limits,
+        **asked.common(),
+        ranking=_ranking(settings),
+        n_best=asked.n_best,
+        max_space=settings.max_space,
+    )
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "greedy": _greedy,
+    "beam": _beam,
+    "sample": _sample,
+    "mbr": _minimum_risk,
+    "exact": _exact,
+    "exhaustive": _exhaustive,
+}
+
+
+def search(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """The hypotheses of every sentence, best first, by the strategy that the settings name."""
+    return STRATEGIES[settings.kind](model, asked, settings)
+
+
+def name_of(ids: Sequence[int]) -> int:
+    """A number for a sentence that depends on nothing but the sentence."""
+    return zlib.crc32(" ".join(map(str, ids)).encode())
+
+
+def _ranking(settings: SearchSettings) -> Ranking:
+    return Ranking(settings.normalisation, settings.length_penalty, settings.coverage_penalty)
+
+
+def _rules(asked: Asked, settings: SearchSettings) -> list[Rule]:
+    rules: list[Rule] = []
+    if asked.banned:
+        rules.append(Banned(asked.banned))
+    if settings.no_repeat_ngram:
+        rules.append(NoRepeat(settings.no_repeat_ngram))
+    if settings.repetition_penalty != 1.0:
+        rules.append(RepetitionPenalty(settings.repetition_penalty))
+    if settings.no_loops and max(asked.limits) >= 10:
+        rules.append(NO_LOOPS)
+    return rules
+
+
+def _steered(asked: Asked, settings: SearchSettings) -> dict[str, Any]:
+    """What the searches take that go forward step by step."""
+    return {
+        "ranking": _ranking(settings),
+        "rules": _rules(asked, settings),
+        "least": asked.least,
+        "prefixes": asked.prefixes,
+        "trace": asked.trace,
+        "loop": asked.loop,
+    }
+
+
+def _one_only(asked: Asked, settings: SearchSettings) -> None:
+    if asked.n_best > 1:
+        raise SearchError(
+            f"--n-best {asked.n_best}: {settings.kind} search finds one output; use search.kind = 'beam' or 'sample'"
+        )
+
+
+def _plain(asked: Asked, settings: SearchSettings) -> None:
+    """The exact searches judge the model itself: nothing may steer them."""
+    _without(asked, settings, f"search.kind = '{settings.kind}'", no_repeat_ngram=0, repetition_penalty=1.0, banned=[])
+    _without(asked, settings, f"search.kind = '{settings.kind}'", min_length=0, min_ratio=0.0, coverage_penalty=0.0)
+    if any(asked.prefixes):
+        raise SearchError(f"search.prefix: search.kind = '{settings.kind}' takes none; use beam")
+    if asked.trace:
+        raise SearchError(f"search.kind = '{settings.kind}' keeps no trace; use greedy, sample or beam")
+
+
+def _without(asked: Asked, settings: SearchSettings, what: str, **expected: object) -> None:
+    for name, value in expected.items():
+        if getattr(settings, name) != value:
+            raise SearchError(f"search.{name}: cannot be used with {what}; leave it at {value!r}")

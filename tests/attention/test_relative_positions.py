@@ -1,0 +1,160 @@
+"""Distances inside the attention: rotations, slopes and buckets."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from weft.attention.relative_positions import Alibi, Buckets, rotation
+
+FAR = [*range(-300, 301), -100_000, 100_000]
+
+
+def draw(*shape: int, seed: int = 3) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("width", [2, 6, 10])
+def test_rotation_by_the_formula(width: int) -> None:
+    """The pair (2i, 2i+1) at place m as a complex number, times e^{i m θ_i}   Su et al. 2021, eq. 12 and 15."""
+    places = [0, 1, 7, 3, 500]
+    values_NHD = draw(5, 3, width)
+    turned_NHD = rotation(torch.tensor(places), width, torch.float64).turn(values_NHD)
+    for n, place in enumerate(places):
+        for head in range(3):
+            for i in range(width // 2):
+                angle = place / 10000 ** (2 * i / width)
+                pair = complex(*values_NHD[n, head, 2 * i : 2 * i + 2].tolist())
+                pair *= complex(math.cos(angle), math.sin(angle))
+                found = turned_NHD[n, head, 2 * i : 2 * i + 2].tolist()
+                assert found == pytest.approx([pair.real, pair.imag], abs=1e-12)
+
+
+def test_rotated_products_depend_on_the_distance_alone() -> None:
+    """(R_m q)·(R_n k) = q·R_{n−m} k: wherever a query and a key stand, if they are as far apart."""
+    q, k = draw(1, 1, 6), draw(1, 1, 6, seed=4)
+
+    def product(query: int, key: int) -> float:
+        one, other = (rotation(torch.tensor([place]), 6, torch.float64) for place in (query, key))
+        return float((one.turn(q) * other.turn(k)).sum())
+
+    for distance in (-13, -2, 0, 1, 5, 101):
+        far = product(0 if distance > 0 else -distance, max(distance, 0))
+        for start in (0, 3, 17, 211):
+            assert product(start + 200, start + 200 + distance) == pytest.approx(far, abs=1e-10)
+    assert product(3, 5) != pytest.approx(product(3, 6), abs=1e-3)
+    assert product(3, 5) != pytest.approx(product(5, 3), abs=1e-3)
+    assert product(7, 7) == pytest.approx(float((q * k).sum()), abs=1e-12)
+
+
+def test_rotation_keeps_lengths_and_types() -> None:
+    values_NHD = draw(7, 3, 10)
+    turned_NHD = rotation(torch.arange(7), 10, torch.float64).turn(values_NHD)
+    torch.testing.assert_close(turned_NHD.norm(dim=-1), values_NHD.norm(dim=-1))
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        turn = rotation(torch.arange(7), 10, dtype)
+        assert turn.cosines.dtype == torch.promote_types(dtype, torch.float32)
+        assert turn.turn(values_NHD.to(dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("heads", "slopes"),
+    [
+        (1, [2**-8]),
+        (2, [2**-4, 2**-8]),
+        (8, [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]),
+        (16, [2 ** -(h / 2) for h in range(1, 17)]),
+        (3, [2 ** (-8 / 3), 2 ** (-16 / 3), 2**-8]),
+    ],
+)
+def test_slopes(heads: int, slopes: list[float]) -> None:
+    """8 heads: 1/2 … 1/256; 16: those and the geometric means between them   Press et al. 2022, 3."""
+    torch.testing.assert_close(Alibi(heads).slopes_H, torch.tensor(slopes))
+
+
+def test_alibi_by_the_formula() -> None:
+    """As figure 3 of Press et al. 2022 has it: 0 on the diagonal, −m more a step away."""
+    places_T, places_S = [4, 0, 6], [0, 1, 2, 3, 4, 5, 6]
+    distances_TS = torch.tensor(places_S) - torch.tensor(places_T)[:, None]
+    bias_HTS = Alibi(2)(distances_TS)
+    assert bias_HTS.shape == (2, 3, 7)
+    for h, slope in enumerate([1 / 16, 1 / 256]):
+        for t, query in enumerate(places_T):
+            for s, key in enumerate(places_S):
+                assert float(bias_HTS[h, t, s]) == -slope * abs(query - key)
+    assert Alibi(2)(distances_TS.expand(5, 3, 7)).shape == (5, 2, 3, 7)
+
+
+def test_alibi_learns_nothing_and_saves_nothing() -> None:
+    assert not list(Alibi(3).parameters())
+    assert not Alibi(3).state_dict()
+
+
+def exactly(distance: int, *, both_ways: bool, buckets: int, furthest: int) -> int:
+    """Raffel et al. 2020, 2.1, in whole numbers: no logarithm can be rounded to the wrong side."""
+    first = 0
+    away = max(-distance, 0)
+    if both_ways:
+        buckets //= 2
+        first, away = (buckets if distance > 0 else 0), abs(distance)
+    exact = buckets // 2
+    ranges = buckets - exact
+    if away < exact:
+        return first + away
+    reached = [k for k in range(ranges) if away**ranges * exact**k >= furthest**k * exact**ranges]
+    return first + exact + max(reached)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (16, 64), (8, 20)])
+def test_buckets_by_the_formula(buckets: int, furthest: int, both_ways: bool) -> None:
+    module = Buckets(3, both_ways=both_ways, buckets=buckets, furthest=furthest)
+    found = module.bucket(torch.tensor(FAR)).tolist()
+    assert found == [exactly(far, both_ways=both_ways, buckets=buckets, furthest=furthest) for far in FAR]
+    assert set(found) == set(range(buckets)) - ({buckets // 2} if both_ways else set())
+
+
+def test_known_buckets() -> None:
+    """Each way 8 single distances, then 8–11, 12–15, 16–22, …; the last holds 91 and more (16 of 32 a way)."""
+    both = Buckets(3, both_ways=True)
+    for distance, expected in {0: 0, -1: 1, 1: 17, -7: 7, -8: 8, -11: 8, -12: 9, -16: 10, -128: 15, 9999: 31}.items():
+        assert int(both.bucket(torch.tensor(distance))) == expected
+    back = Buckets(3, both_ways=False)
+    for distance, expected in {0: 0, 5: 0, -1: 1, -15: 15, -16: 16, -128: 31, -9999: 31}.items():
+        assert int(back.bucket(torch.tensor(distance))) == expected
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_buckets_are_hugging_faces(both_ways: bool) -> None:
+    modeling = pytest.importorskip("transformers.models.t5.modeling_t5")
+    theirs = modeling.T5Attention._relative_position_bucket(
+        torch.tensor(FAR), bidirectional=both_ways, num_buckets=32, max_distance=128
+    )
+    assert Buckets(3, both_ways=both_ways).bucket(torch.tensor(FAR)).tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_the_bias_is_hugging_faces(both_ways: bool) -> None:
+    """T5Attention.compute_bias, for places 0 … 40 over 0 … 40, with the same table."""
+    modeling = pytest.importorskip("transformers.models.t5.modeling_t5")
+    config = pytest.importorskip("transformers").T5Config(num_heads=3, d_model=12, d_kv=4, is_decoder=not both_ways)
+    peer = modeling.T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    module = Buckets(3, both_ways=both_ways)
+    with torch.no_grad():
+        peer.relative_attention_bias.weight.copy_(module.weight_KH)
+    places = torch.arange(41)
+    torch.testing.assert_close(module(places - places[:, None])[None], peer.compute_bias(41, 41), rtol=0, atol=0)
+
+
+def test_bucket_biases_are_looked_up_for_every_head() -> None:
+    module = Buckets(3, both_ways=True)
+    distances_BTS = torch.tensor([[[-3, 0, 5], [40, -90, 1]]])
+    bias_BHTS = module(distances_BTS)
+    assert bias_BHTS.shape == (1, 3, 2, 3)
+    for t in range(2):
+        for s in range(3):
+            row = exactly(int(distances_BTS[0, t, s]), both_ways=True, buckets=32, furthest=128)
+            assert bias_BHTS[0, :, t, s].tolist() == module.weight_KH[row].tolist()

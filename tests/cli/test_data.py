@@ -1,0 +1,259 @@
+"""``weft data``: what it says of corpora and recipes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from weft.data.reading.pair_files import read_pairs
+from weft.tasks import generate
+
+BROKEN = "a b\tx\nc\ty z\none column\nc\ty z\n\t\nd\td\n"
+RECIPE = """
+[data]
+train = ["pairs.tsv", {source = "lines.src", target = "lines.tgt"}]
+max_length = 2
+bad_rows = "skip"
+pipeline = [{kind = "identical"}, {kind = "length", most = 3}, {kind = "duplicates"}]
+[tokenizer]
+kind = "word"
+[model]
+embedding = 7
+encoder = {hidden = 8}
+decoder = {hidden = 8}
+[training]
+steps = 2
+batch_tokens = 30
+validate_every = 0
+save_every = 0
+device = "cpu"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text(BROKEN + "e e e e\tx\ne e e\tx\n", "utf-8")
+    (tmp_path / "lines.src").write_text("a\nb\n", "utf-8")
+    (tmp_path / "lines.tgt").write_text("x\ny\n", "utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"en": "a", "de": "b c"}\n{"en": "c"}\nnot json\n', "utf-8")
+    (tmp_path / "recipe.toml").write_text(RECIPE, "utf-8")
+    return tmp_path
+
+
+def said_as_json(said):
+    return [json.loads(line) for line in said.stdout.splitlines()]
+
+
+class TestShow:
+    def test_a_file_with_broken_rows(self, command):
+        said = command("data", "show", "pairs.tsv", "--samples", 2)
+        lines = said.stdout.splitlines()
+        assert lines[0] == "pairs.tsv" and re.fullmatch(r"pairs +7", lines[1])
+        assert "blank sides      source 1, target 1" in lines
+        assert lines[-1] == (
+            "bad rows (columns): 1; the first: pairs.tsv:3: 1 column, expected 2 (source, tab, target)"
+        )
+        assert said.stdout.count("    source  ") == 2 and said.stderr == ""
+
+    def test_as_json(self, command):
+        [found] = said_as_json(command("data", "show", "pairs.tsv", "--json"))
+        assert found["corpus"] == "pairs.tsv" and found["pairs"] == 7
+        assert found["bad_rows"]["columns"]["rows"] == 1
+        assert found["duplicates"]["pairs"] == 1 and found["identical"] == 2
+        assert found["source"]["blank"] == 1 and len(found["samples"]) == 5
+
+    def test_two_files(self, command):
+        [found] = said_as_json(command("data", "show", "lines.src", "lines.tgt", "--json"))
+        assert found["pairs"] == 2 and {(one["source"], one["target"]) for one in found["samples"]} == {
+            ("a", "x"),
+            ("b", "y"),
+        }
+
+    def test_columns_of_a_table(self, command):
+        [found] = said_as_json(command("data", "show", "rows.jsonl", "--source", "en", "--target", "de", "--json"))
+        assert found["pairs"] == 1 and found["samples"][0]["target"] == "b c"
+        assert {kind: one["rows"] for kind, one in found["bad_rows"].items()} == {"columns": 1, "json": 1}
+        [found] = said_as_json(command("data", "show", "pairs.tsv", "--source", "2", "--target", "1", "--json"))
+        assert found["pairs"] == 7
+
+    def test_a_recipe(self, command):
+        found = said_as_json(command("data", "show", "recipe.toml", "--json"))
+        assert [(one["corpus"], one["pairs"]) for one in found] == [("pairs.tsv", 7), ("lines.src", 2)]
+        said = command("data", "show", "recipe.toml", "--samples", 0)
+        assert said.stdout.startswith("pairs.tsv\n") and "\n\nlines.src\n" in said.stdout
+
+    def test_a_split_of_a_shipped_recipe(self, command):
+        [found] = said_as_json(
+            command("data", "show", "grammar", "--split", "test", "--set", "data.test_size=9", "--json")
+        )
+        assert (found["corpus"], found["pairs"]) == ("grammar", 9)
+
+    def test_standard_input(self, command, monkeypatch):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(BROKEN.encode())))
+        [found] = said_as_json(command("data", "show", "-", "--json"))
+        assert found["pairs"] == 5 and "<standard input>:3: 1 column" in found["bad_rows"]["columns"]["first"]
+
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            (["none.tsv"], "none.tsv: no such file, and no built-in corpus of that name; "),
+            (["lines.src", "none.tgt"], "none.tgt: no such file"),
+            (["none.toml"], "none.toml: cannot be read (No such file or directory)"),
+            (["pairs.tsv", "--split", "vaild"], "--split vaild: did you mean 'valid'?"),
+            (["pairs.tsv", "--split", "valid"], "data.valid: the recipe names no valid pairs; "),
+            (["rows.jsonl"], "rows.jsonl: say which columns, e.g. --source en --target de"),
+            (["rows.jsonl.gz"], "rows.jsonl.gz: say which columns, e.g. --source en --target de"),
+            (["rows.jsonl", "--source", "en"], "--source and --target name columns of one file; give both"),
+            (["pairs.tsv", "--source", "\u00b2", "--target", "1"], "pairs.tsv:1: no column '\u00b2'"),
+            (["pairs.tsv", "--set", "data.bad_rowz=skip"], "data.bad_rowz: unknown setting; did you mean 'bad_rows'?"),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be_shown_is_one_line(self, refusal, asked, message):
+        assert refusal("data", "show", *asked).startswith(message)
+
+
+class TestCheck:
+    def test_counts_add_up(self, command):
+        first, second = said_as_json(command("data", "check", "recipe.toml", "--json"))
+        assert (first["corpus"], first["rows"], first["kept"]) == ("pairs.tsv", 8, 2)
+        assert first["rows"] == first["kept"] + sum(first["dropped"].values())
+        assert first["dropped"] == dict.fromkeys(
+            (
+                "cannot be read",
+                "a blank side",
+                "identical: source and target differ",
+                "length: 1 to 3 words on both sides",
+                "duplicates: the first of the same pair stays",
+                "more than 2 tokens on a side",
+            ),
+            1,
+        )
+        assert (second["corpus"], second["rows"], second["kept"], second["dropped"]) == ("lines.src", 2, 2, {})
+
+    def test_the_table(self, command):
+        said = command("data", "check", "recipe.toml", "--examples", 1).stdout
+        rows = [re.split(r"  +", line) for line in said.split("\n\n")[0].splitlines()[2:]]
+        left = 8
+        for _, before, dropped, _ in rows[:-1]:
+            assert int(before) == left
+            left -= int(dropped)
+        assert [int(row[2]) for row in rows[:-1]] == [1, 1, 1, 1, 1, 1]
+        assert rows[-1][:2] == ["kept", "2"] and left == 2
+        assert [row[0] for row in rows[:-1]] == [
+            "1. cannot be read",
+            "2. a blank side",
+            "3. identical: source and target differ",
+            "4. length: 1 to 3 words on both sides",
+            "5. duplicates: the first of the same pair stays",
+            "6. more than 2 tokens on a side",
+        ]
+        assert "  pairs.tsv:6\n    source  d\n    target  d\n" in said
+        assert "  pairs.tsv:7\n    source  e e e e\n" in said and "  pairs.tsv:8\n    source  e e e\n" in said
+        assert "left out (columns): 1; the first: pairs.tsv:3: 1 column" in said
+
+    def test_counts_bad_rows_whatever_the_recipe_says(self, command):
+        changes = ["--set", "data.bad_rows=error", "--set", "data.blank_rows=error"]
+        first, _ = said_as_json(command("data", "check", "recipe.toml", *changes, "--json"))
+        assert first["problems"] == {"columns": 1, "blank": 1}
+
+    def test_says_so_where_nothing_is_left(self, command):
+        change = 'data.pipeline=[{kind = "pattern", expression = "never"}]'
+        first, _ = said_as_json(command("data", "check", "recipe.toml", "--set", change, "--json"))
+        assert first["kept"] == 0 and first["dropped"]["pattern: with 'never' on both sides"] == 6
+
+    def test_an_unknown_recipe_is_one_line(self, refusal):
+        assert refusal("data", "check", "gramar").startswith("gramar: no such recipe; did you mean 'grammar'")
+
+
+class TestPrepare:
+    def test_then_train(self, command, folder):
+        said = command("data", "prepare", "recipe.toml", "--out", "out")
+        assert said.stdout == "out: 4 pairs, 9 source and 9 target tokens\n"
+        assert said.stderr.splitlines() == [
+            "pairs.tsv: 2 of 8 rows kept",
+            "  left out (columns): 1; the first: pairs.tsv:3: 1 column, expected 2 (source, tab, target)",
+            "  left out (blank): 1; the first: pairs.tsv:5: the source is blank",
+            "lines.src: 2 of 2 rows kept",
+        ]
+        for name in ("pairs.tsv", "lines.src", "lines.tgt"):
+            (folder / name).unlink()
+        command("train", "recipe.toml", "--out", "run", "--set", "data.prepared=out")
+        assert (folder / "run" / "model.safetensors").is_file()
+
+    def test_pairs_are_counted_once_however_often_they_are_cut(self, command):
+        asked = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.dropout=0.1", "--set", "tokenizer.variants=3"]
+        said = command("data", "prepare", "recipe.toml", "--out", "out", *asked, "--set", "data.max_length=9")
+        assert said.stdout.startswith("out: 5 pairs, each cut in 3 ways, ")
+
+    def test_says_how_to_find_it_where_the_data_are_elsewhere(self, command, folder):
+        (folder / "elsewhere").mkdir()
+        for name in ("pairs.tsv", "lines.src", "lines.tgt"):
+            (folder / name).rename(folder / "elsewhere" / name)
+        elsewhere = ["--set", "data.folder=elsewhere"]
+        said = command("data", "prepare", "recipe.toml", "--out", "out", *elsewhere)
+        hint = said.stderr.splitlines()[-1].removeprefix("to train on it: ").split()
+        assert hint == ["--set", f"data.prepared={folder / 'out'}"]
+        command("train", "recipe.toml", "--out", "run", *elsewhere, *hint)
+        assert not (folder / "elsewhere" / "out").exists()
+
+    def test_training_tells_what_was_left_out_as_it_is_written(self, command, folder):
+        """Brackets and colons are those of the recipe, no markup of the terminal's."""
+        change = 'data.pipeline=[{kind = "pattern", expression = "[/e]|:cat:|[bold]", keep = false}]'
+        said = command("train", "recipe.toml", "--out", "run", "--set", change)
+        assert "without '[/e]|:cat:|[bold]' on both sides" in " ".join(said.stderr.split())
+
+    def test_a_folder_that_exists_is_one_line(self, refusal, folder):
+        (folder / "out").mkdir()
+        message = refusal("data", "prepare", "recipe.toml", "--out", "out")
+        assert message == "out: exists already; remove it, or choose another folder with --out"
+
+    def test_bad_rows_and_missing_files_are_one_line_and_leave_nothing(self, refusal, folder):
+        before = sorted(folder.iterdir())
+        message = refusal("data", "prepare", "recipe.toml", "--out", "out", "--set", "data.bad_rows=error")
+        assert message.startswith("pairs.tsv:3: 1 column, expected 2") and message.endswith("data.bad_rows = 'skip'")
+        message = refusal("data", "prepare", "recipe.toml", "--out", "out", "--set", "data.train=none.tsv")
+        assert message.startswith("none.tsv: no such file")
+        assert sorted(folder.iterdir()) == before
+
+    def test_with_processes(self, command, folder):
+        command("data", "prepare", "recipe.toml", "--out", "one")
+        command("data", "prepare", "recipe.toml", "--out", "two", "--set", "data.workers=2")
+        assert (folder / "one" / "target.ids").read_bytes() == (folder / "two" / "target.ids").read_bytes()
+
+
+class TestGenerate:
+    def test_to_a_packed_file_and_back(self, command, folder):
+        said = command("data", "generate", "grammar", "--count", 20, "--out", "g.tsv.gz", "--seed", 5)
+        assert said.stdout == "g.tsv.gz: 20 pairs\n"
+        assert list(read_pairs("g.tsv.gz")) == list(generate("grammar", "train", 20, seed=5))
+        assert gzip.decompress(Path("g.tsv.gz").read_bytes()).count(b"\n") == 20
+        [found] = said_as_json(command("data", "show", "g.tsv.gz", "--json"))
+        assert found["pairs"] == 20
+
+    def test_to_standard_output(self, command, folder):
+        said = command("data", "generate", "copy", "-n", 4, "--split", "valid", "--set", "length=3")
+        Path("said.tsv").write_text(said.stdout, "utf-8")
+        assert list(read_pairs("said.tsv")) == list(generate("copy", "valid", 4, seed=1, options={"length": 3}))
+
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            (["coppy"], "unknown task 'coppy'; did you mean 'copy'?"),
+            (["copy", "--split", "vaild"], "task copy: unknown split 'vaild'; did you mean 'valid'?"),
+            (["copy", "--set", "lenght=3"], "task copy: unknown option 'lenght'; did you mean 'length'?"),
+            (["copy", "--set", "length"], "--set length: expected NAME=VALUE"),
+            (["copy", "--out", "none/g.tsv"], "none/g.tsv: cannot write: No such file or directory"),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be_made_is_one_line(self, refusal, asked, message):
+        assert refusal("data", "generate", *asked).startswith(message)

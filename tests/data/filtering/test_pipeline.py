@@ -1,0 +1,183 @@
+"""Pipelines: every pair has one fate, blocks do not matter, and duplicates are those a set finds."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.data.filtering import duplicates
+from weft.data.filtering.duplicates import decide_duplicates
+from weft.data.filtering.pipeline import KEPT, Outcome, Pipeline
+from weft.data.filtering.steps import Call, Duplicates, Identical, Length, Lowercase, Noise, Pattern, Prefix, Replace
+from weft.data.pairs import Pair
+
+TEXT = st.text(st.sampled_from("aAb ."), max_size=4)
+PAIRS = st.lists(st.builds(Pair, TEXT, TEXT, st.none()), max_size=25)
+STEPS = [
+    Length(1, 3, "characters"),
+    Lowercase(),
+    Duplicates(),
+    Noise(drop=0.3, unit="characters"),
+    Identical(),
+    Pattern("b", keep=False, side="target"),
+    Duplicates("source"),
+    Prefix("<2x>"),
+    Call(lambda pair: len(pair.source) != 7, "seven"),
+    Duplicates("target"),
+]
+PIPELINES = st.lists(st.sampled_from(STEPS), max_size=6)
+
+
+def slowly(steps, pairs, seed=1):
+    """One pair after another, a set for each duplicates step: the pairs kept, and the fate of each."""
+    seen = [set() for _ in steps]
+    kept, fates = [], []
+    for pair in pairs:
+        fate, noises = KEPT, 0
+        for place, step in enumerate(steps):
+            if isinstance(step, Duplicates):
+                text = {"pair": pair[:2], "source": pair.source, "target": pair.target}[step.of]
+                if text in seen[place]:
+                    fate = place
+                    break
+                seen[place].add(text)
+                continue
+            (after,) = step.apply([pair], f"{seed}:{noises}".encode())
+            noises += isinstance(step, Noise)
+            if after is None:
+                fate = place
+                break
+            pair = after
+        fates.append(fate)
+        if fate == KEPT:
+            kept.append(pair)
+    return kept, fates
+
+
+def drop_duplicates(outcomes):
+    """The outcomes of consecutive blocks of a corpus with their duplicates dropped."""
+    seen = {}
+    for outcome in outcomes:
+        fates = list(outcome.fates)
+        for step in sorted(outcome.hashes):
+            known = seen.setdefault(step, set())
+            for row, number in enumerate(outcome.hashes[step]):
+                if number is None or KEPT < fates[row] < step:
+                    continue
+                if number in known:
+                    fates[row] = step
+                else:
+                    known.add(number)
+        left = [place for place, row in enumerate(outcome.rows) if fates[row] == KEPT]
+        yield Outcome(
+            [outcome.pairs[place] for place in left], [outcome.rows[place] for place in left], fates, outcome.hashes
+        )
+
+
+@given(PIPELINES, PAIRS, st.integers(1, 9))
+def test_in_blocks_of_any_size_a_pipeline_does_what_it_does_pair_by_pair(steps, pairs, size):
+    pipeline = Pipeline(steps, seed=1)
+    blocks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    outcomes = list(drop_duplicates(map(pipeline.run, blocks)))
+    kept, fates = slowly(steps, pairs)
+    assert [pair for outcome in outcomes for pair in outcome.pairs] == kept
+    assert [fate for outcome in outcomes for fate in outcome.fates] == fates
+    for outcome in outcomes:
+        assert outcome.rows == [row for row, fate in enumerate(outcome.fates) if fate == KEPT]
+    assert fates.count(KEPT) == len(kept) and all(KEPT <= fate < len(steps) for fate in fates)
+
+
+@given(PIPELINES, PAIRS, st.integers(1, 5))
+def test_recorded_arrays_give_the_same_decisions(steps, pairs, at_once):
+    pipeline = Pipeline(steps, seed=1)
+    outcome = pipeline.run(pairs)
+    hashes = {step: np.array([one or 0 for one in found], np.uint64) for step, found in outcome.hashes.items()}
+    known = {step: np.array([one is not None for one in found], bool) for step, found in outcome.hashes.items()}
+    before = np.array(outcome.fates, np.int16)
+    final = decide_duplicates(before, hashes, known, at_once=at_once)
+    assert final.dtype == np.int16 and final.tolist() == slowly(steps, pairs)[1]
+    assert before.tolist() == outcome.fates
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.sampled_from([100, 300, 1000, 5000]))
+def test_duplicates_among_many_rows_are_those_a_set_finds(seed, at_once):
+    looked_through, duplicates.LOOKED_THROUGH = duplicates.LOOKED_THROUGH, 90
+    try:
+        _compare_with_a_set(seed, at_once)
+    finally:
+        duplicates.LOOKED_THROUGH = looked_through
+
+
+def _compare_with_a_set(seed, at_once):
+    draws = np.random.default_rng(seed)
+    rows, steps = 1000, (1, 3, 4)
+    fates = draws.integers(-1, 6, rows).astype(np.int16)
+    hashes = {step: draws.integers(0, 2**64, 300, np.uint64)[draws.integers(0, 300, rows)] for step in steps}
+    hashes[3][draws.random(rows) < 0.6] = 2**63 + 1  # one text that most of the corpus is made of
+    known = {step: (fates == KEPT) | (fates > step) for step in steps}
+    expected = []
+    seen = {step: set() for step in steps}
+    for row, fate in enumerate(fates.tolist()):
+        for step in steps:
+            if known[step][row] and (fate == KEPT or fate > step):
+                if int(hashes[step][row]) in seen[step]:
+                    fate = step
+                    break
+                seen[step].add(int(hashes[step][row]))
+        expected.append(fate)
+    assert decide_duplicates(fates, hashes, known, at_once=at_once).tolist() == expected
+
+
+def test_nothing_is_decided_among_nothing():
+    none = np.zeros(0, np.int16)
+    found = decide_duplicates(none, {0: np.zeros(0, np.uint64)}, {0: np.zeros(0, bool)})
+    assert len(found) == 0 and found.dtype == np.int16
+    assert list(drop_duplicates([])) == []
+
+
+def test_a_pair_that_a_later_step_drops_is_still_the_first():
+    steps = [Duplicates("source"), Length(2)]
+    (outcome,) = drop_duplicates([Pipeline(steps, seed=1).run([Pair("a b", "c"), Pair("a b", "c d")])])
+    assert outcome.fates == [1, 0] and outcome.pairs == []
+
+
+def test_duplicates_are_recorded_as_the_pair_was_at_the_step():
+    pairs = [Pair("A", "x"), Pair("", "x"), Pair("a", "x")]
+    outcome = Pipeline([Length(), Duplicates(), Lowercase(), Duplicates("source")], seed=1).run(pairs)
+    assert outcome.pairs == [Pair("a", "x"), Pair("a", "x")] and outcome.rows == [0, 2]
+    assert outcome.fates == [KEPT, 0, KEPT]
+    first, second = outcome.hashes[1], outcome.hashes[3]
+    assert first[1] is None and second[1] is None
+    assert first[0] != first[2] and second[0] == second[2]
+
+
+def test_for_evaluation_only_what_holds_everywhere_is_left():
+    steps = [Length(3), Lowercase(), Noise(drop=1.0), Prefix("<2x>"), Duplicates(), Replace("b", "c")]
+    pipeline = Pipeline(steps, seed=1)
+    pipeline = pipeline.for_evaluation()
+    assert pipeline.steps == (steps[1], steps[3], steps[5])
+    assert pipeline.run([Pair("A b", "B")] * 2).pairs == [Pair("<2x> a c", "c")] * 2
+
+
+def test_a_pipeline_describes_itself():
+    pipeline = Pipeline([Length(1, 100), Lowercase("source")], seed=1)
+    assert pipeline.descriptions() == ["length: 1 to 100 words on both sides", "lowercase: the source"]
+    assert str(pipeline) == "length: 1 to 100 words on both sides\nlowercase: the source"
+    assert str(Pipeline([], seed=1)) == "(no steps)"
+
+
+def test_a_pipeline_without_steps_keeps_everything():
+    pairs = [Pair("a", "b"), Pair("", "")]
+    assert Pipeline([], seed=1).run(pairs) == Outcome(pairs, [0, 1], [KEPT, KEPT], {})
+
+
+def test_noise_is_drawn_by_the_seed_and_not_by_what_stands_before_it():
+    pairs = [Pair("a b c d e f g h", "x")] * 2
+    noise = Noise(drop=0.5)
+    alone = Pipeline([noise], seed=1).run(pairs).pairs
+    assert alone[0] == alone[1] == Pipeline([Length(), noise], seed=1).run(pairs).pairs[0]
+    assert any(Pipeline([noise], seed=seed).run(pairs).pairs != alone for seed in range(2, 6))
+    twice = [Pipeline([Noise(swap=3), Noise(swap=3)], seed=seed).run(pairs).pairs[0] for seed in range(8)]
+    keys = [f"{seed}:0".encode() for seed in range(8)]
+    alike = [Noise(swap=3).apply(Noise(swap=3).apply(pairs[:1], key), key)[0] for key in keys]
+    assert twice != alike

@@ -1,0 +1,335 @@
+"""Steps: each against a literal version of what it says, and every refusal in its words."""
+
+import pickle
+import re
+from collections import Counter
+from itertools import repeat
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.letters import scripts_of
+from weft.data.filtering.steps import (
+    STEPS,
+    Call,
+    Duplicates,
+    Identical,
+    Length,
+    Lowercase,
+    Noise,
+    Pattern,
+    Prefix,
+    Ratio,
+    Replace,
+    Scripts,
+    Step,
+)
+from weft.data.hashing import pair_hashes, text_hashes
+from weft.data.pairs import Pair
+from weft.errors import DataError
+from weft.text.word_splitting import words
+
+TEXT = st.text(st.sampled_from(list("ab B.'\t\u00a0\u3000яЖ日é\u0301")), max_size=12)
+PAIRS = st.lists(st.builds(Pair, TEXT, TEXT, st.none()), max_size=8)
+SIDE = st.sampled_from(["both", "source", "target"])
+UNIT = st.sampled_from(["words", "characters"])
+EXAMPLES = [
+    Length(),
+    Ratio(),
+    Duplicates(),
+    Identical(),
+    Scripts(["Latin"]),
+    Pattern("a"),
+    Lowercase(),
+    Prefix("<2de>"),
+    Replace("a", "b"),
+    Noise(drop=0.3),
+    Call(bool),
+]
+
+
+def sides(pair, side):
+    return {"both": [pair.source, pair.target], "source": [pair.source], "target": [pair.target]}[side]
+
+
+def size(text, unit):
+    return len(text.split()) if unit == "words" else len(text)
+
+
+def expect(step, pairs, keeps):
+    assert step.apply(pairs, b"") == [pair if keeps(pair) else None for pair in pairs]
+
+
+def test_the_table_has_every_step_but_the_call():
+    assert {type(step) for step in EXAMPLES} == {*STEPS.values(), Call}
+    assert all(STEPS[kind].kind == kind for kind in STEPS)
+    assert all(isinstance(step, Step) for step in EXAMPLES)
+
+
+def test_what_holds_for_training_only():
+    everywhere = [step.kind for step in EXAMPLES if not step.training_only]
+    assert everywhere == ["lowercase", "prefix", "replace"]
+    assert not Call(bool, training_only=False).training_only
+
+
+@pytest.mark.parametrize("step", EXAMPLES, ids=lambda step: step.kind)
+def test_a_step_can_be_sent_to_another_process_and_does_nothing_to_nothing(step):
+    assert pickle.loads(pickle.dumps(step)) == step
+    assert step.apply([], b"1") == []
+
+
+@given(PAIRS, st.integers(0, 4), st.integers(0, 5), UNIT, SIDE)
+def test_length(pairs, least, most, unit, side):
+    def keeps(pair):
+        sizes = [size(text, unit) for text in sides(pair, side)]
+        return all(least <= one and (one <= most or most == 0) for one in sizes)
+
+    expect(Length(least, most, unit, side), pairs, keeps)
+
+
+@given(PAIRS, st.sampled_from([1.0, 1.5, 2.0, 3.0, 1.1]), UNIT)
+def test_ratio(pairs, most, unit):
+    def keeps(pair):
+        shorter, longer = sorted([size(pair.source, unit), size(pair.target, unit)])
+        if shorter == longer:
+            return True
+        return shorter > 0 and longer / shorter <= most
+
+    expect(Ratio(most, unit), pairs, keeps)
+
+
+def test_a_ratio_is_kept_at_its_bound():
+    assert Ratio(1.1).apply([Pair("a " * 11, "b " * 10), Pair("a " * 12, "b " * 10)], b"")[1] is None
+    assert Ratio(1.1).apply([Pair("a " * 11, "b " * 10)], b"") == [Pair("a " * 11, "b " * 10)]
+
+
+@given(PAIRS)
+def test_identical(pairs):
+    expect(Identical(), pairs, lambda pair: pair.source.strip() != pair.target.strip())
+
+
+@given(PAIRS, st.sampled_from([["Latin"], ["Cyrillic", "Han"]]), st.sampled_from([0.0, 0.5, 0.55, 1.0]), SIDE)
+def test_scripts(pairs, allowed, least, side):
+    def keeps(pair):
+        for text in sides(pair, side):
+            counts = scripts_of(text)
+            if counts and sum(counts[name] for name in allowed) / counts.total() < least:
+                return False
+        return True
+
+    expect(Scripts(allowed, least, side), pairs, keeps)
+
+
+def test_scripts_of_more_pairs_than_are_looked_at_together(monkeypatch):
+    monkeypatch.setattr("weft.data.filtering.steps.AT_ONCE", 3)
+    pairs = [Pair("abc", "где"), Pair("abc", "def"), Pair("1", "2"), Pair("日本", "x")] * 3
+    expect(Scripts(["Latin"]), pairs, lambda pair: not set("где日本") & set(pair.source + pair.target))
+
+
+@given(PAIRS, st.sampled_from(["a", "^b", r"\s$", "(?i)B{2}"]), st.booleans(), SIDE)
+def test_pattern(pairs, expression, keep, side):
+    def keeps(pair):
+        found = [bool(re.search(expression, text)) for text in sides(pair, side)]
+        return all(found) if keep else not any(found)
+
+    expect(Pattern(expression, keep, side), pairs, keeps)
+
+
+@given(PAIRS, SIDE)
+def test_lowercase_prefix_and_replace(pairs, side):
+    for step, change in [
+        (Lowercase(side), str.lower),
+        (Prefix("<2de>", side), lambda text: "<2de> " + text),
+        (Replace("(a)b", r"\1 c", side), lambda text: text.replace("ab", "a c")),
+    ]:
+        expected = []
+        for pair in pairs:
+            source = change(pair.source) if side != "target" else pair.source
+            target = change(pair.target) if side != "source" else pair.target
+            expected.append(Pair(source, target))
+        assert step.apply(pairs, b"") == expected
+
+
+def test_links_are_kept_while_the_words_stay_as_many():
+    pair = Pair("Ein Haus", "A HOUSE", ((0, 0), (1, 1)))
+    assert Lowercase().apply([pair], b"") == [Pair("ein haus", "a house", pair.links)]
+    assert Replace("Haus", "Boot").apply([pair], b"") == [Pair("Ein Boot", "A HOUSE", pair.links)]
+    assert Replace("Haus", "Haus am See").apply([pair], b"") == [Pair("Ein Haus am See", "A HOUSE")]
+    assert Replace("A ", "", "target").apply([pair], b"") == [Pair("Ein Haus", "HOUSE")]
+    assert Replace("x", "y").apply([pair], b"") == [pair]
+
+
+@given(TEXT, TEXT, SIDE)
+def test_a_prefix_moves_links_along(source, target, side):
+    links = tuple((i, j) for i in range(len(words(source))) for j in range(len(words(target))))
+    (after,) = Prefix("<2de>", side).apply([Pair(source, target, links)], b"")
+    assert after.links is not None and len(after.links) == len(links)
+    for (i, j), (k, m) in zip(links, after.links, strict=True):
+        assert words(after.source)[k] == words(source)[i]
+        assert words(after.target)[m] == words(target)[j]
+
+
+def test_hashes_tell_sides_apart_and_are_the_same_everywhere():
+    assert pair_hashes([Pair("ab", "c")]) != pair_hashes([Pair("a", "bc")])
+    assert pair_hashes([Pair("a", "b", ((0, 0),))]) == pair_hashes([Pair("a", "b")])
+    assert pair_hashes([Pair("a", "b")], b"1") != pair_hashes([Pair("a", "b")], b"2")
+    assert text_hashes(["weft"]) == [
+        int.from_bytes(bytes.fromhex("9435354a6d7ebdbd"), "little")
+    ]  # printf weft | b2sum -l 64
+    assert pair_hashes([Pair("\ud800", "")]) and text_hashes(["\udfff"])
+
+
+def test_duplicates_are_hashed_by_what_must_not_come_twice():
+    pairs = [Pair("a", "b"), Pair("a", "c"), Pair("d", "c"), Pair("a", "b")]
+    for of, equal in [("pair", [0, 1, 2, 0]), ("source", [0, 0, 2, 0]), ("target", [0, 1, 1, 0])]:
+        hashes = Duplicates(of).hashes(pairs)
+        assert [hashes.index(one) for one in hashes] == equal
+        assert all(0 <= one < 1 << 64 for one in hashes)
+        assert Duplicates(of).apply(pairs, b"") == pairs
+
+
+def slow_noise(step, text, draws):
+    """What the docstring of Noise says, for words."""
+    units, kept = text.split(), []
+    for unit in units:
+        chance = next(draws)
+        if chance < step.drop:
+            continue
+        if chance < step.drop + step.blank:
+            kept.append(step.blank_text)
+        elif chance < step.drop + step.blank + step.replace:
+            kept.append(units[int(next(draws) * len(units))])
+        else:
+            kept.append(unit)
+    if units and not kept:
+        kept = [units[int(next(draws) * len(units))]]
+    if step.swap:
+        keys = [place + next(draws) * (step.swap + 1) for place in range(len(kept))]
+        kept = [unit for _, _, unit in sorted(zip(keys, range(len(kept)), kept, strict=True))]
+    return text if kept == units else " ".join(kept)
+
+
+@given(PAIRS, st.sampled_from([(0.5, 0.0, 0.0, 0), (0.0, 0.4, 0.4, 0), (0.2, 0.2, 0.2, 2), (1.0, 0.0, 0.0, 0)]))
+def test_noise_on_words_is_what_it_says(pairs, chances):
+    step = Noise(drop=chances[0], blank=chances[1], replace=chances[2], swap=chances[3])
+    for pair, number, after in zip(pairs, pair_hashes(pairs, b"7"), step.apply(pairs, b"7"), strict=True):
+        draws = Random(number)
+        stream = (draws.random() for _ in repeat(None))
+        assert after == Pair(slow_noise(step, pair.source, stream), pair.target)
+
+
+@given(PAIRS, st.integers(0, 2**32))
+def test_noise_depends_on_key_and_text_alone(pairs, seed):
+    step, key = Noise(drop=0.3, swap=2, side="both"), str(seed).encode()
+    together = step.apply(pairs, key)
+    assert together == [step.apply([pair], key)[0] for pair in pairs]
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=8, unique=True), st.integers(0, 9), st.integers(1, 3))
+def test_noise_moves_words_by_no_more_than_it_may(units, seed, swap):
+    (after,) = Noise(swap=swap).apply([Pair(" ".join(units), "x")], str(seed).encode())
+    moved = after.source.split()
+    assert sorted(moved) == sorted(units)
+    assert all(abs(moved.index(unit) - place) <= swap for place, unit in enumerate(units))
+
+
+def test_noise_draws_with_the_chances_given():
+    pairs = [Pair(" ".join(f"w{i}x{j}" for j in range(20)), "t") for i in range(500)]
+    after = Noise(drop=0.1, blank=0.3).apply(pairs, b"1")
+    counts = Counter(unit for pair in after for unit in pair.source.split())
+    lost = 10_000 - counts.total()
+    assert abs(lost - 1000) < 150 and abs(counts["<blank>"] - 3000) < 250
+    assert all(pair.target == "t" for pair in after)
+
+
+@given(PAIRS, st.integers(0, 99))
+def test_noise_on_characters_stays_inside_words(pairs, seed):
+    step = Noise(drop=0.5, replace=0.2, swap=1, unit="characters", side="both")
+    for pair, after in zip(pairs, step.apply(pairs, str(seed).encode()), strict=True):
+        for before, now in zip(pair[:2], after[:2], strict=True):
+            assert len(now.split()) == len(before.split())
+            assert set(now) <= set(before) | {" "}
+            assert all(len(b) >= len(a) >= 1 for b, a in zip(before.split(), now.split(), strict=True))
+
+
+def test_noise_on_words_forgets_links_and_noise_on_characters_need_not():
+    pair = Pair("one two three", "un deux trois", ((0, 0), (1, 1), (2, 2)))
+    assert Noise(blank=1.0).apply([pair], b"") == [Pair("<blank> <blank> <blank>", "un deux trois")]
+    assert Noise(blank=1.0, blank_text="x", unit="characters").apply([pair], b"") == [
+        Pair("xxx xxx xxxxx", "un deux trois", pair.links)
+    ]
+    same = Pair("a", "a", ((0, 0),))
+    assert Noise(blank=1.0, blank_text="x", unit="characters").apply([same], b"") == [Pair("x", "a", ((0, 0),))]
+    assert Noise(drop=1e-12).apply([pair], b"") == [pair]
+
+
+def test_a_call_may_change_keep_or_drop():
+    def own(pair):
+        return {"a": None, "b": True, "c": False, "d": Pair("D", "x")}[pair.source]
+
+    pairs = [Pair(letter, "t") for letter in "abcd"]
+    assert Call(own).apply(pairs, b"") == [None, pairs[1], None, Pair("D", "x")]
+    assert str(Call(own)) == "call: own" and str(Call(own, "mine")) == "call: mine"
+
+
+def test_a_call_that_gives_something_else_is_named():
+    for answer, given_text in [(("a", "b"), "tuple"), (1, "int"), (Pair(1, "b"), "a Pair of other things than texts")]:
+        with pytest.raises(DataError) as caught:
+            Call(lambda pair, answer=answer: answer, "mine").apply([Pair("x" * 99, "y")], b"")
+        assert str(caught.value) == (
+            f"pipeline step 'mine': gave {given_text} for the pair '{'x' * 40}…' / 'y'; "
+            "expected a Pair, None to drop it, True or False"
+        )
+
+
+def test_a_call_that_fails_is_named_with_the_pair():
+    def own(pair):
+        raise KeyError("no\nsuch")
+
+    with pytest.raises(DataError) as caught:
+        Call(own).apply([Pair("x\n", "y")], b"")
+    assert str(caught.value) == r"pipeline step 'own': KeyError: 'no\nsuch'; at the pair 'x\n' / 'y'"
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Length(side="left"), "length.side: 'left' was given; choose one of both, source, target"),
+        (lambda: Length(unit="word"), "length.unit: 'word' was given; did you mean 'words'?"),
+        (lambda: Ratio(unit="bytes"), "ratio.unit: 'bytes' was given; choose one of words, characters"),
+        (lambda: Duplicates("pairs"), "duplicates.of: 'pairs' was given; did you mean 'pair'?"),
+        (lambda: Scripts(["latin"]), "scripts: 'latin' is no script; did you mean 'Latin'?"),
+        (lambda: Scripts([]), "scripts: none is allowed; name some, such as allowed = ['Latin']"),
+        (lambda: Scripts(["Common"]), "scripts: 'Common' is no script; "),
+        (lambda: Pattern("("), "pattern: '(' is no regular expression: missing ), unterminated subpattern"),
+        (lambda: Replace("a", r"\2"), r"replace: '\\2' cannot replace 'a': invalid group reference 2"),
+        (lambda: Replace("a", r"\g<n>"), r"replace: '\\g<n>' cannot replace 'a': unknown group name 'n'"),
+        (lambda: Prefix("\t"), "prefix: the text is blank; give one, such as text = '<2de>'"),
+        (lambda: Noise(), "noise: there is none; set drop, blank, replace or swap"),
+        (lambda: Noise(drop=0.6, blank=0.6), "noise: drop, blank and replace are chances that sum to 1 at most"),
+        (lambda: Noise(drop=0.1, blank_text=""), "noise: blank_text must be one word, and '' was given"),
+    ],
+)
+def test_what_is_wrong_with_a_step_is_said_in_one_line(make, message):
+    with pytest.raises(DataError) as caught:
+        make()
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        (Length(1, 100), "length: 1 to 100 words on both sides"),
+        (Length(side="source", unit="characters"), "length: at least 1 characters on the source"),
+        (Ratio(1.5), "ratio: the longer side at most 1.5 times the shorter, in words"),
+        (Duplicates("source"), "duplicates: the first of the same source stays"),
+        (Scripts(["Latin", "Greek"]), "scripts: 90% of the letters Latin or Greek on both sides"),
+        (Pattern("http", False), "pattern: without 'http' on both sides"),
+        (Noise(drop=0.1, swap=3), "noise: words of the source 0.1 lost, moved by up to 3"),
+    ],
+)
+def test_a_step_describes_itself(step, line):
+    assert str(step) == line

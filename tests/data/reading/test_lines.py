@@ -1,0 +1,144 @@
+import gzip
+import io
+import os
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.data.reading import lines
+from weft.data.reading.lines import read_lines
+from weft.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\nb", ["a", "b"]),
+        (b"a\nb\n", ["a", "b"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\n\r\n\nb", ["a", "", "", "b"]),
+        (b"a\rb\nc\r", ["a\rb", "c\r"]),  # a lone CR is a character
+        (b"a\r\r\n", ["a\r"]),
+        ("a\u2028b\u2029c\x85d\x0ce\x0bf\x1cg\n".encode(), ["a\u2028b\u2029c\x85d\x0ce\x0bf\x1cg"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),  # only the first is a byte order mark
+        (b"\xef\xbb\xbf", [""]),
+        (b"\0\n \t\n", ["\0", " \t"]),
+    ],
+)
+def test_known_answers(tmp_path, content, expected):
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    assert list(read_lines(path)) == expected
+    assert list(read_lines(str(path))) == expected
+    (tmp_path / "text.gz").write_bytes(gzip.compress(content))
+    assert list(read_lines(tmp_path / "text.gz")) == expected
+
+
+def test_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xc3\xa9\r\nb\xff"), encoding="ascii"))
+    found = read_lines("-")
+    assert next(found) == "é"
+    with pytest.raises(DataError, match=r"^<standard input>:2: not valid UTF-8 \(byte 0xff at column 2\); "):
+        next(found)
+    assert not sys.stdin.buffer.closed
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (b"ok\n12345678901\xff\n", ":2: not valid UTF-8 (byte 0xff at column 12)"),
+        (b"\xc3\xa9\xc3\xa9\x80", ":1: not valid UTF-8 (byte 0x80 at column 3)"),  # columns are characters
+        (b"a\xc3\n\xa9\n", ":1: not valid UTF-8 (byte 0xc3 at column 2)"),
+        (b"\xed\xa0\x80", ":1: not valid UTF-8 (byte 0xed at column 1)"),
+        ("é".encode("utf-16"), ":1: not valid UTF-8 (byte 0xff at column 1)"),
+    ],
+)
+def test_invalid_utf8(tmp_path, content, where):
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    assert str(caught.value) == f"{path}{where}; convert the file, e.g. with iconv"
+
+
+@given(st.binary())
+def test_any_bytes_give_lines_or_one_message(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "fuzz"
+    path.write_bytes(content)
+    try:
+        found = list(read_lines(path))
+    except DataError as error:
+        assert "\n" not in str(error)
+        with pytest.raises(UnicodeDecodeError):
+            content.decode()
+    else:
+        text = content.decode().removeprefix("\ufeff")
+        *ended, last = text.split("\n")
+        expected = [line.removesuffix("\r") for line in ended] + ([last] if last else [])
+        assert found == (expected if text else [""] * bool(content))
+
+
+@given(st.lists(st.text().filter(lambda line: "\n" not in line and not line.endswith("\r"))))
+def test_written_lines_come_back(tmp_path_factory, written):
+    path = tmp_path_factory.getbasetemp() / "lines"
+    if written and written[0].startswith("\ufeff"):
+        return
+    path.write_bytes("".join(line + "\n" for line in written).encode())
+    assert list(read_lines(path)) == written
+
+
+def failure(path) -> str:
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    return str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    assert failure(tmp_path / "none") == f"{tmp_path / 'none'}: no such file"
+    assert failure(tmp_path) == f"{tmp_path}: is a folder, expected a file"
+    assert failure(tmp_path / ("a" * 300)).endswith(": File name too long")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(tmp_path):
+    path = tmp_path / "secret"
+    path.touch(mode=0o000)
+    assert failure(path) == f"{path}: Permission denied"
+
+
+def test_no_permission_as_anybody(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(lines, "open_once", refuse)
+    assert failure(tmp_path / "secret") == f"{tmp_path / 'secret'}: Permission denied"
+
+
+def test_damaged_gzip(tmp_path):
+    path = tmp_path / "text.gz"
+    path.write_bytes(b"plain text\n")
+    assert failure(path) == f"{path}: not a gzip file, though its name ends in .gz"
+    whole = gzip.compress(b"a\n" * 10)
+    path.write_bytes(whole[:-6])
+    assert failure(path) == f"{path}: damaged gzip file (after line 10)"
+    path.write_bytes(whole[:12] + b"\xff\xff" + whole[14:])
+    assert failure(path) == f"{path}: damaged gzip file (after line 0)"
+
+
+def test_a_line_has_a_longest_length(tmp_path, monkeypatch):
+    path = tmp_path / "binary"
+    path.write_bytes(b"a\n" + b"x" * 100)
+    monkeypatch.setattr(lines, "LONGEST", 99)
+    assert failure(path) == f"{path}:2: a line of more than 99 bytes; is this a text file?"
+
+
+def test_lines_are_read_one_at_a_time(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"first\n" + b"x" * 100_000 + b"\n\xff")
+    found = read_lines(path)
+    assert next(found) == "first"  # the bad byte further on does not matter yet

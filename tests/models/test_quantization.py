@@ -1,0 +1,223 @@
+"""Products in eight bits: the equations, number by number, and every kind of model that can be quantised."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from weft.errors import SearchError
+from weft.models import quantization as quantised
+from weft.models.build import build_model
+from weft.models.quantization import Int8Linear, quantise
+from weft.ragged import Ragged
+from weft.recipe import ModelSettings
+from weft.translation.translator import Translator
+from weft.tree import repeat
+
+SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]
+INPUTS = [[1, 5, 8], [1, 9, 4, 6, 10], [1, 7], [1, 3, 7]]
+SOURCE_SIZE, TARGET_SIZE = 13, 11
+TRANSFORMER = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 3, "feed_forward": 7}
+CASES: dict[str, dict[str, Any]] = {
+    "input feeding": {"decoder": {"kind": "lstm", "hidden": 5, "input_feeding": True}},
+    "after": {"decoder": {"kind": "lstm", "hidden": 5, "layers": 2}},
+    "additive, gru": {"decoder": {"kind": "gru", "hidden": 5}, "attention": {"score": "additive", "size": 7}},
+    "before, gru": {"decoder": {"kind": "gru", "hidden": 5}, "attention": {"placement": "before"}},
+    "before, projected": {"decoder": {"hidden": 5}, "attention": {"placement": "before", "project": True}},
+    "before, dense": {"decoder": {"hidden": 5, "layers": 3, "connections": "dense"}, "attention": {"project": True}},
+    "summary": {"decoder": {"kind": "rnn", "hidden": 5, "feed_summary": True}, "attention": {"score": "none"}},
+    "residual, norm": {"decoder": {"hidden": 5, "layers": 2, "connections": "residual", "layer_norm": True}},
+    "language model": {"kind": "language_model", "decoder": {"hidden": 5}, "attention": {"score": "none"}},
+    "looking back": {"kind": "language_model", "decoder": {"kind": "gru", "hidden": 5, "layers": 2}},
+    "transformer": {"encoder": TRANSFORMER, "decoder": TRANSFORMER},
+    "tied": {"encoder": TRANSFORMER, "decoder": TRANSFORMER, "tie": "target"},
+    "prefix": {"kind": "prefix_lm", "decoder": TRANSFORMER},
+}
+
+
+def model_of(case: str) -> Any:
+    settings = {"embedding": 5, "dropout": 0.0, "encoder": {"hidden": 6}, **CASES[case]}
+    checked = ModelSettings.model_validate(settings)
+    model = build_model(checked, source_size=SOURCE_SIZE, target_size=TARGET_SIZE, seed=11).eval()
+    torch.manual_seed(12)
+    for name, parameter in model.named_parameters():
+        if "bias" in name:
+            nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+def sources_of(case: str, rows: list[int]) -> Ragged:
+    silent = CASES[case].get("kind") == "language_model"
+    return Ragged.of([[] if silent else SOURCES[row] for row in rows])
+
+
+def literal(weight_GD: Tensor, bias_G: Tensor, inputs_ND: Tensor, bound: float | None = None) -> list[list[float]]:
+    """The equations of quantised.py, one number after the other."""
+    answers = []
+    for row in inputs_ND.double().tolist():
+        largest = (max(abs(value) for value in row) if bound is None else bound) / quantised.LEVELS
+        whole = [round(value / largest) for value in row]
+        answer = []
+        for weights, bias in zip(weight_GD.double().tolist(), bias_G.double().tolist(), strict=True):
+            scale = max(abs(value) for value in weights) / 127
+            total = sum(round(weight / scale) * value for weight, value in zip(weights, whole, strict=True))
+            answer.append(largest * scale * total + bias)
+        answers.append(answer)
+    return answers
+
+
+def test_a_product_is_what_the_equations_say() -> None:
+    torch.manual_seed(1)
+    weight_GD, bias_G, inputs_ND = torch.randn(11, 13), torch.randn(11), torch.randn(7, 13)
+    expected = torch.tensor(literal(weight_GD, bias_G, inputs_ND))
+    torch.testing.assert_close(Int8Linear(weight_GD, bias_G)(inputs_ND), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("bound", [1.0, 1.7])
+def test_a_product_of_bounded_inputs_is_what_the_equations_say(bound: float) -> None:
+    torch.manual_seed(4)
+    weight_GD, bias_G, inputs_ND = torch.randn(11, 13), torch.randn(11), bound * torch.randn(7, 13).tanh()
+    inputs_ND[0, :2] = torch.tensor([bound, -bound])
+    expected = torch.tensor(literal(weight_GD, bias_G, inputs_ND, bound))
+    linear = Int8Linear(weight_GD, bias_G, bound=bound)
+    torch.testing.assert_close(linear(inputs_ND), expected, rtol=1e-5, atol=1e-5)
+    beyond_ND = torch.where(inputs_ND.abs() == bound, 3 * inputs_ND, inputs_ND)
+    assert torch.equal(linear(beyond_ND), linear(inputs_ND)), "cut off, not wrapped round"
+
+
+BOUNDED: dict[str, tuple[bool, bool, bool]] = {  # stack, readout, output
+    "input feeding": (True, True, True),
+    "after": (True, True, True),
+    "additive, gru": (True, True, True),
+    "before, gru": (True, True, True),
+    "before, projected": (False, False, True),
+    "before, dense": (True, False, True),
+    "summary": (True, True, True),
+    "residual, norm": (False, False, True),
+}
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+def test_bounds_are_used_where_they_hold(case: str) -> None:
+    decoder, output = (small := quantise(model_of(case))).decoder, small.output
+    products = [part for part in decoder.stack.modules() if isinstance(part, Int8Linear)]
+    stack, readout, last = BOUNDED[case]
+    assert products and all((part.bound is not None) == stack for part in products)
+    assert (decoder.readout.bound is not None) == readout
+    assert (output.product.bound is not None) == last
+
+
+@torch.no_grad()
+def test_large_embeddings_and_other_encoders_leave_rows_their_own_scales() -> None:
+    model = model_of("input feeding")
+    model.target_embedding.weight_VE[3, 2] = -1.5
+    assert quantise(model).decoder.stack.layers[0][0].bound == 1.5
+    model.target_embedding.weight_VE[3, 2] = -9.0
+    small = quantise(model)
+    assert small.decoder.stack.layers[0][0].bound is None
+    assert small.decoder.readout.bound == small.output.product.bound == 1.0
+    model.encoder = nn.Identity()
+    small = quantise(model)
+    assert small.decoder.readout.bound is None and small.output.product.bound == 1.0
+
+
+@pytest.mark.parametrize("width", [1, 2, 64, 509])
+@pytest.mark.parametrize("bound", [None, 1.0])
+def test_the_largest_numbers_do_not_overflow(width: int, bound: float | None) -> None:
+    signs_GD = torch.ones(3, width)
+    signs_GD[1] = -1
+    inputs_ND = torch.tensor([[1.0], [-1.0]]).expand(2, width)
+    found = Int8Linear(signs_GD, bound=bound)(inputs_ND)
+    torch.testing.assert_close(found, inputs_ND @ signs_GD.t(), rtol=1e-6, atol=0)
+
+
+def test_a_row_does_not_depend_on_its_company() -> None:
+    torch.manual_seed(2)
+    linear, inputs_ND = Int8Linear(torch.randn(7, 13), torch.randn(7)), torch.randn(5, 13)
+    alone = torch.cat([linear(row) for row in inputs_ND.split(1)])
+    among = linear(torch.cat([inputs_ND, 1000 * torch.randn(3, 13)]))[:5]
+    assert torch.equal(alone, among)
+
+
+def test_several_inputs_other_shapes_and_nothing() -> None:
+    torch.manual_seed(3)
+    weight_GD, inputs_ND, added_NG = torch.randn(7, 13), torch.randn(6, 13), torch.randn(6, 7)
+    linear = Int8Linear(weight_GD)
+    whole_NG = linear(inputs_ND)
+    assert torch.equal(linear(*inputs_ND.split([5, 8], 1), added=added_NG), whole_NG + added_NG)
+    assert torch.equal(linear(inputs_ND.view(2, 3, 13)), whole_NG.view(2, 3, 7))
+    assert linear(inputs_ND[:0]).shape == (0, 7)
+    assert torch.equal(linear(torch.zeros(2, 13)), torch.zeros(2, 7))
+    assert torch.equal(Int8Linear(torch.zeros(7, 13))(inputs_ND), torch.zeros(6, 7))
+
+
+def test_seven_bits_where_the_processor_sums_in_sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantised, "LEVELS", 63)
+    test_a_product_is_what_the_equations_say()
+    test_a_product_of_bounded_inputs_is_what_the_equations_say(1.0)
+    test_the_largest_numbers_do_not_overflow(509, None)
+    test_the_largest_numbers_do_not_overflow(509, 1.0)
+
+
+@pytest.mark.parametrize("case", CASES)
+@torch.no_grad()
+def test_a_quantised_model_says_nearly_the_same(case: str) -> None:
+    model, inputs = model_of(case), Ragged.of(INPUTS)
+    source = sources_of(case, [0, 1, 2, 3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = quantise(model)
+        said = small(source, inputs, weights=True)
+    expected = model(source, inputs, weights=True)
+    spread = float(expected.logits_NV.std())
+    assert float((said.logits_NV - expected.logits_NV).abs().mean()) < 0.05 * spread
+    assert (said.weights_BTS is None) == (expected.weights_BTS is None)
+
+
+@pytest.mark.parametrize("case", CASES)
+@torch.no_grad()
+def test_steps_and_whole_targets_give_the_same(case: str) -> None:
+    """Also with two rows a source, as a beam has them."""
+    small = quantise(model_of(case))
+    said = small(sources_of(case, [0, 2]), Ragged.of([[1, 5, 8], [1, 9, 4]]))
+    rows = Ragged.of([[1, 5, 8], [1, 9, 4]]).like(said.logits_NV).split()
+    memory = small.encode(sources_of(case, [0, 2]))
+    state = repeat(small.start(memory), 2)
+    for time in range(3):
+        tokens_R = torch.tensor([[1, 5, 8], [1, 9, 4]]).repeat_interleave(2, 0)[:, time]
+        logits_RV, state, _ = small.step(tokens_R, state, memory)
+        for row, logits_TV in enumerate(rows):
+            torch.testing.assert_close(logits_RV[2 * row], logits_TV[time], rtol=0.02, atol=0.02)
+            assert torch.equal(logits_RV[2 * row], logits_RV[2 * row + 1])
+
+
+def test_what_is_not_changed_is_shared_and_the_rest_is_small() -> None:
+    model = model_of("input feeding")
+    small = quantise(model)
+    assert small.source_embedding.weight_VE is model.source_embedding.weight_VE
+    assert small.encoder is model.encoder
+    assert small.output.weight_VD.numel() == 0
+    names = {name for name, _ in small.decoder.named_parameters()}
+    assert not any("stack" in name or "readout" in name for name in names)
+    assert isinstance(model.decoder.readout, nn.Linear), "the given model is as it was"
+
+
+def test_only_float32_on_a_cpu() -> None:
+    with pytest.raises(SearchError, match=r"quantise: \S+ is float64 on cpu; eight bits are made of float32 on a CPU"):
+        quantise(nn.Linear(3, 5).double())
+
+
+def test_a_trained_model_translates_as_before(copier: Translator) -> None:
+    lines = ["a b c d", "d c", "b", "e a d", "c c e b"]
+    model = copy.deepcopy(copier.model).cpu()
+    large, small = (Translator(one, copier.tokenizers, copier.recipe) for one in (model, quantise(model)))
+    before, after = large.translate(lines), small.translate(lines)
+    assert [one.text for one in after] == [one.text for one in before]
+    for one, other in zip(after, before, strict=True):
+        assert one.log_probability == pytest.approx(other.log_probability, abs=0.1)
+    assert [small.translate(line).ids for line in lines] == [one.ids for one in after]

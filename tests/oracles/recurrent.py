@@ -1,0 +1,293 @@
+"""The recurrent models once more: one row, one time step, one scalar after the other, in plain Python.
+
+It takes a model's settings and its parameters by name and shares nothing else with the library. Vectors are lists of
+floats; there is no batch, no pad and no torch here but for reading the parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import nn
+
+from weft.recipe import ModelSettings
+
+Vector = list[float]
+Matrix = list[list[float]]
+LayerState = tuple[Vector, ...]
+
+
+def dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def times(matrix: Matrix, vector: Vector) -> Vector:
+    return [dot(row, vector) for row in matrix]
+
+
+def plus(*vectors: Vector) -> Vector:
+    return [sum(numbers) for numbers in zip(*vectors, strict=True)]
+
+
+def tanh(vector: Vector) -> Vector:
+    return [math.tanh(x) for x in vector]
+
+
+def sigmoid(vector: Vector) -> Vector:
+    return [1 / (1 + math.exp(-x)) for x in vector]
+
+
+def softmax(scores: Vector) -> Vector:
+    top = max(scores)
+    powers = [math.exp(score - top) for score in scores]
+    return [power / sum(powers) for power in powers]
+
+
+def mix(weights: Vector, vectors: Sequence[Vector]) -> Vector:
+    return [dot(weights, column) for column in zip(*vectors, strict=True)]
+
+
+class Parameters:
+    """A module's parameters as lists, by name below a prefix."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.lists = {name: tensor.tolist() for name, tensor in module.state_dict().items()}
+
+    def __getitem__(self, name: str) -> list:
+        return self.lists[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.lists
+
+
+def cell(kind: str, of_x: Vector, of_h: Vector, state: LayerState) -> LayerState:
+    """One step of one layer from W x + b and U h + b', PyTorch's order of gates."""
+    size = len(state[0])
+
+    def gate(vector: Vector, number: int) -> Vector:
+        return vector[number * size : (number + 1) * size]
+
+    if kind == "rnn":
+        return (tanh(plus(of_x, of_h)),)
+    if kind == "gru":
+        r = sigmoid(plus(gate(of_x, 0), gate(of_h, 0)))
+        z = sigmoid(plus(gate(of_x, 1), gate(of_h, 1)))
+        n = [math.tanh(gate(of_x, 2)[i] + r[i] * gate(of_h, 2)[i]) for i in range(size)]
+        return ([(1 - z[i]) * n[i] + z[i] * state[0][i] for i in range(size)],)
+    i, f, g, o = (plus(gate(of_x, number), gate(of_h, number)) for number in range(4))
+    i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+    c = [f[k] * state[1][k] + i[k] * g[k] for k in range(size)]
+    return [o[k] * math.tanh(c[k]) for k in range(size)], c
+
+
+def normalised(x: Vector, a: Vector, b: Vector) -> Vector:
+    """a (x − μ) / √(σ² + ε) + b, ε = 1e-5   Ba et al. 2016."""
+    mean = sum(x) / len(x)
+    variance = sum((value - mean) ** 2 for value in x) / len(x)
+    return [a[k] * (x[k] - mean) / math.sqrt(variance + 1e-5) + b[k] for k in range(len(x))]
+
+
+class SlowStack:
+    """Layers of cells below ``prefix``, as `RecurrentStack` names its parameters."""
+
+    def __init__(
+        self, parameters: Parameters, prefix: str, kind: str, connections: str, layers: int, layer_norm: bool = False
+    ) -> None:
+        self.parameters, self.prefix, self.kind = parameters, prefix, kind
+        self.connections, self.layers, self.layer_norm = connections, layers, layer_norm
+
+    def advance(self, level: int, x: Vector, state: LayerState, suffix: str = "") -> LayerState:
+        """One step of one layer."""
+        W, U, b, d = (
+            self.parameters[f"{self.prefix}layers.{level}.{name}_l0{suffix}"]
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        return cell(self.kind, plus(times(W, x), b), plus(times(U, state[0]), d), state)
+
+    def above(self, level: int, x: Vector, h: Vector) -> Vector:
+        """What goes up from a layer that read x and gave h."""
+        if self.connections == "residual" and len(x) == len(h):
+            h = plus(x, h)
+        if self.layer_norm:
+            h = normalised(h, *(self.parameters[f"{self.prefix}norms.{level}.{name}"] for name in ("weight", "bias")))
+        if self.connections == "dense" and level + 1 < self.layers:
+            return x + h
+        return h
+
+    def step(self, x: Vector, state: tuple[LayerState, ...]) -> tuple[Vector, tuple[LayerState, ...]]:
+        new = []
+        for level in range(self.layers):
+            new.append(self.advance(level, x, state[level]))
+            x = self.above(level, x, new[-1][0])
+        return x, tuple(new)
+
+    def zero(self, level: int, suffix: str = "") -> LayerState:
+        size = len(self.parameters[f"{self.prefix}layers.{level}.weight_hh_l0{suffix}"][0])
+        return ([0.0] * size,) * (2 if self.kind == "lstm" else 1)
+
+    def read(self, xs: list[Vector], *, bidirectional: bool) -> tuple[list[Vector], tuple[LayerState, ...]]:
+        """A whole sequence, layer by layer: the top's outputs, and every layer's last state."""
+        finals = []
+        for level in range(self.layers):
+            state = self.zero(level)
+            hs = []
+            for x in xs:
+                state = self.advance(level, x, state)
+                hs.append(state[0])
+            if bidirectional:
+                back = self.zero(level, "_reverse")
+                backward = []
+                for x in reversed(xs):
+                    back = self.advance(level, x, back, "_reverse")
+                    backward.append(back[0])
+                hs = [one + other for one, other in zip(hs, reversed(backward), strict=True)]
+                state = tuple(one + other for one, other in zip(state, back, strict=True))
+            finals.append(state)
+            xs = [self.above(level, x, h) for x, h in zip(xs, hs, strict=True)]
+        return xs, tuple(finals)
+
+
+class SlowAttention:
+    """An attention below ``prefix``: every score's equation for one query and one key."""
+
+    def __init__(self, parameters: Parameters, prefix: str, score: str, temperature: float) -> None:
+        self.parameters, self.prefix = parameters, prefix
+        self.score, self.temperature = score, temperature
+
+    def project(self, name: str, item: Vector) -> Vector:
+        weight = f"{self.prefix}{name}.weight"
+        return times(self.parameters[weight], item) if weight in self.parameters else item
+
+    def compare(self, q: Vector, k: Vector) -> float:
+        def own(name: str) -> list:
+            return self.parameters[f"{self.prefix}score.{name}"]
+
+        match self.score:
+            case "dot" | "parameter_free":
+                return dot(q, k)
+            case "scaled_dot":
+                return dot(q, k) / math.sqrt(len(q))
+            case "general":
+                return dot(q, times(own("weight_QK"), k))
+            case "scaled_general":
+                return dot(q, times(own("weight_QK"), k)) / math.sqrt(len(k))
+            case "concat":
+                return dot(own("vector"), tanh(times(own("weight"), q + k)))
+            case "additive":
+                of_key = plus(times(own("of_keys.weight"), k), own("of_keys.bias"))
+                return dot(own("vector"), tanh(plus(of_key, times(own("of_queries.weight"), q))))
+            case "cosine":
+                length = math.sqrt(dot(q, q)) * math.sqrt(dot(k, k))
+                return dot(q, k) / length / self.temperature if length else 0.0
+        raise AssertionError(self.score)
+
+    def look(self, q: Vector, items: list[Vector]) -> tuple[Vector, Vector]:
+        """The context and the weights."""
+        weights = softmax([self.compare(q, self.project("keys", item)) for item in items])
+        return mix(weights, [self.project("values", item) for item in items]), weights
+
+
+class SlowSeq2Seq:
+    """p(y_t | y_<t, x) for one pair, by the equations at the top of decoders.py."""
+
+    def __init__(self, settings: ModelSettings, model: nn.Module) -> None:
+        self.settings = settings
+        self.parameters = Parameters(model)
+        encoder, decoder, attention = settings.encoder, settings.decoder, settings.attention
+        self.encoder = SlowStack(self.parameters, "encoder.stack.", encoder.kind, encoder.connections, encoder.layers)
+        self.decoder = SlowStack(self.parameters, "decoder.stack.", decoder.kind, decoder.connections, decoder.layers)
+        self.attention = SlowAttention(self.parameters, "decoder.attention.", attention.score, attention.temperature)
+
+    def encode(self, source: list[int]) -> tuple[list[Vector], tuple[LayerState, ...]]:
+        encoder = self.settings.encoder
+        embedded = [self.parameters["source_embedding.weight_VE"][token] for token in source]
+        if encoder.reverse_source:
+            states, final = self.encoder.read(embedded[::-1], bidirectional=False)
+            return states[::-1], final
+        return self.encoder.read(embedded, bidirectional=encoder.bidirectional)
+
+    def bridge(self, final: tuple[LayerState, ...]) -> tuple[LayerState, ...]:
+        decoder = self.settings.decoder
+        parts = 2 if decoder.kind == "lstm" else 1
+        if self.settings.bridge == "zero":
+            return (([0.0] * decoder.hidden,) * parts,) * decoder.layers
+        if "decoder.bridge.maps.0.weight" not in self.parameters:
+            return final
+        top = final[-1][0]
+        started = [
+            tanh(
+                plus(
+                    times(self.parameters[f"decoder.bridge.maps.{i}.weight"], top),
+                    self.parameters[f"decoder.bridge.maps.{i}.bias"],
+                )
+            )
+            for i in range(decoder.layers * parts)
+        ]
+        return tuple(tuple(started[level * parts : (level + 1) * parts]) for level in range(decoder.layers))
+
+    def readout(self, parts: list[Vector]) -> Vector:
+        joined = [x for part in parts for x in part]
+        if "decoder.readout.weight" not in self.parameters:
+            return joined
+        weight, bias = self.parameters["decoder.readout.weight"], self.parameters["decoder.readout.bias"]
+        return tanh(plus(times(weight, joined), bias))
+
+    def logits(self, source: list[int], inputs: list[int]) -> tuple[list[Vector], list[Vector]]:
+        """Logits and attention weights for every position of one row."""
+        settings = self.settings
+        attends = settings.attention.score != "none"
+        before = attends and settings.attention.placement == "before"
+        items, final = self.encode(source)
+        state = self.bridge(final)
+        summary = final[-1][0] if settings.decoder.feed_summary else []
+        width = len(self.parameters["output.weight_VD"][0])
+        fed = [0.0] * width if settings.decoder.input_feeding else []
+        logits, weights = [], []
+        for token in inputs:
+            y = self.parameters["target_embedding.weight_VE"][token]
+            context: Vector = []
+            if before:
+                context, looked = self.attention.look(state[-1][0], items)
+                s, state = self.decoder.step(y + context + summary, state)
+            else:
+                s, state = self.decoder.step(y + fed + summary, state)
+                if attends:
+                    context, looked = self.attention.look(s, items)
+            said = self.readout([context, summary, s, y if before or summary else []])
+            fed = said if settings.decoder.input_feeding else []
+            logits.append(plus(times(self.parameters["output.weight_VD"], said), self.parameters["output.bias_V"]))
+            if attends:
+                weights.append(looked)
+        return logits, weights
+
+
+class SlowLanguageModel:
+    """p(y_t | y_<t) for one row."""
+
+    def __init__(self, settings: ModelSettings, model: nn.Module) -> None:
+        self.settings = settings
+        self.parameters = Parameters(model)
+        decoder = settings.decoder
+        self.stack = SlowStack(self.parameters, "stack.", decoder.kind, decoder.connections, decoder.layers)
+        self.attention = SlowAttention(
+            self.parameters, "attention.", settings.attention.score, settings.attention.temperature
+        )
+
+    def logits(self, inputs: list[int]) -> tuple[list[Vector], list[Vector]]:
+        attends = self.settings.attention.score != "none"
+        state = tuple(self.stack.zero(level) for level in range(self.settings.decoder.layers))
+        past = [[0.0] * self.settings.decoder.hidden]
+        logits, weights = [], []
+        for token in inputs:
+            s, state = self.stack.step(self.parameters["embedding.weight_VE"][token], state)
+            said = s
+            if attends:
+                context, looked = self.attention.look(s, past)
+                weights.append(looked)
+                past.append(s)
+                said = context + s
+            if "readout.weight" in self.parameters:
+                said = tanh(plus(times(self.parameters["readout.weight"], said), self.parameters["readout.bias"]))
+            logits.append(plus(times(self.parameters["output.weight_VD"], said), self.parameters["output.bias_V"]))
+        return logits, weights

@@ -1,0 +1,275 @@
+"""Required phrases: what the search promises, and what it finds against trying everything."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.small_networks import neural
+from fixtures.table_model import BEGIN, END, Table, exhaustive, log_probability, script, table
+from weft.errors import SearchError
+from weft.ragged import Ragged
+from weft.search.beam import beam
+from weft.search.constrained_beam import Phrases, failure_function, required_beam
+from weft.search.constraints import Banned, RepetitionPenalty
+from weft.search.hypothesis import Hypothesis
+from weft.search.ranking import Ranking
+from weft.tree import select
+
+quick = settings(deadline=None, max_examples=25)
+VOCABULARY = 4
+others = st.sampled_from([0, 1, 3])
+
+
+def search(model, memory, limits, required, **options) -> list[list[Hypothesis]]:
+    return required_beam(model, memory, limits, begin=BEGIN, end=END, required=required, **options)
+
+
+def count(tokens: tuple[int, ...] | list[int], phrase: list[int]) -> int:
+    """How often a phrase stands in a row of tokens, from the left, without sharing any."""
+    found = place = 0
+    while place + len(phrase) <= len(tokens):
+        if list(tokens[place : place + len(phrase)]) == phrase:
+            found, place = found + 1, place + len(phrase)
+        else:
+            place += 1
+    return found
+
+
+def has_all(tokens: tuple[int, ...] | list[int], phrases: list[list[int]]) -> bool:
+    return all(count(tokens, phrase) >= phrases.count(phrase) for phrase in phrases)
+
+
+# The automaton of a phrase
+
+
+@quick
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=7))
+def test_failure_function(phrase: list[int]) -> None:
+    for length, failure in enumerate(failure_function(phrase), start=1):
+        borders = [size for size in range(length) if phrase[:size] == phrase[length - size : length]]
+        assert failure == max(borders)
+
+
+@quick
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=4), max_size=3),
+    st.lists(st.integers(0, 2), max_size=12),
+)
+def test_phrases_follow_what_is_said(required: list[list[int]], said: list[int]) -> None:
+    phrases = Phrases(required)
+    progress = phrases.start
+    for token in said:
+        before = phrases.met(progress)
+        for wanted in phrases.wanted(progress):
+            assert any(
+                matched or times > old
+                for (times, matched), (old, _) in zip(phrases.advance(progress, wanted), progress, strict=True)
+            )
+        best = max((phrases.met(phrases.advance(progress, one)) for one in phrases.wanted(progress)), default=None)
+        assert best is None or best > before
+        progress = phrases.advance(progress, token)
+    times = [times for times, _ in progress]
+    expected = [min(count(said, list(phrase)), required.count(list(phrase))) for phrase in phrases.phrases]
+    assert times == expected
+    assert (phrases.met(progress) == phrases.total) == has_all(said, required)
+
+
+def test_an_interrupted_phrase_falls_back_to_what_still_matches() -> None:
+    phrases = Phrases([[4, 4, 3]])
+    progress = phrases.start
+    for token, met in [(4, 1), (4, 2), (4, 2), (3, 3)]:
+        progress = phrases.advance(progress, token)
+        assert phrases.met(progress) == met
+    assert phrases.wanted(((0, 2),)) == [3, 4] and phrases.wanted(((1, 0),)) == []
+
+
+# What it finds
+
+
+@quick
+@given(
+    seed=st.integers(0, 999),
+    required=st.lists(st.lists(others, min_size=1, max_size=3), max_size=3),
+    alpha=st.sampled_from([0.0, 1.0]),
+    n_best=st.sampled_from([1, 7]),
+)
+def test_a_beam_as_wide_as_the_space_finds_what_trying_everything_finds(
+    seed: int, required: list[list[int]], alpha: float, n_best: int
+) -> None:
+    memory, limit = table(1, VOCABULARY, seed=seed), 4
+    answers = exhaustive(Table(), memory, vocabulary=VOCABULARY, limit=limit, length_penalty=alpha)
+    expected = [one for one in answers if one.finished and has_all(one.tokens, required)][:n_best]
+    ranking = Ranking(alpha=alpha)
+    [found] = search(Table(), memory, [limit], [required], size=3**limit, finish=9999, n_best=n_best, ranking=ranking)
+    finished = [one for one in found if one.ended == "end"]
+    assert [one.score for one in finished] == pytest.approx([one.score for one in expected], abs=1e-4)
+    assert {tuple(one.tokens) for one in finished} == {one.tokens for one in expected}
+    assert len(found) == n_best
+
+
+@quick
+@given(
+    seed=st.integers(0, 999),
+    required=st.lists(st.lists(st.lists(others, min_size=1, max_size=3), max_size=3), min_size=1, max_size=3),
+    size=st.integers(1, 4),
+)
+def test_every_phrase_is_said_if_there_is_room(seed: int, required: list[list[list[int]]], size: int) -> None:
+    """A limit with room for all phrases one after the other is always enough, however narrow the beam."""
+    memory = table(len(required), VOCABULARY, seed=seed)
+    limits = [sum(map(len, phrases)) or 1 for phrases in required]
+    for row, [best] in enumerate(search(Table(), memory, limits, required, size=size)):
+        assert has_all(best.tokens, required[row])
+        alone, said = select(memory, torch.tensor([row])), best.tokens + [END] * (best.ended == "end")
+        assert best.log_probability == pytest.approx(log_probability(Table(), alone, said), abs=1e-4)
+        assert sum(best.token_scores) == pytest.approx(best.log_probability, abs=1e-5)
+        assert best.score == pytest.approx(best.log_probability / len(said), abs=1e-5)
+
+
+@quick
+@given(seed=st.integers(0, 999), size=st.integers(1, 4), n_best=st.integers(1, 5), least=st.integers(0, 3))
+def test_with_nothing_required_it_is_the_beam(seed: int, size: int, n_best: int, least: int) -> None:
+    memory, limits = table(3, 7, seed=seed), [9, 2, 6]
+    options = {"size": size, "n_best": n_best, "weights": True, "ranking": Ranking(beta=0.3)}
+    found = search(Table(), memory, limits, [[], [], []], minimums=[least] * 3, **options)
+    expected = beam(Table(), memory, limits, begin=BEGIN, end=END, least=[least] * 3, **options)
+    for ours, theirs in zip(found, expected, strict=True):
+        ours, theirs = ([one for one in some if one.ended == "end"] for some in (ours, theirs))
+        assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+        assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
+        for mine, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(mine.weights_TS, other.weights_TS)
+
+
+@pytest.mark.parametrize("kind", ["after", "feeding", "lm"])
+def test_company_changes_nothing(kind: str) -> None:
+    """A sentence in a batch is answered as it is alone, with the scores and weights of forced decoding."""
+    model = neural(kind, vocabulary=11)
+    limits, required = [9, 4, 7], [[[4, 5]], [[7], [3, 3]], []]
+    sources = [[]] * 3 if kind == "lm" else [[3, 5, 7], [4], [9, 3, 3, 8, 10]]
+    options = {"size": 3, "n_best": 2, "weights": True}
+    together = search(model, model.encode(Ragged.of(sources)), limits, required, **options)
+    for source, limit, phrases, found in zip(sources, limits, required, together, strict=True):
+        [alone] = search(model, model.encode(Ragged.of([source])), [limit], [phrases], **options)
+        assert [one.tokens for one in alone] == [one.tokens for one in found]
+        assert [one.score for one in alone] == pytest.approx([one.score for one in found], abs=1e-4)
+        for one in found:
+            said = one.tokens + [END] * (one.ended == "end")
+            with torch.no_grad():
+                forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), weights=True)
+            scores_T = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
+            assert one.token_scores == pytest.approx(scores_T.tolist(), abs=1e-4)
+            assert one.weights_TS is not None and forced.weights_BTS is not None
+            width = forced.weights_BTS.shape[2]
+            torch.testing.assert_close(one.weights_TS[:, :width], forced.weights_BTS[0], rtol=1e-4, atol=1e-5)
+
+
+# The policy, statement by statement
+
+
+def uniform(vocabulary: int = 6):
+    """A model that would rather end."""
+    model = script({}, vocabulary=vocabulary)
+    logits = torch.tensor([[0.0, -9.0, 3.0, 0.0, 0.0, 0.0]]).log_softmax(-1)
+    model.step = lambda tokens_R, state, memory: (logits.expand(len(tokens_R), -1), state, None)
+    return model
+
+
+def best_of(required: list[list[int]], limit: int = 12, **options) -> Hypothesis:
+    model = uniform()
+    [[best]] = search(model, model.memory(), [limit], [required], **{"size": 4, **options})
+    return best
+
+
+def test_phrases_may_share_tokens() -> None:
+    assert best_of([[3, 4], [4, 5]], ranking=Ranking(alpha=0.0)).tokens == [3, 4, 5]
+    assert best_of([[3, 4, 5], [4]], ranking=Ranking(alpha=0.0)).tokens == [3, 4, 5]
+
+
+def test_a_phrase_required_twice_is_said_twice() -> None:
+    assert best_of([[3, 4], [3, 4]], ranking=Ranking(alpha=0.0)).tokens == [3, 4, 3, 4]
+    assert best_of([[3, 3], [3, 3]], ranking=Ranking(alpha=0.0)).tokens == [3, 3, 3, 3]
+
+
+def test_a_limit_that_is_too_short_shows() -> None:
+    best = best_of([[3, 4, 5], [0]], limit=2)
+    assert best.ended == "length" and best.tokens == [3, 4]
+    assert best_of([[3, 4, 5]], limit=3).ended == "length", "all is said, but there is no room for the end mark"
+    assert best_of([[3, 4, 5]], limit=4).ended == "end"
+
+
+def test_those_cut_off_come_after_the_finished_and_the_fullest_first() -> None:
+    model = uniform()
+    [found] = search(model, model.memory(), [3], [[[3, 4]]], size=6, n_best=9)
+    assert [one.ended for one in found] == ["end"] + ["length"] * (len(found) - 1)
+    met = [has_all(one.tokens, [[3, 4]]) for one in found]
+    assert met == sorted(met, reverse=True) and not met[-1]
+
+
+def test_where_nothing_can_be_said_what_was_said_comes_back() -> None:
+    model = script({(): {3: 1.0}, (3,): {END: 1.0}}, vocabulary=6)
+    [[best]] = search(model, model.memory(), [9], [[[4]]], size=2)
+    assert (best.tokens, best.ended) == ([3], "length")
+    model = script({(): {END: 0.5, 3: 0.5}, (3,): {END: 1.0}}, vocabulary=6)
+    [found] = search(model, model.memory(), [9], [[]], size=2, n_best=4)
+    assert sorted(one.tokens for one in found) == [[], [3]] and {one.ended for one in found} == {"end"}
+
+
+def test_minimums_hold_the_end_mark_back() -> None:
+    assert len(best_of([[3]], minimums=[4], size=1).tokens) >= 4
+
+
+def test_rules_hold_and_log_probability_stays_the_models_own() -> None:
+    best = best_of([[3, 3]], rules=[Banned([[4], [0]]), RepetitionPenalty(2.0)], ranking=Ranking(alpha=0.0))
+    one = float(torch.tensor([0.0, -9.0, 3.0, 0.0, 0.0, 0.0]).log_softmax(-1)[3])
+    end = float(torch.tensor([0.0, -9.0, 3.0, 0.0, 0.0, 0.0]).log_softmax(-1)[2])
+    assert best.tokens == [3, 3]
+    assert best.log_probability == pytest.approx(2 * one + end, abs=1e-5)
+    assert best.score == pytest.approx(3 * one + end, abs=1e-5)
+    banned = best_of([[3]], rules=[Banned([[3]])], limit=4)
+    assert banned.ended == "length" and 3 not in banned.tokens
+
+
+def test_rules_see_the_tokens_they_ask_for() -> None:
+    seen: list[list[list[int]]] = []
+
+    class Watching:
+        def __init__(self, window: int | None) -> None:
+            self.window = window
+
+        def __call__(self, ratings_RV, said_RW, sentences_R):
+            seen.append(said_RW.tolist())
+            assert sentences_R.tolist() == [0, 0]
+            return ratings_RV
+
+    best_of([[3, 4, 5]], limit=3, size=2, rules=[Watching(2), Watching(None)])
+    assert seen[0] == [[-1, -1]] * 2 and seen[1] == [[], []]
+    assert seen[2][0] == [-1, 3] and seen[3][0] == [3] and seen[4][0] == seen[5][0] == [3, 4]
+
+
+def test_no_sentences() -> None:
+    model = uniform()
+    assert search(model, model.memory()[:0], [], []) == []
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("required", "options", "message"),
+    [
+        ([[]], {"size": 0}, "search.size: 0; a beam holds at least 1 hypothesis"),
+        ([], {}, "required phrases for 0 sentences, expected 1: a list for each"),
+        ([[[3], []]], {}, "sentence 1: a required phrase is empty; expected at least 1 token"),
+        ([[[3, END]]], {}, "sentence 1: a required phrase has the end mark in it, which cannot be said"),
+        ([[[3, -4]]], {}, "sentence 1: a required phrase has the id -4 in it, which cannot be said"),
+        ([[[3, 6]]], {}, "sentence 1: a required phrase has the id 6; the vocabulary has 6"),
+        ([[]], {"ranking": Ranking(beta=0.2)}, "search.coverage_penalty: this model has no attention"),
+    ],
+)
+def test_errors(required, options, message: str) -> None:
+    model = uniform()
+    with pytest.raises(SearchError, match=message):
+        search(model, model.memory(), [4], required, **options)

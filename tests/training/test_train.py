@@ -1,0 +1,672 @@
+"""Whole runs: what a recipe asks for is done, and a run that was stopped anywhere ends as if it never had been."""
+
+import json
+import random
+import shutil
+import signal
+from itertools import count
+
+import pytest
+import torch
+
+from weft.data.pairs import Pair
+from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
+from weft.recipe import load_recipe, make_recipe
+from weft.runs.folder import RunFolder, read_tensors
+from weft.training import trainer as loop
+from weft.training import update
+from weft.training.distributed import Workers
+from weft.training.events import Finished, Prepared, Saved, Skipped, Step, Validation
+from weft.training.train import train
+from weft.translation.load import load
+
+EVERYTHING = {
+    "name": "everything",
+    "model.dropout": 0.3,
+    "model.decoder.input_feeding": True,
+    "training.steps": 7,
+    "training.validate_every": 2,
+    "training.save_every": 3,
+    "training.average": 2,
+    "training.accumulate": 2,
+    "training.schedule": "plateau",
+    "training.decay_patience": 0,
+    "training.forcing": "scheduled",
+    "training.sampling": 0.9,
+    "training.metric": "exact_match",
+    "training.valid_sentences": 5,
+    "search.max_ratio": 1.0,
+    "search.max_extra": 2,
+    "search.size": 2,
+}
+PLAIN = {"name": "plain", "training.steps": 5, "training.save_every": 2, "training.validate_every": 2}
+NEVER_SAVED = {"name": "never_saved", "training.steps": 4}
+LANGUAGE = {
+    "name": "language",
+    "model.kind": "language_model",
+    "training.steps": 5,
+    "training.save_every": 2,
+    "training.validate_every": 2,
+}
+
+
+def stack(side, **more):
+    """A small Transformer on one side."""
+    sizes = {"kind": "transformer", "layers": 2, "hidden": 12, "heads": 2, "feed_forward": 20}
+    return {f"model.{side}.{name}": value for name, value in {**sizes, **more}.items()}
+
+
+TRANSFORMER = {"model.embedding": 12, **stack("encoder"), **stack("decoder")}
+TRANSFORMERS = [
+    {
+        **{name: value for name, value in EVERYTHING.items() if name != "model.decoder.input_feeding"},
+        **TRANSFORMER,
+        "name": "transformer",
+        "training.metric": "loss",
+        "model.decoder.attention_dropout": 0.2,
+        "model.encoder.activation_dropout": 0.2,
+    },
+    {**PLAIN, **stack("decoder", positions="rotary"), "name": "prefix", "model.kind": "prefix_lm"},
+    {**LANGUAGE, **stack("decoder", positions="relative"), "name": "transformer_language"},
+    {**PLAIN, **stack("encoder", kind="attention", positions="alibi"), "name": "attention_to_lstm"},
+]
+VARIANTS = [EVERYTHING, PLAIN, NEVER_SAVED, LANGUAGE, *TRANSFORMERS]
+every_variant = pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(one, marks=pytest.mark.slow if one["name"] in ("transformer", "everything") else ())
+        for one in VARIANTS
+    ],
+    ids=lambda changes: changes["name"],
+)
+
+
+def contents(path):
+    """All that must not depend on interruptions: every tensor's bytes, where the run stands, which steps it logged."""
+    run = RunFolder(path)
+    tensors = {}
+    for file in sorted(run.path.rglob("*.safetensors")):
+        found = read_tensors(file)
+        tensors[str(file.relative_to(path))] = (
+            sorted(found.about.items()),
+            {
+                name: (one.dtype, tuple(one.shape), one.numpy().tobytes())
+                for name, one in found.tensors.items()
+                if name != "random.cuda"  # the processes that are killed see no CUDA
+            },
+        )
+    state = run.read_checkpoint().state
+    del state["seconds"]
+    log = [json.loads(line) for line in run.log.read_text("utf-8").splitlines()]
+    steps = [(line["step"], line["loss"], line["rate"]) for line in log if line["event"] == "step"]
+    validations = [(line["step"], line["loss"], line["best"]) for line in log if line["event"] == "validation"]
+    return tensors, state, steps, validations
+
+
+@pytest.fixture(scope="module")
+def straight(tiny, tmp_path_factory):
+    """The contents of a run that was never stopped."""
+    found = {}
+
+    def straight(changes):
+        key = json.dumps(changes, sort_keys=True)
+        if key not in found:
+            path = tmp_path_factory.mktemp("straight") / "run"
+            assert isinstance(list(train(tiny(changes), path))[-1], Finished)
+            found[key] = contents(path)
+        return found[key]
+
+    return straight
+
+
+class TestARun:
+    def test_leaves_a_whole_folder(self, tiny, tmp_path, capfd):
+        recipe = tiny({"training.steps": 3, "training.validate_every": 2, "data.folder": "."})
+        events = list(train(recipe, tmp_path / "run"))
+        assert capfd.readouterr() == ("", "")
+        names = {path.name for path in (tmp_path / "run").iterdir()}
+        wanted = {
+            "recipe.toml",
+            "tokenizer.json",
+            "model.safetensors",
+            "training",
+            "log.jsonl",
+            "metrics.json",
+            "README.md",
+        }
+        assert names == wanted
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+        saved = load_recipe(tmp_path / "run" / "recipe.toml")
+        assert saved.model == recipe.model and saved.training == recipe.training and saved.seed == recipe.seed
+        metrics = json.loads((tmp_path / "run" / "metrics.json").read_text("utf-8"))
+        assert metrics["steps"] == 3 and metrics["best_step"] == 2 and metrics["last_validation"]["perplexity"] > 1
+        assert isinstance(events[0], Prepared) and isinstance(events[-1], Finished)
+
+    def test_tells_what_was_prepared(self, tiny, tmp_path):
+        prepared = next(train(tiny({"data.max_length": 3}), tmp_path / "run"))
+        assert isinstance(prepared, Prepared) and prepared.step == 0 and prepared.device == "cpu"
+        [(reason, long)] = prepared.left_out.items()
+        assert prepared.pairs + long == 120 and long > 0 and reason.startswith("more than")
+        assert prepared.source_vocabulary == prepared.target_vocabulary == 3 + 7
+        model = load(tmp_path / "run").model
+        assert prepared.parameters == sum(one.numel() for one in model.parameters())
+        assert (prepared.steps, prepared.path) == (6, str(tmp_path / "run"))
+
+    def test_can_be_loaded_from_its_first_event_on(self, tiny, tmp_path):
+        for event in train(tiny({"training.steps": 2, "training.save_every": 1}), tmp_path / "run"):
+            assert load(tmp_path / "run").translate("a b", kind="greedy").source == "a b", event
+
+    def test_logs_every_event_but_only_some_steps(self, tiny, tmp_path):
+        changes = {"training.steps": 7, "training.log_every": 3, "training.validate_every": 2, "training.save_every": 4}
+        events = list(train(tiny(changes), tmp_path / "run"))
+        log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+        wanted = [event for event in events if not isinstance(event, Step) or event.step in (3, 6)]
+        assert log == [json.loads(json.dumps(event.record())) for event in wanted]
+
+    def test_seeds(self, tiny, tmp_path):
+        found = []
+        for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+            list(train(tiny({"seed": seed, "training.steps": 3}), tmp_path / name))
+            found.append(contents(tmp_path / name)[0]["model.safetensors"][1])
+        assert found[0] == found[1]
+        assert found[0] != found[2]
+
+    def test_by_a_metric_of_decoded_text(self, tiny, tmp_path):
+        changes = {**EVERYTHING, "training.steps": 4, "training.metric": "exact_match"}
+        validations = [event for event in train(tiny(changes), tmp_path / "run") if isinstance(event, Validation)]
+        assert len(validations) == 2 and all(event.metrics.keys() == {"exact_match"} for event in validations)
+        assert "exact_match" in json.loads((tmp_path / "run" / "metrics.json").read_text("utf-8"))["last_validation"]
+
+    def test_a_metric_where_less_is_more(self, tiny, tmp_path, monkeypatch):
+        rates = iter([50.0, 20.0, 30.0])
+        from weft.training import train as trainer
+
+        original = trainer.measure
+
+        def measured(*arguments):
+            return [one._replace(value=next(rates)) for one in original(*arguments)]
+
+        monkeypatch.setattr(trainer, "measure", measured)
+        changes = {**EVERYTHING, "training.metric": "item_error_rate", "training.average": 1}
+        events = list(train(tiny(changes), tmp_path / "run"))
+        assert [event.best for event in events if isinstance(event, Validation)] == [True, True, False]
+        assert events[-1].best_step == 4
+
+    def test_of_a_language_model(self, tiny, tmp_path):
+        events = list(train(tiny({**LANGUAGE, "training.steps": 30}), tmp_path / "run"))
+        losses = [event.loss for event in events if isinstance(event, Step)]
+        assert sum(losses[-5:]) < sum(losses[:5])
+        assert load(tmp_path / "run").recipe.model.kind == "language_model"
+
+    def test_of_files(self, tiny, tmp_path, monkeypatch):
+        (tmp_path / "pairs.tsv").write_text("a b\tb a\n\tx\nc\td\n" + "a " * 30 + "\ta\n", "utf-8")
+        monkeypatch.chdir(tmp_path)
+        recipe = tiny({"data.train": "pairs.tsv", "data.max_length": 9, "training.steps": 1})
+        prepared, *_ = train(recipe, "run")
+        assert prepared.pairs == 2
+        assert prepared.left_out == {"more than 9 tokens on a side": 1, "a blank side": 1}
+        monkeypatch.chdir("/")
+        saved = load_recipe(tmp_path / "run" / "recipe.toml")
+        assert next(train(saved, tmp_path / "run", resume=True)).pairs == 2
+
+    def test_of_a_table(self, tiny, tmp_path):
+        """With a resumption, and validations asked for where there is nothing to validate on."""
+        (tmp_path / "t.tsv").write_text("gehen\tV;PRS\tgeht\nsehen\tV;PST(SG)\tsah\n\t\tx\n", "utf-8")
+        table = {"file": "t.tsv", "source": [1, 2], "target": [3], "tags": [2]}
+        changes = {"training.validate_every": 1, "training.steps": 2, "tokenizer.kind": "character"}
+        changes["tokenizer.tags"] = True
+        tree = tiny(changes).model_dump()
+        tree["data"] = {"train": table, "folder": str(tmp_path)}
+        recipe = make_recipe(tree)
+        events = list(train(recipe, tmp_path / "run"))
+        assert (events[0].pairs, events[0].left_out) == (2, {"a blank side": 1})
+        assert not [event for event in events if isinstance(event, Validation)]
+        assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
+        run = load(tmp_path / "run")
+        assert run.recipe.data.train == recipe.data.train
+        found = run.force([Pair("sehen <V><PST(SG)>", "sah")])[0]
+        assert found.source_tokens == [*"sehen", "␣", "<V>", "<PST(SG)>", "</s>"]
+        assert run.translate("<never><seen>", n_best=2).attention.shape[1] == 3
+
+    def test_of_two_units(self, tiny, tmp_path):
+        """Letters in, phones out: training, and the run that is loaded, have a tokenizer for each side."""
+        (tmp_path / "g2p.tsv").write_text("chat\tʃ a\nchou\tʃ u\ntas\tt a\n", "utf-8")
+        changes = {"tokenizer.kind": "character", "tokenizer.target_kind": "word", "tokenizer.joint": False}
+        files = {"data.train": "g2p.tsv", "data.valid": "g2p.tsv", "data.folder": str(tmp_path)}
+        asked = {"training.validate_every": 6, "training.metric": "item_error_rate"}
+        events = list(train(tiny({**changes, **files, **asked}), tmp_path / "run"))
+        [validation] = [event for event in events if isinstance(event, Validation)]
+        assert "item_error_rate" in validation.metrics
+        assert (events[0].source_vocabulary, events[0].target_vocabulary) == (3 + 7, 3 + 4)
+        found = load(tmp_path / "run").force([Pair("chat", "ʃ a")])[0]
+        assert found.source_tokens == [*"chat", "</s>"] and found.tokens == ["ʃ", "a"]
+        assert found.words.source == ["chat", "</s>"] and found.words.target == ["ʃ", "a"]
+
+    @pytest.mark.parametrize("task", ["copy", "addition"])
+    @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])
+    def test_of_a_transformer(self, tiny, tmp_path, kind, task):
+        """From a recipe to a run that answers."""
+        changes = {**TRANSFORMER, "model.kind": kind, "data.train": task, "data.train_size": 300}
+        changes |= {"model.dropout": 0.0, "training.steps": 60, "training.batch_tokens": 200, "training.warmup": 10}
+        changes |= {"training.learning_rate": 0.02, "training.validate_every": 30, "training.label_smoothing": 0.0}
+        recipe = tiny(changes)
+        if task == "addition":
+            data = recipe.data.model_copy(update={"options": {"digits": 2}})
+            tokenizer = recipe.tokenizer.model_copy(update={"kind": "character"})
+            recipe = recipe.model_copy(update={"data": data, "tokenizer": tokenizer})
+        events = list(train(recipe, tmp_path / "run"))
+        losses = [event.loss for event in events if isinstance(event, Step)]
+        assert len(losses) == 60 and sum(losses[-5:]) < 0.8 * sum(losses[:5])
+        first, last = [event.loss for event in events if isinstance(event, Validation)]
+        assert last < first
+        run = load(tmp_path / "run")
+        assert run.recipe.model == recipe.model and run.recipe.model.kind == kind
+        line = "a b" if task == "copy" else "12+3"
+        [score] = run.score([Pair(line, line)])
+        assert sum(score.token_scores) == pytest.approx(score.log_probability, abs=1e-4) and score.log_probability < 0
+        if kind == "language_model":
+            assert run.sample(3, length=5, seed=1) == run.sample(3, length=5, seed=1)
+            assert all(text.startswith(line[0]) for text in run.sample(2, prompt=line[0], length=4))
+            assert "language model" in (tmp_path / "run" / "README.md").read_text("utf-8")
+        else:
+            for search in ("greedy", "beam", "sample"):
+                found = run.translate([line, "", line], kind=search)
+                assert found[0].attention.shape == (len(found[0].tokens), len(found[0].source_tokens))
+                assert found[0].attention.sum(1) == pytest.approx(1.0, abs=1e-4)
+                assert found[1].text == "" and (search == "sample" or found[0].text == found[2].text)
+
+    @pytest.mark.slow
+    def test_a_transformer_learns_to_copy(self, tiny, tmp_path):
+        changes = {
+            **TRANSFORMER,
+            "data.options.length": 4,
+            "data.options.symbols": 5,
+            "data.train_size": 600,
+            "model.embedding": 24,
+            "model.encoder.hidden": 24,
+            "model.decoder.hidden": 24,
+            "model.dropout": 0.0,
+            "training.label_smoothing": 0.0,
+            "training.steps": 250,
+            "training.batch_tokens": 256,
+            "training.warmup": 30,
+            "training.log_every": 100,
+        }
+        list(train(tiny(changes), tmp_path / "run"))
+        lines = ["a b", "d", "c c a", "b d a c", "a", "e d c b", "b b"]
+        found = load(tmp_path / "run").translate(lines)
+        assert sum(one.text == line for one, line in zip(found, lines, strict=True)) >= 6
+
+    @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])
+    @pytest.mark.parametrize("forcing", ["scheduled", "free"])
+    def test_of_a_transformer_that_reads_what_it_said(self, tiny, tmp_path, kind, forcing):
+        changes = {**TRANSFORMER, "model.kind": kind, "training.forcing": forcing, "training.sampling": 1.0}
+        events = list(train(tiny({**changes, "training.steps": 5}), tmp_path / "run"))
+        losses = [event.loss for event in events if isinstance(event, Step)]
+        assert len(losses) == 5 and not any(isinstance(event, Skipped) for event in events)
+
+    @pytest.mark.parametrize("precision", ["tf32", "bf16"])
+    @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])
+    def test_of_a_transformer_in_any_precision(self, tiny, tmp_path, kind, precision):
+        changes = {**TRANSFORMER, "model.kind": kind, "training.precision": precision, "training.compile": "on"}
+        events = list(train(tiny({**changes, "training.steps": 25}), tmp_path / "run"))
+        losses = [event.loss for event in events if isinstance(event, Step)]
+        assert len(losses) == 25 and sum(losses[-5:]) < sum(losses[:5])
+
+    def test_learned_positions_end(self, tiny, tmp_path):
+        """Training keeps to data.max_length; a longer line is refused in one line."""
+        learned = {"positions": "learned", "max_positions": 6}
+        positions = {
+            f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in learned.items()
+        }
+        list(train(tiny({**TRANSFORMER, **positions, "data.max_length": 5, "training.steps": 2}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        assert run.translate("a b c d e", max_ratio=1.0, max_extra=1).source == "a b c d e"
+        with pytest.raises(DataError) as caught:
+            run.translate("a b c d e f")
+        message = "a sequence of 7 tokens: this model has learned 6 positions (max_positions); "
+        assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+    def test_learned_positions_of_one_stack_hold_both_sides(self, tiny, tmp_path):
+        """What a recipe allows, training can do; a recipe that allows more is refused."""
+        changes = {**TRANSFORMER, "model.kind": "prefix_lm", "data.max_length": 5, "model.decoder.positions": "learned"}
+        with pytest.raises(RecipeError):
+            tiny({**changes, "model.decoder.max_positions": 11})
+        recipe = tiny({**changes, "model.decoder.max_positions": 12})
+        assert isinstance(list(train(recipe, tmp_path / "run"))[-1], Finished)
+
+    def test_goes_to_runs_by_default(self, tiny, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        next(train(tiny({"name": "mine"})))
+        assert (tmp_path / "runs" / "mine" / "recipe.toml").is_file()
+
+
+class TestRefused:
+    def refusal(self, recipe, path, error):
+        with pytest.raises(error) as caught:
+            next(train(recipe, path))
+        assert not path.exists() and not list(path.parent.glob(".*"))
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("changes", "error", "message"),
+        [
+            (
+                {"evaluation.metrics": ["blue"]},
+                RecipeError,
+                "evaluation.metrics: unknown metric 'blue'; did you mean 'bleu'?",
+            ),
+            (
+                {"training.metric": "exact", "training.validate_every": 1},
+                RecipeError,
+                "training.metric: unknown metric 'exact'; did you mean 'exact_match'?",
+            ),
+            (
+                {"training.metric": "bleu", "training.validate_every": 1, "model.kind": "language_model"},
+                RecipeError,
+                "training.metric: 'bleu' needs translations; a language model is judged by 'loss'",
+            ),
+            (
+                {"training.device": "gpu"},
+                RecipeError,
+                "training.device: 'gpu' is no device; use auto, cpu, cuda or cuda:0",
+            ),
+            ({"data.train": "coppy"}, DataError, "no built-in corpus of that name; did you mean 'copy'?"),
+            ({"data.options.lenght": 3}, RecipeError, "task copy: unknown option 'lenght'; did you mean 'length'?"),
+            (
+                {
+                    "data.max_length": 1,
+                    "data.options.length": 1,
+                    "tokenizer.kind": "byte",
+                    "data.train": "dates",
+                    "data.options": {},
+                },
+                DataError,
+                "data.train: no pair is left to train on (120 more than 1 tokens on a side)",
+            ),
+            (
+                {"model.bridge": "copy", "model.decoder.layers": 2},
+                RecipeError,
+                "model.bridge: 'copy' needs encoder and decoder of the same kind, layers and hidden size; "
+                "use 'project', or 'auto'",
+            ),
+            (
+                {"model.attention.score": "dot", "model.decoder.hidden": 12},
+                RecipeError,
+                "model.attention.score: 'dot' needs queries and keys of one size, but they have 12 and 16; ",
+            ),
+        ],
+    )
+    def test_before_a_folder_is_made(self, tiny, tmp_path, changes, error, message):
+        assert message in self.refusal(tiny(changes), tmp_path / "run", error)
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+    def test_a_device_that_is_not_here(self, tiny, tmp_path):
+        message = self.refusal(tiny({"training.device": "cuda"}), tmp_path / "run", RecipeError)
+        assert message == "training.device: 'cuda' was asked for, but this machine has no CUDA; use cpu or auto"
+
+    @pytest.mark.parametrize("split", ["train", "valid"])
+    def test_standard_input_for_several_workers(self, tiny, tmp_path, split):
+        """The first would read it all, and the others would train on nothing."""
+        recipe = tiny({f"data.{split}": "-", "data.options": {}})
+        with pytest.raises(DataError) as caught:
+            next(train(recipe, tmp_path / "run", workers=Workers(rank=0, count=2)))
+        assert str(caught.value) == (
+            f"data.{split}: several workers cannot all read standard input (-); give them a file"
+        )
+
+    def test_validation_pairs_that_cannot_be_read_before_anything_is_prepared(self, tiny, tmp_path):
+        missing = str(tmp_path / "none.tsv")
+        prepared = tmp_path / "prepared"
+        asked = {"data.valid": missing, "data.prepared": str(prepared), "training.validate_every": 1}
+        assert self.refusal(tiny(asked), tmp_path / "run", DataError).startswith(f"{missing}: no such file")
+        assert not prepared.exists()
+
+    def test_nothing_to_validate_on(self, tiny, tmp_path):
+        (tmp_path / "empty.tsv").write_text("\t\n", "utf-8")
+        changes = {"data.valid": str(tmp_path / "empty.tsv"), "training.validate_every": 1}
+        assert "data.valid: no pair is left to validate on" in self.refusal(tiny(changes), tmp_path / "run", DataError)
+
+
+class TestNotFinite:
+    @pytest.fixture(params=[{}, TRANSFORMER], ids=["lstm", "transformer"])
+    def changes(self, request):
+        return request.param
+
+    @pytest.fixture
+    def broken(self, tiny, tmp_path, monkeypatch, changes):
+        """A run that ended because its loss was not finite from step 4 on."""
+        calls = count(1)
+        original = update.batch_loss
+
+        def spoilt(*arguments, **keywords):
+            found = original(*arguments, **keywords)
+            return found if next(calls) < 4 else found._replace(smoothed=found.smoothed * float("nan"))
+
+        monkeypatch.setattr(update, "batch_loss", spoilt)
+        seen = []
+        with pytest.raises(TrainingError) as caught:
+            seen += train(tiny({**changes, "training.steps": 30}), tmp_path / "run")
+        monkeypatch.setattr(update, "batch_loss", original)
+        return tmp_path / "run", str(caught.value)
+
+    def test_ends_with_one_line_and_a_folder_that_loads(self, broken):
+        path, message = broken
+        assert message.startswith("step 8: the loss was not finite 5 times in a row; ")
+        assert str(path) in message and "\n" not in message
+        assert load(path).translate("a b", kind="greedy").text is not None
+        log = [json.loads(line) for line in (path / "log.jsonl").read_text("utf-8").splitlines()]
+        assert [line["in_a_row"] for line in log if line["event"] == "skipped"] == [1, 2, 3, 4, 5]
+
+    def test_can_be_resumed(self, broken, tiny, changes):
+        path, _ = broken
+        events = list(train(tiny({**changes, "training.steps": 10}), path, resume=True))
+        assert [event.step for event in events if isinstance(event, Step)] == [9, 10]
+        assert not any(isinstance(event, Skipped) for event in events)
+
+    @pytest.mark.parametrize("name", ["training.learning_rate", "training.clip"])
+    def test_its_advice_can_be_followed(self, broken, tiny, changes, name):
+        path, message = broken
+        assert name in message and "resume" in message
+        events = list(train(tiny({**changes, "training.steps": 10, name: 0.001}), path, resume=True))
+        assert events[-1].step == 10
+
+
+class TestResuming:
+    @every_variant
+    def test_after_any_event(self, tiny, tmp_path, straight, changes):
+        """The reader stops listening after the n-th event, for every n."""
+        wanted = straight(changes)
+        for place in count(1):
+            path = tmp_path / str(place)
+            events = train(tiny(changes), path)
+            seen = [event for event, _ in zip(events, range(place), strict=False)]
+            events.close()
+            assert load(path)
+            list(train(tiny(changes), path, resume=True))
+            assert contents(path) == wanted, f"stopped after {seen[-1]}"
+            if isinstance(seen[-1], Finished):
+                break
+            shutil.rmtree(path)
+
+    def test_many_times(self, tiny, tmp_path, straight):
+        path = tmp_path / "run"
+        next(train(tiny(EVERYTHING), path))
+        for seen in (4, 6, 5, 9):
+            events = train(tiny(EVERYTHING), path, resume=True)
+            list(zip(events, range(seen), strict=False))
+            events.close()
+        list(train(tiny(EVERYTHING), path, resume=True))
+        assert contents(path) == straight(EVERYTHING)
+
+    def test_with_random_numbers_drawn_in_between(self, tiny, tmp_path, straight):
+        path = tmp_path / "run"
+        events = train(tiny(EVERYTHING), path)
+        list(zip(events, range(8), strict=False))
+        events.close()
+        torch.manual_seed(99)
+        events = train(tiny(EVERYTHING), path, resume=True)
+        list(events)
+        assert contents(path) == straight(EVERYTHING)
+
+    def test_a_finished_run_stays_as_it_is(self, tiny, tmp_path, straight):
+        path = tmp_path / "run"
+        list(train(tiny(PLAIN), path))
+        metrics = json.loads((path / "metrics.json").read_text("utf-8"))
+        events = list(train(tiny(PLAIN), path, resume=True))
+        assert not any(isinstance(event, Step) for event in events) and events[-1].reason == "steps"
+        assert contents(path) == straight(PLAIN)
+        assert json.loads((path / "metrics.json").read_text("utf-8")) == metrics
+
+    def test_the_result_is_whole_even_if_the_last_validation_was_before(self, tiny, tmp_path):
+        path = tmp_path / "run"
+        events = train(tiny({**PLAIN, "training.save_every": 4}), path)
+        for event in events:
+            if isinstance(event, Saved):
+                break
+        events.close()
+        list(train(tiny({**PLAIN, "training.save_every": 4}), path, resume=True))
+        assert "last_validation" in json.loads((path / "metrics.json").read_text("utf-8"))
+
+    def test_more_steps_may_be_asked_for(self, tiny, tmp_path):
+        path = tmp_path / "run"
+        list(train(tiny({"training.steps": 3}), path))
+        events = list(train(tiny({"training.steps": 5}), path, resume=True))
+        assert [event.step for event in events if isinstance(event, Step)] == [4, 5]
+        list(train(tiny({"training.steps": 5}), tmp_path / "whole"))
+        first, second = (contents(tmp_path / name)[0] for name in ("run", "whole"))
+        assert first["model.safetensors"] == second["model.safetensors"]
+
+    def test_more_patience_may_be_asked_for(self, tiny, tmp_path, monkeypatch):
+        worths = iter([5.0, 4.0, 3.0, 2.0, 1.0])
+        from weft.training import train as trainer
+
+        monkeypatch.setattr(
+            trainer, "_validation", lambda *_: lambda model: loop.Scores(1.0, 1.0, {}, next(worths, 0.0))
+        )
+        path = tmp_path / "run"
+        changes = {"training.steps": 6, "training.validate_every": 1, "training.patience": 1}
+        assert list(train(tiny(changes), path))[-1].reason == "patience"
+        events = list(train(tiny({**changes, "training.patience": 0}), path, resume=True))
+        assert (events[-1].step, events[-1].reason) == (6, "steps")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "group"),
+        [
+            ("seed", 5, "seed"),
+            ("data.train_size", 100, "data"),
+            ("tokenizer.kind", "character", "tokenizer"),
+            ("model.dropout", 0.4, "model"),
+            ("training.batch_tokens", 32, "training"),
+            ("training.optimiser", "sgd", "training"),
+        ],
+    )
+    def test_other_settings_are_refused(self, tiny, finished, name, value, group):
+        before = (finished / "log.jsonl").read_bytes()
+        given = {"training.steps": 2, "training.validate_every": 1, name: value}
+        with pytest.raises(RecipeError) as caught:
+            next(train(tiny(given), finished, resume=True))
+        message = str(caught.value)
+        assert (
+            message.startswith(f"--resume: {group} differs from {finished / 'recipe.toml'}; ") and "\n" not in message
+        )
+        assert (finished / "log.jsonl").read_bytes() == before
+
+    @pytest.mark.parametrize("name", ["precision", "compile"])
+    def test_how_products_are_made_may_change(self, tiny, tmp_path, name):
+        path = tmp_path / "run"
+        list(train(tiny({**TRANSFORMER, "training.steps": 2}), path))
+        other = {"precision": "bf16", "compile": "off"}[name]
+        events = list(train(tiny({**TRANSFORMER, "training.steps": 4, f"training.{name}": other}), path, resume=True))
+        assert [event.step for event in events if isinstance(event, Step)] == [3, 4]
+
+    def test_a_stack_of_another_family_is_refused(self, tiny, finished):
+        given = {**TRANSFORMER, "training.steps": 2, "training.validate_every": 1}
+        with pytest.raises(RecipeError, match=r"^--resume: model differs from "):
+            next(train(tiny(given), finished, resume=True))
+
+    def test_without_a_run_nothing_is_made(self, tiny, tmp_path):
+        with pytest.raises(CheckpointError):
+            next(train(tiny(), tmp_path / "run", resume=True))
+        assert not list(tmp_path.iterdir())
+
+
+# Kills. What is killed is a process of its own, and SIGKILL it cannot catch.
+
+
+def killed_then_resumed(run, changes, path, **kill):
+    """Kill a training run, check what it left, resume it; whether there was anything left to kill."""
+    code, said = run(changes, path, **kill)
+    assert code in (0, -signal.SIGKILL), f"{kill}: {said}"
+    if not path.exists():
+        assert code == -signal.SIGKILL
+        code_again, said = run(changes, path)
+    else:
+        assert load(path).score([Pair("a b", "b a")])[0].log_probability < 0
+        code_again, said = run(changes, path, resume=True)
+    assert code_again == 0, f"{kill}: {said}"
+    return code == -signal.SIGKILL
+
+
+def check_every_place(run, changes, folder, wanted, functions, places):
+    """Kill at the n-th call of some functions, for every n; what went wrong, all together."""
+    wrong = []
+    for place in places:
+        path = folder / str(place)
+        try:
+            alive = not killed_then_resumed(run, changes, path, functions=functions, place=place)
+            if contents(path) != wanted:
+                wrong.append(f"call {place}: the resumed run ended otherwise")
+        except Exception as error:
+            wrong.append(f"call {place}: {str(error)[-300:]}")
+            alive = False
+        shutil.rmtree(path, ignore_errors=True)
+        if alive:
+            break
+    assert not wrong, "\n".join(wrong)
+
+
+RENAMES = ("rename", "replace", "save")
+CHANGES = ("rename", "replace", "mkdir", "unlink", "rmdir", "fsync")
+
+
+def test_killed_at_every_rename_of_a_file(train_elsewhere, tmp_path, straight):
+    changes = {**PLAIN, "training.steps": 2}
+    check_every_place(train_elsewhere, changes, tmp_path, straight(changes), RENAMES, range(1, 1000))
+
+
+@pytest.mark.slow
+def test_killed_at_some_changes_of_the_folder(train_elsewhere, tmp_path, straight):
+    places = sorted(random.Random(5).sample(range(1, 160), 8))
+    check_every_place(train_elsewhere, EVERYTHING, tmp_path, straight(EVERYTHING), CHANGES, places)
+
+
+@pytest.mark.slow
+@every_variant
+def test_killed_at_every_change_of_the_folder(train_elsewhere, tmp_path, straight, changes):
+    check_every_place(train_elsewhere, changes, tmp_path, straight(changes), CHANGES, range(1, 1000))
+
+
+def test_killed_at_random_moments(train_elsewhere, tmp_path, straight):
+    dice = random.Random()
+    for place in range(3):
+        delay = dice.uniform(0.0, 0.6)
+        path = tmp_path / str(place)
+        killed_then_resumed(train_elsewhere, EVERYTHING, path, after=delay)
+        assert contents(path) == straight(EVERYTHING), f"killed after {delay} s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", range(20))
+def test_killed_again_and_again(train_elsewhere, tmp_path, straight, kills):
+    dice = random.Random()
+    path = tmp_path / "run"
+    delays = [dice.uniform(0.0, 0.5) for _ in range(3)]
+    for delay in delays:
+        code, said = train_elsewhere(EVERYTHING, path, resume=path.exists(), after=delay)
+        assert code in (0, -signal.SIGKILL), f"{delays}: {said}"
+        assert not path.exists() or load(path)
+    code, said = train_elsewhere(EVERYTHING, path, resume=path.exists())
+    assert code == 0, f"{delays}: {said}"
+    assert contents(path) == straight(EVERYTHING), f"killed after {delays} s"

@@ -1,0 +1,524 @@
+"""The loop: one update checked by hand, what is skipped, what is kept, when it stops, and in which order it tells."""
+
+import json
+import math
+from dataclasses import fields
+
+import pytest
+import torch
+
+from weft.data.batching.batches import Position, Stored
+from weft.data.batching.mixture import Part
+from weft.data.batching.prefetch import ahead, draw
+from weft.data.store.token_store import PairStore, TokenStore
+from weft.errors import CheckpointError, TrainingError
+from weft.models.build import build_model
+from weft.recipe import ModelSettings, TrainingSettings
+from weft.runs.folder import RunFolder, read_tensors
+from weft.training import trainer as loop
+from weft.training import update
+from weft.training.events import Finished, Saved, Skipped, Step, Validation
+from weft.training.loss import Loss, batch_loss
+from weft.training.trainer import Scores, Trainer, model_tensors
+
+BEGIN, END, VOCABULARY = 1, 2, 13
+MODEL = ModelSettings.model_validate(
+    {"embedding": 7, "dropout": 0.0, "encoder": {"hidden": 10}, "decoder": {"hidden": 10}}
+)
+
+STACK = {"kind": "transformer", "layers": 2, "hidden": 10, "heads": 2, "feed_forward": 14}
+TRANSFORMER = ModelSettings.model_validate({"embedding": 7, "dropout": 0.0, "encoder": STACK, "decoder": STACK})
+PREFIX = ModelSettings.model_validate({"kind": "prefix_lm", "embedding": 7, "dropout": 0.0, "decoder": STACK})
+every_model = pytest.mark.parametrize("model", [MODEL, TRANSFORMER, PREFIX], ids=["lstm", "transformer", "prefix"])
+
+
+def pairs(count=24, longest=5):
+    random = torch.Generator().manual_seed(3)
+
+    def line(length):
+        return [*torch.randint(3, VOCABULARY, (length,), generator=random).tolist(), END]
+
+    lengths = [1 + place % longest for place in range(count)]
+    return PairStore(TokenStore.of(map(line, lengths)), TokenStore.of(line(1 + length * 2 % 7) for length in lengths))
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A trainer of a small model: ``make(steps=3, validate=...)``; the rest are settings."""
+
+    def fill(new):
+        new.recipe.write_text("")
+        (new.path / "tokenizer.json").write_text("{}")
+
+    def make(*, validate=None, seed=1, data=None, model=MODEL, name="run", **changes):
+        few = {"steps": 4, "batch_tokens": 40, "schedule": "constant", "warmup": 0, "save_every": 0}
+        few |= {"label_smoothing": 0.0, "learning_rate": 0.001}
+        settings = TrainingSettings(**{**few, "validate_every": 1 if validate else 0, **changes})
+        path = tmp_path / name
+        return Trainer(
+            build_model(model, source_size=VOCABULARY, target_size=VOCABULARY, seed=seed),
+            Stored(pairs()) if data is None else data if isinstance(data, Stored) else Stored(data),
+            settings,
+            folder=RunFolder(path) if path.exists() else RunFolder.create(path, fill),
+            seed=seed,
+            begin=BEGIN,
+            validate=validate,
+        )
+
+    return make
+
+
+class Judge:
+    """A validation that gives the worths it was told to, and remembers the weights it saw."""
+
+    def __init__(self, *worths):
+        self.worths = worths
+        self.seen = []
+
+    def __call__(self, model):
+        assert not model.training
+        self.seen.append(weights_of(model))
+        worth = self.worths[min(len(self.seen), len(self.worths)) - 1]
+        return Scores(-worth, 2.0, {}, worth)
+
+
+def weights_of(model):
+    return {name: one.clone() for name, one in model_tensors(model).items()}
+
+
+def same(left, right, **tolerance):
+    assert left.keys() == right.keys()
+    if tolerance:
+        return all(torch.allclose(left[name], right[name], **tolerance) for name in left)
+    return all(torch.equal(left[name], right[name]) for name in left)
+
+
+def distance(left, right):
+    return math.sqrt(sum(float((left[name] - right[name]).double().pow(2).sum()) for name in left))
+
+
+def kept(trainer):
+    return read_tensors(trainer.folder.model)
+
+
+class TestOneUpdate:
+    @every_model
+    def test_is_the_gradient_of_the_mean_loss(self, make, model):
+        trainer = make(model=model, steps=1, optimiser="sgd", learning_rate=0.5, clip=0.0, batch_tokens=10_000)
+        model, before = trainer.model, weights_of(trainer.model)
+        batch = trainer.data.pairs.batch(torch.arange(24).numpy())
+        logits_NV = model(batch.source, batch.target.shifted(BEGIN)).logits_NV
+        loss = torch.nn.functional.cross_entropy(logits_NV, batch.target.values)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        step = next(trainer.events())
+        assert step.loss == pytest.approx(loss.item(), rel=1e-5)
+        assert step.norm == pytest.approx(math.sqrt(sum(float(one.pow(2).sum()) for one in gradients)), rel=1e-5)
+        expected = {name: before[name] - 0.5 * one for name, one in zip(before, gradients, strict=True)}
+        assert same(weights_of(model), expected, atol=1e-6)
+
+    @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+    def test_accumulated_batches_are_one_batch(self, make, smoothing):
+        settings = {"steps": 1, "optimiser": "sgd", "learning_rate": 1.0, "clip": 0.0, "label_smoothing": smoothing}
+        data = pairs(7)
+        whole = int(max(side.lengths.sum() for side in (data.source, data.target)))
+        batches = next(budget for budget in range(1, whole) if len(loop_batches(data, budget)) == 2)
+        joint = make(name="joint", data=data, batch_tokens=whole, **settings)
+        parts = make(name="parts", data=data, batch_tokens=batches, accumulate=2, **settings)
+        sizes = [planned.target_tokens for planned in loop_batches(data, batches)]
+        assert sizes[0] != sizes[1]
+        before = weights_of(joint.model)
+        [one, two] = [next(trainer.events()) for trainer in (joint, parts)]
+        assert not same(weights_of(joint.model), before)
+        assert same(weights_of(joint.model), weights_of(parts.model), atol=1e-6, rtol=0)
+        assert two.loss == pytest.approx(one.loss, abs=1e-6) and two.norm == pytest.approx(one.norm, abs=1e-6)
+        assert (one.source_tokens, one.target_tokens) == (two.source_tokens, two.target_tokens)
+
+    def test_the_gradient_is_clipped(self, make):
+        free = make(name="free", steps=1, optimiser="sgd", learning_rate=1.0, clip=0.0)
+        held = make(name="held", steps=1, optimiser="sgd", learning_rate=1.0, clip=0.01)
+        before = weights_of(free.model)
+        [loose, tight] = [next(trainer.events()) for trainer in (free, held)]
+        assert loose.norm == pytest.approx(tight.norm) and loose.norm > 0.05
+        assert distance(before, weights_of(free.model)) == pytest.approx(loose.norm, rel=1e-3)
+        assert distance(before, weights_of(held.model)) == pytest.approx(0.01, rel=1e-3)
+
+    def test_a_small_gradient_is_left_alone(self, make):
+        free = make(name="free", steps=1, optimiser="sgd", clip=0.0)
+        held = make(name="held", steps=1, optimiser="sgd", clip=1e6)
+        for trainer in (free, held):
+            next(trainer.events())
+        assert same(weights_of(free.model), weights_of(held.model))
+
+    @every_model
+    @pytest.mark.parametrize("optimiser", ["adamw", "adam", "sgd"])
+    def test_the_loss_falls(self, make, model, optimiser):
+        rate = 0.01 if optimiser != "sgd" else 1.0 if model is MODEL else 0.1
+        trainer = make(model=model, steps=30, optimiser=optimiser, learning_rate=rate, momentum=0.5)
+        losses = [event.loss for event in trainer.events() if isinstance(event, Step)]
+        assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
+
+    @every_model
+    @pytest.mark.parametrize("forcing", ["teacher", "scheduled", "free"])
+    def test_every_forcing_trains(self, make, model, forcing):
+        events = list(make(model=model, steps=5, forcing=forcing, sampling=1.0, learning_rate=0.01).events())
+        assert isinstance(events[-1], Finished) and not any(isinstance(event, Skipped) for event in events)
+
+    def test_the_rate_follows_the_schedule(self, make):
+        events = make(steps=6, schedule="inverse_sqrt", warmup=2, learning_rate=0.1).events()
+        rates = [event.rate for event in events if isinstance(event, Step)]
+        assert rates == pytest.approx([0.05, *(0.1 * math.sqrt(2 / step) for step in range(2, 7))])
+
+
+def loop_batches(data, budget):
+    """The batches of the first epoch."""
+    stream, found = Stored(data).batches(budget, seed=1), []
+    while stream.position.epoch == 0:
+        found += stream.take(1, 1)
+    return found
+
+
+class TestNotFinite:
+    @pytest.fixture
+    def spoil(self, monkeypatch):
+        """Spoil the loss of some updates."""
+
+        def spoil(steps, smoothed=math.nan, likelihood=math.nan):
+            calls = 0
+
+            def spoilt(*arguments, **keywords):
+                nonlocal calls
+                calls += 1
+                found = batch_loss(*arguments, **keywords)
+                if calls not in steps:
+                    return found
+                return Loss(found.smoothed * smoothed, found.negative_log_likelihood * likelihood)
+
+            monkeypatch.setattr(update, "batch_loss", spoilt)
+
+        return spoil
+
+    @pytest.mark.parametrize(("smoothed", "likelihood"), [(math.nan, math.nan), (math.inf, 1.0), (1.0, math.inf)])
+    @every_model
+    def test_an_update_is_skipped(self, make, spoil, model, smoothed, likelihood):
+        spoil({2, 3}, smoothed, likelihood)
+        trainer = make(model=model, steps=5)
+        before = weights_of(trainer.model)
+        moments = {}
+        changed = []
+        for event in trainer.events():
+            now = weights_of(trainer.model)
+            state = {key: one.clone() for key, one in loop.optimiser_tensors(trainer.optimiser).items()}
+            if isinstance(event, Step | Skipped):
+                changed.append((event.step, type(event), not same(now, before)))
+                assert not isinstance(event, Skipped) or same(state, moments)
+            before, moments = now, state
+        assert changed == [
+            (1, Step, True),
+            (2, Skipped, False),
+            (3, Skipped, False),
+            (4, Step, True),
+            (5, Step, True),
+        ]
+        assert trainer.progress.skipped == 2
+        assert all(one.isfinite().all() for one in kept(trainer).tensors.values())
+
+    def test_skips_in_a_row_are_counted(self, make, spoil):
+        spoil({2, 3, 5})
+        found = [(event.step, event.in_a_row) for event in make(steps=6).events() if isinstance(event, Skipped)]
+        assert found == [(2, 1), (3, 2), (5, 1)]
+
+    def test_five_in_a_row_end_the_run(self, make, spoil):
+        spoil(range(3, 100))
+        trainer = make(steps=50)
+        seen = []
+        good = None
+        with pytest.raises(TrainingError) as caught:
+            for event in trainer.events():
+                seen.append(type(event))
+                good = weights_of(trainer.model) if isinstance(event, Step) else good
+        assert seen == [Step, Step, *[Skipped] * 5]
+        message = str(caught.value)
+        assert message.startswith("step 7: the loss was not finite 5 times in a row; ") and "\n" not in message
+        assert str(trainer.folder.path) in message
+        checkpoint = trainer.folder.read_checkpoint()
+        assert checkpoint.state["step"] == 7 and checkpoint.state["skipped"] == 5
+        assert same(checkpoint.weights, good)
+
+    def test_four_in_a_row_do_not(self, make, spoil):
+        spoil({2, 3, 4, 5, 7, 8, 9, 10})
+        assert isinstance(list(make(steps=12).events())[-1], Finished)
+
+    def test_one_spoilt_batch_spoils_its_update_only(self, make, spoil):
+        spoil({2})
+        events = [type(event) for event in make(steps=3, accumulate=2).events()]
+        assert events[:3] == [Skipped, Step, Step]
+
+
+class TestMeasuredLater:
+    """On a GPU an update is asked for its loss only after the next was started. Here a CPU pretends to be one."""
+
+    def late(self, trainer):
+        now, asked = trainer.update, []
+
+        def later(drawn, **keywords):
+            measured, number = now(drawn, **keywords), trainer.progress.step + 1
+
+            def fetch():
+                asked.append((number, trainer.progress.step))
+                return measured.fetch()
+
+            return update.Measured(fetch, later=True)
+
+        trainer.update = later
+        return asked
+
+    @pytest.mark.parametrize(("validate_every", "save_every"), [(0, 0), (2, 0), (0, 3), (2, 2), (1, 1), (5, 5)])
+    def test_events_are_the_same_in_the_same_order(self, make, validate_every, save_every):
+        found = []
+        for name in ("now", "later"):
+            given = {"validate": Judge(1, 2)} if validate_every else {}
+            trainer = make(name=name, steps=5, validate_every=validate_every, save_every=save_every, **given)
+            asked = self.late(trainer) if name == "later" else None
+            events = list(trainer.events())
+            found.append([(event.step, type(event), getattr(event, "loss", None)) for event in events])
+            state = trainer.folder.read_checkpoint().state
+            assert state["step"] == 5 and all(event.seconds >= 0 for event in events if isinstance(event, Step))
+        assert found[0] == found[1]
+        due = {step for every in (validate_every, save_every) if every for step in range(every, 6, every)}
+        assert asked == [(step, step if step in due or step == 5 else step + 1) for step in range(1, 6)]
+
+    def test_skipped_updates_are_told_and_counted(self, make, monkeypatch):
+        trainer = make(steps=7)
+        self.late(trainer)
+        inner, calls = trainer.update, iter(range(1, 100))
+
+        def spoilt(drawn, **keywords):
+            return (
+                update.Measured(lambda: (math.nan, 1.0), later=True)
+                if next(calls) in (2, 3, 7)
+                else inner(drawn, **keywords)
+            )
+
+        trainer.update = spoilt
+        seen = [(event.step, type(event)) for event in trainer.events() if isinstance(event, Step | Skipped)]
+        assert seen == [(1, Step), (2, Skipped), (3, Skipped), (4, Step), (5, Step), (6, Step), (7, Skipped)]
+        assert trainer.folder.read_checkpoint().state["skipped"] == 3
+
+    def test_five_in_a_row_end_the_run(self, make):
+        trainer = make(steps=50)
+        trainer.update = lambda drawn, **_: update.Measured(lambda: (math.nan, 1.0), later=True)
+        seen = []
+        with pytest.raises(TrainingError, match=r"^step 5: the loss was not finite 5 times in a row; "):
+            seen += [event.step for event in trainer.events()]
+        assert trainer.folder.read_checkpoint().state["skipped"] == 5
+
+
+class TestWhatIsKept:
+    def test_the_best(self, make):
+        judge = Judge(1, 5, 3, 4)
+        trainer = make(steps=4, validate=judge)
+        events = list(trainer.events())
+        assert [event.best for event in events if isinstance(event, Validation)] == [True, True, False, False]
+        assert same(kept(trainer).tensors, judge.seen[1]) and kept(trainer).about["step"] == "2"
+        assert events[-1].best_step == 2
+        assert not same(weights_of(trainer.model), judge.seen[1])
+
+    def test_of_equals_the_first(self, make):
+        judge = Judge(1, 2, 2)
+        trainer = make(steps=4, validate=judge)
+        assert list(trainer.events())[-1].best_step == 2
+        assert same(kept(trainer).tensors, judge.seen[1])
+
+    def test_without_validation_the_last(self, make):
+        trainer = make(steps=3)
+        assert list(trainer.events())[-1].best_step == 3
+        assert same(kept(trainer).tensors, weights_of(trainer.model)) and kept(trainer).about["step"] == "3"
+
+    @pytest.mark.parametrize(
+        ("average", "worths", "places"),
+        [
+            (2, (1, 5, 3, 4), (1, 3)),
+            (3, (1, 5, 3, 4), (1, 2, 3)),
+            (2, (4, 3, 2, 1), (0, 1)),
+            (9, (1, 2, 3, 4), range(4)),
+        ],
+    )
+    def test_the_mean_of_the_best(self, make, average, worths, places):
+        judge = Judge(*worths)
+        trainer = make(steps=4, validate=judge, average=average)
+        list(trainer.events())
+        chosen = [judge.seen[place] for place in places]
+        expected = {name: sum(one[name].double() for one in chosen) / len(chosen) for name in weights_of(trainer.model)}
+        found = {name: one.double() for name, one in kept(trainer).tensors.items()}
+        assert same(found, expected, atol=1e-7, rtol=1e-6)
+        names = sorted(file.name for file in trainer.folder.best.iterdir())
+        assert names == sorted(f"step-{place + 1}.safetensors" for place in places)
+
+    def test_at_every_moment(self, make):
+        judge = Judge(1, 2, 1, 3)
+        trainer = make(steps=4, validate=judge)
+        found = [kept(trainer).about["step"] for event in trainer.events() if isinstance(event, Validation)]
+        assert found == ["1", "2", "2", "4"]
+
+    def test_a_worth_that_is_no_number_is_never_the_best(self, make):
+        judge = Judge(math.nan, 1, math.nan, 2)
+        trainer = make(steps=4, validate=judge)
+        events = list(trainer.events())
+        assert [event.best for event in events if isinstance(event, Validation)][1:] == [True, False, True]
+        assert events[-1].best_step == 4
+        assert same(kept(trainer).tensors, judge.seen[3])
+
+
+class TestStopping:
+    def test_by_patience(self, make):
+        trainer = make(steps=50, validate=Judge(3, 5, 4, 5), patience=2)
+        events = list(trainer.events())
+        assert events[-1] == Finished(4, "patience", events[-1].seconds, 2)
+        assert trainer.folder.read_checkpoint().state["step"] == 4
+
+    def test_a_gain_renews_patience(self, make):
+        events = list(make(steps=50, validate=Judge(1, 0, 2, 1, 3, 1, 1), patience=2).events())
+        assert (events[-1].step, events[-1].reason, events[-1].best_step) == (7, "patience", 5)
+
+    def test_no_patience_is_endless_patience(self, make):
+        events = list(make(steps=8, validate=Judge(5, 1), patience=0).events())
+        assert (events[-1].step, events[-1].reason) == (8, "steps")
+
+    def test_a_plateau_lowers_the_rate(self, make):
+        settings = {"schedule": "plateau", "learning_rate": 0.1, "decay": 0.5, "decay_patience": 1}
+        events = make(steps=7, validate=Judge(5, 1), **settings).events()
+        rates = [event.rate for event in events if isinstance(event, Step)]
+        assert rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05, 0.025, 0.025])
+
+    def test_other_schedules_have_no_plateau(self, make):
+        events = make(steps=6, validate=Judge(5, 1), decay_patience=0, learning_rate=0.1).events()
+        assert {event.rate for event in events if isinstance(event, Step)} == {0.1}
+
+
+class TestEvents:
+    def test_in_order(self, make, capfd):
+        trainer = make(steps=5, validate=Judge(1, 2), validate_every=2, save_every=2)
+        seen = [(event.step, type(event)) for event in trainer.events()]
+        wanted = [
+            (1, Step),
+            (2, Step),
+            (2, Validation),
+            (2, Saved),
+            (3, Step),
+            (4, Step),
+            (4, Validation),
+            (4, Saved),
+            (5, Step),
+            (5, Saved),
+            (5, Finished),
+        ]
+        assert seen == wanted
+        assert capfd.readouterr() == ("", "")
+
+    def test_the_last_step_is_saved_even_where_it_is_no_multiple(self, make):
+        trainer = make(steps=3, save_every=2)
+        saved = [event for event in trainer.events() if isinstance(event, Saved)]
+        assert saved[-1] == Saved(3, str(trainer.folder.training / "step-3"))
+        assert trainer.folder.read_checkpoint().state["step"] == 3
+
+    def test_every_event_is_a_line_of_json(self, make):
+        for event in make(steps=2, validate=Judge(1)).events():
+            record = json.loads(json.dumps(event.record()))
+            assert record["event"] == type(event).__name__.lower()
+            assert set(record) == {"event", *(field.name for field in fields(event))}
+
+    def test_every_pair_is_read_once_an_epoch(self, make):
+        data = pairs(24)
+        tokens = {}
+        for event in make(steps=12, data=data).events():
+            if isinstance(event, Step):
+                tokens.setdefault(event.epoch, []).append((event.source_tokens, event.target_tokens))
+        assert len(tokens) >= 3
+        for epoch in sorted(tokens)[:-1]:
+            totals = tuple(sum(column) for column in zip(*tokens[epoch], strict=True))
+            assert totals == (data.source.lengths.sum(), data.target.lengths.sum())
+        assert all(max(one) <= 40 for many in tokens.values() for one in many)
+
+    def test_waiting_for_a_batch_is_part_of_a_step(self, make):
+        steps = [event for event in make(steps=5, accumulate=2).events() if isinstance(event, Step)]
+        assert len(steps) == 5 and all(0 <= event.waited <= event.seconds for event in steps)
+
+    def test_parts_come_and_go_with_their_steps(self, make):
+        data = pairs(24)
+        parts = Part(0, 10, last_step=3), Part(10, 14, first_step=4)
+        trainer = make(steps=8, data=Stored(data, parts), batch_tokens=10_000)
+        steps = [event for event in trainer.events() if isinstance(event, Step)]
+        lengths = data.target.lengths
+        assert [event.target_tokens for event in steps] == [lengths[:10].sum()] * 3 + [lengths[10:].sum()] * 5
+        assert [event.epoch for event in steps] == [0, 1, 2, 0, 1, 2, 3, 4]
+        state = trainer.folder.read_checkpoint().state
+        assert [state[name] for name in Position._fields] == [1, 5, 0, 0]
+
+    @every_model
+    def test_the_same_seed_gives_the_same_weights(self, make, model):
+        dropout = model.model_copy(update={"dropout": 0.3})
+        found = []
+        for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+            trainer = make(name=name, seed=seed, model=dropout)
+            list(trainer.events())
+            found.append(weights_of(trainer.model))
+        assert same(found[0], found[1]) and not same(found[0], found[2])
+
+    @every_model
+    def test_a_restored_trainer_goes_on_the_same_way(self, make, model):
+        self.check_restoring(make, model, "alike")
+
+    @pytest.mark.parametrize(
+        ("data", "read", "early"), [("mixed", 4, False), ("stages", 1, True), ("stages", 2, False), ("stages", 3, True)]
+    )
+    def test_a_restored_trainer_goes_on_the_same_way_wherever_it_stands(self, make, data, read, early, monkeypatch):
+        """A thread that makes batches ahead, as on a GPU, has gone on; a checkpoint knows what was trained on."""
+        if early:
+            monkeypatch.setattr(loop, "draw", lambda *given, **named: ahead(draw(*given, **named)))
+        self.check_restoring(make, MODEL, data, read=read, forcing="teacher")
+
+    SOURCES = {  # noqa: RUF012
+        "alike": Stored(pairs()),
+        "mixed": Stored(pairs(), (Part(0, 3, variants=2, weight=1.0), Part(6, 18, weight=2.0))),
+        "stages": Stored(pairs(), (Part(0, 10, last_step=2), Part(10, 8, first_step=2), Part(18, 6, first_step=4))),
+    }
+
+    def check_restoring(self, make, model, data, *, read=3, forcing="scheduled"):
+        dropout = model.model_copy(update={"dropout": 0.3})
+        given = {"data": self.SOURCES[data], "model": dropout, "steps": 6}
+        given |= {"forcing": forcing, "sampling": 0.9, "accumulate": 2}
+        straight = make(name="straight", **given)
+        list(straight.events())
+        first = make(name="halved", **given)
+        events = first.events()
+        for _ in range(read):
+            next(events)
+        first.save()
+        next(events)  # lost
+        events.close()
+        second = make(name="halved", seed=1, **given)
+        torch.rand(7)
+        second.restore()
+        assert second.progress.step == read
+        list(second.events())
+        assert same(weights_of(straight.model), weights_of(second.model))
+        assert kept(straight).tensors.keys() == kept(second).tensors.keys()
+        assert same(kept(straight).tensors, kept(second).tensors)
+        assert second.progress.position == straight.progress.position
+
+    def test_a_checkpoint_from_before_there_were_pools_is_refused(self, make):
+        trainer = make(steps=2)
+        list(trainer.events())
+        file = trainer.folder.training / "step-2" / "state.json"
+        state = json.loads(file.read_text())
+        del state["pool"], state["stage"]
+        file.write_text(json.dumps(state))
+        again = make(steps=4)
+        before = weights_of(again.model)
+        with pytest.raises(CheckpointError) as caught:
+            again.restore()
+        assert str(caught.value) == (
+            f"{file.parent}: written by an older weft, which read its data in another order; train anew, or begin a "
+            f"new run with its weights: --from {again.folder.path}"
+        )
+        assert same(weights_of(again.model), before) and again.progress.step == 0

@@ -1,0 +1,117 @@
+"""Loading runs: one or several, in a precision, for an engine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import weft
+from weft.errors import SearchError
+from weft.models import Ensemble
+from weft.recipe import make_recipe
+from weft.translation.load import load
+
+SHARED = [
+    "data.train=copy",
+    "data.train_size=200",
+    "data.options.length=5",
+    "data.options.symbols=7",
+    "data.valid_size=5",
+    "data.test_size=5",
+    "tokenizer.kind=word",
+    "model.embedding=16",
+    "training.steps=12",
+    "training.batch_tokens=256",
+    "training.validate_every=0",
+    "training.save_every=0",
+    "training.device=cpu",
+]
+SOURCES = ["a b c", "d", "e f g a", "b b"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    stack = ["kind=transformer", "layers=1", "hidden=16", "heads=2", "feed_forward=16"]
+    kinds = {
+        "gru": [f"model.{side}.hidden=16" for side in ("encoder", "decoder")],
+        "transformer": [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in stack],
+        "other": ["data.options.symbols=9", "model.encoder.hidden=16", "model.decoder.hidden=16"],
+    }
+    for name, changes in kinds.items():
+        for _ in weft.train(make_recipe({}, [*SHARED, *changes]), folder / name):
+            pass
+    return folder
+
+
+def test_several_runs_are_an_ensemble(runs):
+    both = load(runs / "gru", runs / "transformer", device="cpu")
+    assert isinstance(both.model, Ensemble)
+    for kind in ("greedy", "beam", "sample", "mbr", "exact"):
+        found = both.translate(SOURCES, kind=kind, max_length=4, samples=4, max_nodes=400)
+        assert len(found) == len(SOURCES)
+    one, two = (load(runs / name, device="cpu") for name in ("gru", "transformer"))
+    [score] = both.score([weft.Pair("a b", "a b")])
+    parts = [torch.tensor(run.score([weft.Pair("a b", "a b")])[0].token_scores).exp() for run in (one, two)]
+    assert score.token_scores == pytest.approx(torch.stack(parts).mean(0).log().tolist(), abs=1e-4)
+
+
+def test_members_share_a_vocabulary(runs):
+    with pytest.raises(SearchError, match="its source vocabulary is not that of") as caught:
+        load(runs / "gru", runs / "other", device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gru", "transformer"])
+def test_eight_bits(runs, name):
+    plain, small = (load(runs / name, device="cpu", precision=precision) for precision in ("fp32", "int8"))
+    assert (plain.precision, small.precision) == ("fp32", "int8")
+    ours, theirs = (run.score([weft.Pair("a b c", "a b c")])[0].log_probability for run in (plain, small))
+    assert theirs == pytest.approx(ours, abs=0.3)
+    assert len(small.translate(SOURCES)) == len(SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"precision": "fp8"}, "--precision fp8: not known; use auto, fp32, bf16, int8"),
+        ({"precision": "bf16"}, "--precision bf16: it is for Transformers on a GPU"),
+        ({"engine": "onnx"}, "--engine onnx: not known; use auto, torch, ctranslate2"),
+    ],
+)
+def test_what_is_not_there(runs, given, message):
+    with pytest.raises(SearchError) as caught:
+        load(runs / "gru", device="cpu", **given)
+    assert str(caught.value).startswith(message)
+
+
+class TestEngines:
+    def test_a_recurrent_run_is_searched_by_torch(self, runs):
+        assert load(runs / "gru", device="cpu").engine_name == "torch"
+        with pytest.raises(SearchError, match="--engine ctranslate2: "):
+            load(runs / "gru", device="cpu", engine="ctranslate2").translate("a b")
+
+    def test_the_same_outputs(self, runs):
+        pytest.importorskip("ctranslate2")
+        ours = load(runs / "transformer", device="cpu", engine="torch")
+        theirs = load(runs / "transformer", device="cpu", engine="ctranslate2")
+        for search in ({}, {"kind": "greedy"}, {"size": 2, "n_best": 2}):
+            expected = ours.translate(SOURCES, attention=False, **search)
+            found = theirs.translate(SOURCES, attention=False, **search)
+            assert [one.text for one in found] == [one.text for one in expected]
+            assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
+
+    def test_eight_bits_of_either(self, runs):
+        pytest.importorskip("ctranslate2")
+        for engine in ("auto", "ctranslate2"):
+            run = load(runs / "transformer", device="cpu", precision="int8", engine=engine)
+            assert len(run.translate(SOURCES * 12, attention=False)) == 48
+
+    def test_what_it_cannot_do_is_refused_or_left_to_torch(self, runs):
+        pytest.importorskip("ctranslate2")
+        theirs = load(runs / "transformer", device="cpu", engine="ctranslate2")
+        with pytest.raises(SearchError, match="'provable' is not known to CTranslate2"):
+            theirs.translate(SOURCES, stop="provable")
+        either = load(runs / "transformer", device="cpu", engine="auto")
+        assert len(either.translate(SOURCES * 12, attention=False, stop="provable")) == 48
+        assert len(either.translate(SOURCES * 12, attention=False)) == 48

@@ -1,0 +1,631 @@
+"""The façade: what goes in comes out in order, its numbers agree with each other, and what it cannot do it says."""
+
+import math
+from itertools import count, islice
+
+import numpy as np
+import pytest
+import torch
+
+from weft.data.pairs import Pair
+from weft.errors import DataError, RecipeError, SearchError
+from weft.models.build import choose_device
+from weft.tasks import generate
+from weft.text import specials
+from weft.text import word_splitting as words
+from weft.training.train import train
+from weft.translation import translator
+from weft.translation.load import load
+
+LINES = ["a b", "d", "c c a", "b d a c", "a", "e d c b", "b b"]
+
+
+def refusal(error, action, *arguments, **keywords):
+    with pytest.raises(error) as caught:
+        action(*arguments, **keywords)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+class TestTranslating:
+    def test_what_was_learned(self, copier):
+        found = copier.translate(LINES)
+        assert sum(one.text == line for one, line in zip(found, LINES, strict=True)) >= 6
+
+    def test_one_line_or_many(self, copier):
+        one = copier.translate("a b")
+        [same] = copier.translate(["a b"])
+        assert one.text == same.text == "a b" and one.tokens == same.tokens
+        assert one.log_probability == pytest.approx(same.log_probability, abs=1e-6)
+        assert copier.translate([]) == []
+        assert copier.translate(("a", "b"))[1].source == "b"
+
+    @pytest.mark.parametrize("batch_tokens", [1, 7, 4096])
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_order_and_company_change_nothing(self, copier, kind, batch_tokens):
+        alone = [copier.translate(line, kind=kind) for line in LINES]
+        together = copier.translate(LINES, kind=kind, batch_tokens=batch_tokens)
+        assert [one.source for one in together] == LINES
+        for left, right in zip(alone, together, strict=True):
+            assert left.text == right.text and left.links == right.links and left.ended == right.ended
+            assert left.log_probability == pytest.approx(right.log_probability, abs=1e-4)
+            assert np.allclose(left.attention, right.attention, atol=1e-5)
+
+    @pytest.mark.parametrize("blank", ["", "   ", "\t\u2003"])
+    def test_an_empty_line(self, copier, blank):
+        found = copier.translate(["a", blank, "b"])
+        assert [one.source for one in found] == ["a", blank, "b"]
+        nothing = found[1]
+        assert (nothing.text, nothing.tokens, nothing.score, nothing.links) == ("", [], 0.0, [])
+        assert copier.translate([blank, blank])[1].text == "" and copier.translate(blank).text == ""
+
+    def test_all_that_is_known(self, copier):
+        one = copier.translate("a b c")
+        assert one.source_tokens == ["a", "b", "c", "</s>"] and one.tokens == ["a", "b", "c"]
+        assert one.ended == "end" and len(one.token_scores) == 4 and max(one.token_scores) <= 0
+        assert one.attention.shape == (3, 4)
+        assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-5) and one.attention.min() >= 0
+        assert one.alternatives == ()
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam", "sample"])
+    def test_scores_add_up(self, copier, kind):
+        for one in copier.translate(LINES, kind=kind):
+            assert sum(one.token_scores) == pytest.approx(one.log_probability, abs=1e-4)
+            assert len(one.token_scores) == len(one.tokens) + (one.ended == "end")
+
+    def test_without_attention_asked_for(self, copier):
+        one = copier.translate("a b", attention=False)
+        assert one.attention is None and one.links == [] and one.text == "a b"
+
+    def test_the_best_of_several(self, copier):
+        one = copier.translate("a b c", n_best=4, size=4)
+        many = [one, *one.alternatives]
+        assert len(many) == 4 and len({alternative.text for alternative in many}) == 4
+        scores = [alternative.score for alternative in many if alternative.ended == "end"]
+        assert scores == sorted(scores, reverse=True)
+        assert all(alternative.source == "a b c" and not alternative.alternatives for alternative in one.alternatives)
+        best = copier.translate("a b c", size=4)
+        assert best.text == one.text and best.score == pytest.approx(one.score, abs=1e-5)
+
+    def test_more_than_the_beam_holds(self, copier):
+        assert len(copier.translate("a b", n_best=7, size=2).alternatives) == 6
+
+    def test_of_an_empty_line_there_is_one(self, copier):
+        assert [len(one.alternatives) for one in copier.translate(["", "a"], n_best=2)] == [0, 1]
+
+    def test_only_a_beam_finds_several(self, copier):
+        message = refusal(SearchError, copier.translate, "a", n_best=2, kind="greedy")
+        assert message == "--n-best 2: greedy search finds one output; use search.kind = 'beam' or 'sample'"
+
+    @pytest.mark.parametrize("n_best", [0, -1])
+    def test_less_than_one_is_refused(self, copier, n_best):
+        assert str(n_best) in refusal(SearchError, copier.translate, "a", n_best=n_best)
+
+    def test_the_length_is_limited(self, copier):
+        found = copier.translate(["a b c d", "a"], kind="greedy", max_ratio=0.5, max_extra=0)
+        assert [len(one.tokens) for one in found] == [2, 1]
+        assert all(one.ended == "length" or len(one.token_scores) <= 2 for one in found)
+
+    def test_samples_are_reproducible(self, copier):
+        first, second = (copier.translate(LINES, kind="sample", temperature=3.0) for _ in range(2))
+        assert [one.text for one in first] == [one.text for one in second]
+        assert [one.text for one in first] != LINES
+
+    def test_searching_leaves_the_random_state_alone(self, copier):
+        before = torch.get_rng_state()
+        copier.translate(LINES, kind="sample")
+        assert torch.equal(before, torch.get_rng_state())
+
+
+class TestSearchSettings:
+    @pytest.mark.parametrize(
+        ("search", "message"),
+        [
+            ({"siz": 3}, "search.siz: unknown setting; did you mean 'size'?"),
+            ({"beam": 3}, "search.beam: unknown setting; "),
+            ({"kind": "bean"}, "search.kind: 'bean' was given; input should be 'greedy', 'beam', 'sample', 'mbr'"),
+            ({"size": 0}, "search.size: 0 was given; input should be greater than or equal to 1"),
+            ({"size": "5"}, "search.size: '5' was given; input should be a valid integer"),
+            ({"temperature": 0.0}, "search.temperature: 0.0 was given; input should be greater than 0"),
+            ({"top_p": 1.5}, "search.top_p: 1.5 was given; input should be less than or equal to 1"),
+            ({"max_ratio": math.inf}, "search.max_ratio: inf was given; "),
+        ],
+    )
+    def test_a_mistake_is_one_line(self, copier, search, message):
+        assert refusal(RecipeError, copier.translate, "a", **search).startswith(message)
+
+    def test_they_hold_for_one_call(self, copier):
+        before = copier.recipe.search
+        assert copier.search_settings({"size": 2}).size == 2
+        copier.translate("a", size=2)
+        assert copier.recipe.search is before and copier.search_settings({}) is before
+
+
+class TestDifficultInput:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "unknown a words",
+            "a\0b",
+            "\0",
+            "é 🙂 שלום",
+            "</s> <s> <unk>",
+            "a, b; c!",
+            "l'ami",
+            "\u2028",
+            "a\nb\r\nc",
+            "⁇",
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_is_translated(self, copier, line, kind):
+        one = copier.translate(line, kind=kind, max_extra=3)
+        assert one.source == line and "\n" not in one.text
+        assert all(0 <= source < len(words.words(line)) for source, _ in one.links)
+        assert all(0 <= target < len(words.words(one.text)) for _, target in one.links)
+
+    def test_unknown_words_are_shown_as_unknown(self, copier):
+        assert copier.translate("a zebra").source_tokens == ["a", "<unk>", "</s>"]
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_a_very_long_line(self, copier, kind):
+        line = "a b c d e " * 400
+        found = copier.translate(["b", line, "a"], kind=kind, size=2, max_ratio=0.02, max_extra=0)
+        assert [one.source for one in found] == ["b", line, "a"]
+        assert len(found[1].source_tokens) == 2001 and 0 < len(found[1].tokens) <= 40
+        assert found[1].attention.shape[1] == 2001 and found[1].attention.sum(1) == pytest.approx(1.0, abs=1e-4)
+
+    @pytest.mark.parametrize("kind", ["character", "byte", "bpe"])
+    def test_of_other_units(self, tiny, tmp_path, kind):
+        list(train(tiny({"tokenizer.kind": kind, "tokenizer.size": 300, "training.steps": 1}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        for line in ("a b", "unknown-word, a", "x\0y", "l'ami 🙂"):
+            one = run.translate(line, max_extra=2)
+            assert one.attention.shape == (len(one.tokens), len(one.source_tokens))
+            assert all(0 <= source < len(words.words(line)) for source, _ in one.links), line
+            assert all(0 <= target < len(words.words(one.text)) for _, target in one.links), line
+
+    @pytest.mark.parametrize("kind", ["character", "byte", "bpe", "word"])
+    def test_the_words_of_a_map_are_those_of_the_line(self, tiny, tmp_path, kind):
+        list(train(tiny({"tokenizer.kind": kind, "tokenizer.size": 300, "training.steps": 1}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        for line in ("a b", "xyz a", "unknown-word, a", "l'ami"):
+            _, found = run.attend(line, "a b")
+            assert len(found.source) == len(words.words(line)) + 1, line
+
+
+class TestGivenTargets:
+    PAIRS = (Pair("a b", "a b"), Pair("c", "d e a"), Pair("a b c d", "a"), Pair("zebra", "unknown a"))
+
+    def test_a_score_is_the_sum_of_its_tokens(self, copier):
+        for pair, (total, scores) in zip(self.PAIRS, copier.score(self.PAIRS), strict=True):
+            assert len(scores) == len(pair.target.split()) + 1
+            assert total == pytest.approx(sum(scores), abs=1e-5) and max(scores) <= 0
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_a_score_is_what_the_search_found(self, copier, kind):
+        found = [one for one in copier.translate(LINES, kind=kind) if one.ended == "end"]
+        assert len(found) >= 5
+        scores = copier.score([Pair(one.source, one.text) for one in found])
+        for one, (total, tokens) in zip(found, scores, strict=True):
+            assert total == pytest.approx(one.log_probability, abs=1e-4)
+            assert tokens == pytest.approx(one.token_scores, abs=1e-4)
+
+    def test_the_rank_is_by_length(self, copier):
+        one = copier.translate("a b c", length_penalty=0.6)
+        assert one.score == pytest.approx(one.log_probability / 4**0.6, abs=1e-6)
+
+    def test_company_changes_no_score(self, copier):
+        alone = [copier.score([pair])[0].log_probability for pair in self.PAIRS]
+        together = [one.log_probability for one in copier.score(self.PAIRS)]
+        assert alone == pytest.approx(together, abs=1e-5)
+        assert copier.score([]) == []
+
+    def test_forced_targets_have_scores_and_attention(self, copier):
+        forced = copier.force(self.PAIRS)
+        for pair, one, (total, scores) in zip(self.PAIRS, forced, copier.score(self.PAIRS), strict=True):
+            assert one.source == pair.source and one.log_probability == pytest.approx(total, abs=1e-4)
+            assert one.token_scores == pytest.approx(scores, abs=1e-4)
+            assert one.attention.shape == (len(pair.target.split()), len(pair.source.split()) + 1)
+            assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-5)
+            source, target = len(words.words(pair.source)), len(words.words(pair.target))
+            assert all(0 <= left < source and 0 <= right < target for left, right in one.links)
+
+    def test_forcing_its_own_output_changes_nothing(self, copier):
+        one = copier.translate("a b c")
+        [again] = copier.force([Pair("a b c", one.text)])
+        assert np.allclose(one.attention, again.attention, atol=1e-5) and one.links == again.links
+
+    @pytest.mark.parametrize("pair", [Pair("", ""), Pair("a", ""), Pair("", "a")])
+    def test_empty_sides(self, copier, pair):
+        [score] = copier.score([pair])
+        [forced] = copier.force([pair])
+        assert len(score.token_scores) == len(pair.target.split()) + 1
+        assert forced.text == pair.target and forced.log_probability == pytest.approx(score.log_probability, abs=1e-4)
+
+    def test_many_links_are_in_range(self, copier):
+        pairs = list(generate("copy", "test", 30, options={"length": 4, "symbols": 5}))
+        for pair, one in zip(pairs, copier.force(pairs), strict=True):
+            for left, right in one.links:
+                assert 0 <= left < len(pair.source.split()) and 0 <= right < len(pair.target.split())
+
+    def test_where_it_looks(self, copier):
+        own, map_of_own = copier.attend("a b c")
+        given, map_of_given = copier.attend("a b c", "b a")
+        assert own.text == "a b c" and map_of_own.target == ["a", "b", "c"] and given.text == "b a"
+        assert map_of_own.source == map_of_given.source == ["a", "b", "c", "</s>"]
+        assert map_of_given.weights_TS.shape == (2, 4)
+        assert map_of_given.weights_TS.sum(1) == pytest.approx(1.0, abs=1e-5)
+
+    def test_a_model_that_does_not_look(self, tiny, tmp_path):
+        list(train(tiny({"name": "blind", "model.attention.score": "none", "training.steps": 1}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        assert run.translate("a b").attention is None and run.force([Pair("a", "b")])[0].attention is None
+        message = refusal(SearchError, run.attend, "a b")
+        assert message == "blind: this model has no attention (model.attention.score = 'none'): nothing to show"
+
+
+class TestStreams:
+    def test_lines_come_as_they_are_read(self, copier, monkeypatch):
+        monkeypatch.setattr(translator, "WINDOW", 3)
+        taken = []
+
+        def endless():
+            for number in count():
+                taken.append(number)
+                yield LINES[number % len(LINES)]
+
+        stream = copier.translate_lines(endless())
+        assert taken == []
+        assert next(stream).source == LINES[0] and taken == [0, 1, 2]
+        assert [one.source for one in islice(stream, 4)] == LINES[1:5] and len(taken) == 6
+
+    def test_a_window_changes_nothing(self, copier, monkeypatch):
+        whole = [one.text for one in copier.translate_lines(iter([*LINES, "", "a"]))]
+        monkeypatch.setattr(translator, "WINDOW", 2)
+        assert [one.text for one in copier.translate_lines([*LINES, "", "a"])] == whole
+        assert whole[-2] == "" and len(whole) == len(LINES) + 2
+
+    def test_nothing_comes_of_nothing(self, copier):
+        assert list(copier.translate_lines([])) == []
+
+    def test_settings_reach_the_search(self, copier):
+        [one] = copier.translate_lines(["a b"], n_best=3, attention=True, size=3)
+        assert len(one.alternatives) == 2 and one.attention is not None
+        assert "search.siz" in refusal(RecipeError, list, copier.translate_lines(["a"], siz=3))
+
+
+class TestLanguageModels:
+    def test_it_does_not_translate(self, speaker):
+        message = "this run is a language model: it has no source to translate; use `sample`"
+        assert refusal(SearchError, speaker.translate, "a b") == message
+        assert refusal(SearchError, list, speaker.translate_lines(["a b"])) == message
+
+    def test_a_translator_does_not_speak(self, copier):
+        assert refusal(RecipeError, copier.sample) == (
+            "copier: `sample` needs a language model (model.kind = 'language_model'); "
+            "this one has a source: use `translate --search sample`"
+        )
+
+    def test_samples(self, speaker):
+        first, second = speaker.sample(5, seed=3), speaker.sample(5, seed=3)
+        assert first == second and len(first) == 5
+        assert first != speaker.sample(5, seed=4)
+
+    def test_samples_go_on_from_a_prompt(self, speaker):
+        found = speaker.sample(4, prompt="a b", length=3, seed=1)
+        assert all(text.startswith("a b") and len(text.split()) <= 5 for text in found)
+
+    def test_greedy_samples_are_all_alike(self, speaker):
+        assert len(set(speaker.sample(3, kind="greedy", length=7))) == 1
+
+    def test_settings_are_checked(self, speaker):
+        assert "search.temprature" in refusal(RecipeError, speaker.sample, temprature=2.0)
+
+    def test_scores(self, speaker):
+        [with_source, without] = speaker.score([Pair("x y", "a b"), Pair("", "a b")])
+        assert with_source.log_probability == pytest.approx(without.log_probability, abs=1e-5)
+        assert len(without.token_scores) == 3
+
+    def test_forcing(self, speaker):
+        [forced] = speaker.force([Pair("", "a b c")])
+        assert forced.text == "a b c" and len(forced.token_scores) == 4
+        assert forced.log_probability == pytest.approx(speaker.score([Pair("", "a b c")])[0].log_probability, abs=1e-4)
+
+
+STACK = {"kind": "transformer", "layers": 2, "hidden": 16, "heads": 2, "feed_forward": 24}
+ATTENTIVE = {
+    "transformer": {"encoder": STACK, "decoder": STACK},
+    "rotary": {"encoder": {**STACK, "positions": "rotary"}, "decoder": {**STACK, "positions": "rotary"}},
+    "prefix": {"kind": "prefix_lm", "decoder": {**STACK, "positions": "relative"}},
+    "gru to transformer": {"encoder": {"kind": "gru", "hidden": 14}, "decoder": {**STACK, "positions": "alibi"}},
+    "attention to lstm": {"encoder": {**STACK, "kind": "attention"}, "decoder": {"hidden": 14}},
+    "language model": {"kind": "language_model", "decoder": STACK},
+}
+
+
+def flat(tree):
+    """Settings of a model by their names."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from ((f"model.{name}.{inner}", one) for inner, one in value.items())
+        else:
+            yield f"model.{name}", value
+
+
+@pytest.fixture(scope="module")
+def attentive(tiny, tmp_path_factory):
+    """Runs of models with Transformers in them, a little trained, by their names."""
+    found = {}
+
+    def attentive(name):
+        if name not in found:
+            path = tmp_path_factory.mktemp("attentive") / "run"
+            changes = {"training.steps": 40, "training.batch_tokens": 200, "training.warmup": 5, "search.max_extra": 3}
+            list(train(tiny({"name": "attentive", **changes, **dict(flat(ATTENTIVE[name]))}), path))
+            found[name] = load(path)
+        return found[name]
+
+    return attentive
+
+
+@pytest.fixture(scope="module")
+def endless(tiny, tmp_path_factory):
+    """Models with 8 learned positions that never want to end, by their kinds."""
+    found = {}
+
+    def endless(kind):
+        if kind not in found:
+            path = tmp_path_factory.mktemp("endless") / "run"
+            changes = {"kind": kind, "encoder": STACK, "decoder": {**STACK, "positions": "learned", "max_positions": 8}}
+            shape = {"data.max_length": 7, "training.steps": 1, "data.options.length": 7}
+            list(train(tiny({**shape, **dict(flat(changes))}), path))
+            found[kind] = load(path)
+            with torch.no_grad():
+                found[kind].model.output.bias_V[: specials.END + 1] = -1e4  # nor do they say other marks
+        return found[kind]
+
+    return endless
+
+
+translating = pytest.mark.parametrize("name", [name for name in ATTENTIVE if name != "language model"])
+
+
+class TestTransformers:
+    """What holds for LSTMs above holds for every other family."""
+
+    @translating
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_order_and_company_change_nothing(self, attentive, name, kind):
+        run = attentive(name)
+        alone = [run.translate(line, kind=kind) for line in LINES]
+        for batch_tokens in (7, 4096):
+            together = run.translate(LINES, kind=kind, batch_tokens=batch_tokens)
+            for left, right in zip(alone, together, strict=True):
+                assert left.text == right.text and left.ended == right.ended
+                assert left.log_probability == pytest.approx(right.log_probability, abs=1e-4)
+                assert np.allclose(left.attention, right.attention, atol=1e-5)
+
+    @translating
+    def test_scores_agree(self, attentive, name):
+        run = attentive(name)
+        found = run.translate(LINES, size=3)
+        for one in found:
+            assert sum(one.token_scores) == pytest.approx(one.log_probability, abs=1e-4)
+            assert one.attention.shape == (len(one.tokens), len(one.source_tokens))
+            assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-4)
+        ended = [one for one in found if one.ended == "end"]
+        pairs = [Pair(one.source, one.text) for one in ended]
+        for one, (total, tokens), forced in zip(ended, run.score(pairs), run.force(pairs), strict=True):
+            assert total == pytest.approx(one.log_probability, abs=1e-4)
+            assert tokens == pytest.approx(one.token_scores, abs=1e-4)
+            assert forced.log_probability == pytest.approx(total, abs=1e-4)
+            assert np.allclose(forced.attention, one.attention, atol=1e-4)
+
+    @translating
+    def test_the_best_of_several(self, attentive, name):
+        one = attentive(name).translate("a b c", n_best=4, size=4)
+        assert len({other.text for other in (one, *one.alternatives)}) == 4
+        assert attentive(name).translate("").text == ""
+
+    @translating
+    def test_where_it_looks(self, attentive, name):
+        _, found = attentive(name).attend("a b c", "b a")
+        assert found.source == ["a", "b", "c", "</s>"] and found.target == ["b", "a"]
+        assert found.weights_TS.shape == (2, 4) and found.weights_TS.sum(1) == pytest.approx(1.0, abs=1e-4)
+
+    @translating
+    def test_a_very_long_line(self, attentive, name):
+        line = "a b c d e " * 130
+        found = attentive(name).translate(["b", line], size=2, max_ratio=0.02, max_extra=0)
+        assert len(found[1].source_tokens) == 651 and 0 < len(found[1].tokens) <= 13
+
+    def test_a_language_model_speaks(self, attentive):
+        run = attentive("language model")
+        assert run.sample(5, seed=3) == run.sample(5, seed=3) != run.sample(5, seed=4)
+        assert all(text.startswith("a b") for text in run.sample(4, prompt="a b", length=3, seed=1))
+        assert len(set(run.sample(3, kind="greedy", length=7))) == 1
+        [score] = run.score([Pair("x y", "a b")])
+        [forced] = run.force([Pair("", "a b")])
+        assert score.log_probability == pytest.approx(forced.log_probability, abs=1e-4) and len(score.token_scores) == 3
+        assert "language model" in refusal(SearchError, run.translate, "a b")
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam"])
+    def test_a_search_ends_with_the_positions(self, endless, kind):
+        """A source that training would have taken is translated, however long the search may go on."""
+        assert len(endless("seq2seq").translate("a b c d e f a", kind=kind).tokens) <= 8
+
+
+class TestHeads:
+    """Where every head of every layer looks."""
+
+    COLUMNS = ("a", "b", "c", "</s>")
+    ROWS = ("b", "a", "</s>")
+    PAST = ("<s>", "b", "a")
+
+    def found(self, run, *asked, **search):
+        """All maps, by kind, layer and head; each with labels that fit and rows that sum to 1."""
+        maps = run.heads(*asked, **search)
+        for one in maps:
+            assert one.weights_TS.shape == (len(one.target), len(one.source))
+            assert one.weights_TS.sum(1) == pytest.approx(1.0, abs=1e-5) and one.weights_TS.min() >= 0
+        found = {(one.kind, one.layer, one.head): one for one in maps}
+        assert len(found) == len(maps)
+        return found
+
+    def every(self, *kinds):
+        return {(kind, layer, head) for kind in kinds for layer in (1, 2) for head in (1, 2)}
+
+    @pytest.mark.parametrize("name", ["transformer", "rotary"])
+    def test_of_a_transformer(self, attentive, name):
+        found = self.found(attentive(name), "a b c", "b a")
+        assert found.keys() == self.every("encoder", "decoder", "cross")
+        labels = {
+            "encoder": (self.COLUMNS, self.COLUMNS),
+            "decoder": (self.PAST, self.ROWS),
+            "cross": (self.COLUMNS, self.ROWS),
+        }
+        for (kind, _, _), one in found.items():
+            assert (tuple(one.source), tuple(one.target)) == labels[kind]
+            assert kind != "decoder" or not np.triu(one.weights_TS, 1).any(), "nobody looks ahead"
+        weights = [one.weights_TS for one in found.values() if one.kind != "decoder"]
+        assert not any(np.allclose(weights[0], other) for other in weights[1:] if other.shape == weights[0].shape)
+
+    def test_their_mean_is_the_attention(self, attentive):
+        """Of the layer below the top one."""
+        run = attentive("transformer")
+        found = self.found(run, "a b c", "b a")
+        mean = np.mean([found["cross", 1, head].weights_TS for head in (1, 2)], axis=0)
+        assert np.allclose(run.force([Pair("a b c", "b a")])[0].attention, mean[:-1], atol=1e-5)
+
+    def test_of_one_stack(self, attentive):
+        found = self.found(attentive("prefix"), "a b c", "b a")
+        assert found.keys() == self.every("encoder", "decoder")
+        for (kind, _, _), one in found.items():
+            rows, columns = (self.COLUMNS, self.COLUMNS) if kind == "encoder" else (self.ROWS, self.COLUMNS + self.PAST)
+            assert (tuple(one.source), tuple(one.target)) == (columns, rows)
+            assert kind == "encoder" or not np.triu(one.weights_TS[:, 4:], 1).any()
+
+    def test_of_a_language_model(self, attentive):
+        run = attentive("language model")
+        found = self.found(run, "b a")
+        assert found.keys() == self.every("decoder")
+        for one in found.values():
+            assert (tuple(one.source), tuple(one.target)) == (self.PAST, self.ROWS)
+            assert not np.triu(one.weights_TS, 1).any()
+        given = self.found(run, "c c c c", "b a")
+        assert all(np.array_equal(found[key].weights_TS, given[key].weights_TS) for key in found), "no source is read"
+
+    def test_of_a_recurrent_decoder(self, copier):
+        found = self.found(copier, "a b c", "b a")
+        assert found.keys() == {("cross", 1, 1)}
+        one = found["cross", 1, 1]
+        assert (tuple(one.source), tuple(one.target)) == (self.COLUMNS, self.ROWS)
+        assert np.allclose(copier.force([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+
+    @pytest.mark.parametrize("changes", [{"decoder.input_feeding": True}, {"attention.placement": "before"}], ids=str)
+    def test_of_an_attention_inside_the_recurrence(self, tiny, tmp_path, changes):
+        changed = {f"model.{name}": value for name, value in changes.items()}
+        list(train(tiny({**changed, "training.steps": 1}), tmp_path / "run"))
+        run = load(tmp_path / "run")
+        [one] = self.found(run, "a b c", "b a").values()
+        assert np.allclose(run.force([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+
+    def test_of_a_recurrent_language_model(self, speaker):
+        """It looks back over the states before: of the first word there are none."""
+        found = self.found(speaker, "b a")
+        assert found.keys() == {("decoder", 1, 1)}
+        one = found["decoder", 1, 1]
+        assert (tuple(one.source), tuple(one.target)) == (("∅", "<s>", "b"), self.ROWS)
+        assert not np.triu(one.weights_TS, 1).any() and one.weights_TS[0, 0] == pytest.approx(1.0)
+        assert np.allclose(speaker.force([Pair("", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("name", "kinds"),
+        [
+            ("gru to transformer", {("decoder", 2, 2), ("cross", 2, 2)}),
+            ("attention to lstm", {("encoder", 2, 2), ("cross", 1, 1)}),
+        ],
+    )
+    def test_of_two_families(self, attentive, name, kinds):
+        found = self.found(attentive(name), "a b c", "b a")
+        assert {max(key for key in found if key[0] == kind) for kind, _, _ in found} == kinds
+
+    @pytest.mark.parametrize("name", ["transformer", "prefix"])
+    def test_of_its_own_translation(self, attentive, name):
+        run = attentive(name)
+        said = run.translate("a b c", size=2)
+        for (kind, _, _), one in self.found(run, "a b c", size=2).items():
+            if kind != "encoder":
+                assert one.target == [*said.tokens, *(["</s>"] if said.ended == "end" else [])]
+
+    def test_of_one_that_was_cut_off(self, copier):
+        found = self.found(copier, "a b c d", max_ratio=0.5, max_extra=0)
+        assert len(found["cross", 1, 1].target) == 2 and "</s>" not in found["cross", 1, 1].target
+
+    def test_at_the_last_learned_position(self, endless):
+        run = endless("seq2seq")
+        found = self.found(run, "a b c d e f a")
+        assert len(found["cross", 1, 1].target) == 8
+
+    @pytest.mark.parametrize("name", ["transformer", "prefix"])
+    def test_of_nothing(self, attentive, name):
+        for kind, layer, head in self.every("decoder"):
+            assert self.found(attentive(name), "a", "")[kind, layer, head].target == ["</s>"]
+            assert self.found(attentive(name), "", "b a")[kind, layer, head].target == list(self.ROWS)
+
+    @pytest.mark.parametrize("kind", ["seq2seq", "language_model"])
+    def test_a_model_that_does_not_look(self, tiny, tmp_path, kind):
+        changes = {"name": "blind", "model.kind": kind, "model.attention.score": "none", "training.steps": 1}
+        list(train(tiny(changes), tmp_path / "run"))
+        message = "blind: this model has no attention: nothing to show"
+        assert refusal(SearchError, load(tmp_path / "run").heads, "a b", "a") == message
+
+
+class TestRoom:
+    """A language model with learned positions says no more than it has positions for."""
+
+    @pytest.mark.parametrize("kind", ["sample", "greedy"])
+    def test_samples_end_with_the_positions(self, endless, kind):
+        run = endless("language_model")
+        assert [len(text.split()) for text in run.sample(3, length=100, kind=kind)] == [8, 8, 8]
+        assert [len(text.split()) for text in run.sample(2, length=5, kind=kind)] == [5, 5]
+
+    @pytest.mark.parametrize(("words", "length", "wanted"), [(3, 2, 5), (3, 100, 8), (7, 1, 8), (8, 1, 8), (8, 100, 8)])
+    def test_with_a_prompt(self, endless, words, length, wanted):
+        prompt = " ".join("abcabcabc"[:words])
+        [text] = endless("language_model").sample(1, prompt=prompt, length=length)
+        assert text.startswith(prompt) and len(text.split()) == wanted
+
+    def test_a_prompt_that_is_too_long_is_not_cut(self, endless):
+        message = refusal(DataError, endless("language_model").sample, prompt="a b c a b c a b c")
+        assert message.startswith("a sequence of 9 tokens: this model has learned 8 positions (max_positions); ")
+
+    def test_other_positions_have_no_end(self, attentive):
+        run = attentive("language model")
+        assert max(len(text.split()) for text in run.sample(3, prompt="a " * 70, length=2)) >= 70
+
+
+class TestDevices:
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+    def test_one_that_is_not_here(self, copier):
+        assert refusal(RecipeError, load, copier.folder, device="cuda") == (
+            "training.device: 'cuda' was asked for, but this machine has no CUDA; use cpu or auto"
+        )
+        assert "'cuda:3'" in refusal(RecipeError, load, copier.folder, device="cuda:3")
+
+    @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "meta", "mps"])
+    def test_one_that_is_none(self, name):
+        if name == "mps" and torch.backends.mps.is_available():
+            pytest.skip("this machine has MPS")
+        assert refusal(RecipeError, choose_device, name).startswith(f"training.device: {name!r} ")
+
+    def test_any(self, copier):
+        expected = "cuda" if torch.cuda.is_available() else "cpu"
+        assert load(copier.folder, device="auto").device.type == expected
+        assert load(str(copier.folder), device="cpu").device == torch.device("cpu")
+
+    def test_a_run_is_loaded_as_it_was(self, copier):
+        again = load(copier.folder)
+        assert again.folder == copier.folder and again.recipe == copier.recipe and not again.model.training
+        assert [one.text for one in again.translate(LINES)] == [one.text for one in copier.translate(LINES)]
