@@ -37,7 +37,7 @@ def alone(given: argparse.Namespace) -> dict[str, Any]:
 
     import weft
     from weft.models.build import build_model
-    from weft.models.quantization import quantise
+    from weft.models.quantization import quantize
     from weft.preparation import learn_tokenizers, read_corpus
     from weft.translation.translator import Translator
 
@@ -47,7 +47,7 @@ def alone(given: argparse.Namespace) -> dict[str, Any]:
     tokenizers = learn_tokenizers(recipe, list(read_corpus(recipe, "train")))
     sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
     model = build_model(recipe.model, **sizes).eval()
-    translator = Translator(quantise(model) if given.alone == "int8" else model, tokenizers, recipe)
+    translator = Translator(quantize(model) if given.alone == "int8" else model, tokenizers, recipe)
     settings: dict[str, Any] = {"min_length": given.length, "max_length": given.length, "no_loops": False}
     settings |= {"kind": "greedy"} if given.beam == 1 else {"kind": "beam", "size": given.beam}
     settings["batch_tokens"] = 1_000_000  # what is handed over is one batch

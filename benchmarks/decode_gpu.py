@@ -25,15 +25,15 @@ def ours(precision: torch.dtype) -> Callable[[list[list[int]], str], int]:
     from weft.models.build import build_model
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
-    from weft.search.cuda_graphs import RecordedLoop
-    from weft.translation.strategies import Asked, search
+    from weft.search.cuda_graphs import CudaGraphLoop
+    from weft.translation.strategies import SearchRequest, search
 
     stack = ["kind=transformer", "layers=6", "hidden=512", "heads=8", "feed_forward=2048"]
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in stack]
     recipe = make_recipe({}, [*changes, "model.embedding=512", "model.tie=all"])
     device = torch.device("cuda")
     model = build_model(recipe.model, source_size=VOCABULARY, target_size=VOCABULARY).to(device, precision).eval()
-    loop = RecordedLoop(device)
+    loop = CudaGraphLoop(device)
 
     def call(sources: list[list[int]], kind: str) -> int:
         settings = recipe.search.model_copy(update={"kind": kind})
@@ -42,7 +42,7 @@ def ours(precision: torch.dtype) -> Callable[[list[list[int]], str], int]:
         with torch.no_grad():
             memory = model.encode(batch)
         rows = len(sources)
-        asked = Asked(
+        asked = SearchRequest(
             memory, [TARGET] * rows, [TARGET] * rows, [[]] * rows, [0] * rows, 1, [], [], str, device=device, loop=loop
         )
         found = search(model, asked, settings)

@@ -142,7 +142,7 @@ def start(asked: argparse.Namespace) -> dict[str, object]:
 
 
 def start_inner(asked: argparse.Namespace) -> None:
-    from weft.data.batching.batches import Position, Stored
+    from weft.data.batching.batches import Position, StoredCorpus
     from weft.data.batching.mixture import Part
     from weft.data.store.prepared import PreparedFolder
     from weft.data.store.token_store import Extent, PairStore
@@ -153,7 +153,7 @@ def start_inner(asked: argparse.Namespace) -> None:
         share = pairs / len(store)
         extent = Extent(pairs, *(int(one * share) for one in store.extent[1:3]), *store.extent[3:])
         part = PairStore(store.source, store.target, extent)
-        for one in Stored(part, (Part(0, pairs),)).batches(4096, seed=1, start=at).take(1, 10):
+        for one in StoredCorpus(part, (Part(0, pairs),)).batches(4096, seed=1, start=at).take(1, 10):
             one.make()
         return time.perf_counter() - begun
 

@@ -5,7 +5,7 @@
 
 Data: {train,val}.bpe.{en,de} as benchmarks/rivals/prepare.py writes them. Sizes, dropout, label smoothing and clipping
 are those of benchmarks/rivals/workload.py; Adam, fp32, "2048 tokens" a batch. Any setting of the recipe may be changed:
-`--set NAME=VALUE`. The whole loop is timed: batches, forward, backward, clipping, optimiser.
+`--set NAME=VALUE`. The whole loop is timed: batches, forward, backward, clipping, optimizer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def recipe_tree(given: argparse.Namespace) -> dict[str, Any]:
     training = {
         "steps": 1_000_000,
         "batch_tokens": 2048,
-        "optimiser": "adam",
+        "optimizer": "adam",
         "schedule": "constant",
         "validate_every": 0,
         "save_every": 0,

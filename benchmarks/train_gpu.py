@@ -3,7 +3,7 @@
     python benchmarks/train_gpu.py base big rnn-inside rnn-outside --out results.jsonl
 
 Synthetic pairs whose lengths are like those of WMT (log-normal around 25 tokens, at most 120; a target is about as
-long as its source). Real target tokens a second; data, loss, clipping and optimiser are in the time. One line of JSON
+long as its source). Real target tokens a second; data, loss, clipping and optimizer are in the time. One line of JSON
 each.
 
 Rivals: Hugging Face Marian (transformers must be installed) with padded, length-sorted batches, bf16 autocast and fused
@@ -132,7 +132,7 @@ def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
         attn_implementation="sdpa",
     )
     model = transformers.MarianMTModel(config).cuda().train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), fused=True)
     batches = padded_batches(size["tokens"], 400_000)
     lines = []
     torch.cuda.reset_peak_memory_stats()
@@ -142,7 +142,7 @@ def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
         begun, tokens, steps = time.monotonic(), 0, 0
         rounds = batches[: used or None]
         for source, target in rounds:
-            tokens += marian_step(model, optimiser, source, target, size["vocabulary"])
+            tokens += marian_step(model, optimizer, source, target, size["vocabulary"])
             steps += 1
             if not used and time.monotonic() - begun > seconds:
                 break
@@ -162,7 +162,7 @@ def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
     return lines
 
 
-def marian_step(model: Any, optimiser: Any, source: np.ndarray, target: np.ndarray, vocabulary: int) -> int:
+def marian_step(model: Any, optimizer: Any, source: np.ndarray, target: np.ndarray, vocabulary: int) -> int:
     random = np.random.default_rng(len(source))
     rows = len(source)
     ids, mask, labels = (
@@ -181,8 +181,8 @@ def marian_step(model: Any, optimiser: Any, source: np.ndarray, target: np.ndarr
         )
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimiser.step()
-    optimiser.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad()
     return int(said.sum())
 
 
@@ -223,7 +223,7 @@ class CellLoop(torch.nn.Module):
 def loop_speed(name: str, seconds: float) -> dict[str, Any]:
     size = SIZES[name]
     model = CellLoop(size["vocabulary"]).cuda().train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
     batches = padded_batches(size["tokens"], 200_000)
     begun, tokens, steps = 0.0, 0, 0
     for number, (source, target) in enumerate(batches):
@@ -238,8 +238,8 @@ def loop_speed(name: str, seconds: float) -> dict[str, Any]:
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         tokens += int(target.sum()) + len(target)
         steps += 1
         if number > 20 and time.monotonic() - begun > seconds:

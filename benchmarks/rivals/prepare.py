@@ -16,9 +16,9 @@ LANGUAGES = ("en", "de")
 
 
 def tokens(path: Path, language: str) -> list[str]:
-    tokenise = MosesTokenizer(lang=language).tokenize
+    tokenize = MosesTokenizer(lang=language).tokenize
     with path.open(encoding="utf-8") as lines:
-        return [tokenise(line.strip(), return_str=True, escape=False) for line in lines]
+        return [tokenize(line.strip(), return_str=True, escape=False) for line in lines]
 
 
 def main() -> None:

@@ -5,7 +5,7 @@
 Runs inside the toolkit's own virtual environment (see README.md) and prints one line of JSON. The toolkit reads the
 text, makes the batches, trains and updates with its own code; here we only write its configuration and note, whenever
 a step begins, the time and how many tokens that step holds (only Hugging Face's loop is ours: toolkits/hf.py). A step
-therefore lasts until the next one begins, so batching and the optimiser are counted. Nothing is validated or saved
+therefore lasts until the next one begins, so batching and the optimizer are counted. Nothing is validated or saved
 while the clock runs.
 
 Tokens are real ones: pads and the start symbol are not counted, the end symbol of the target is. "cores" is CPU time

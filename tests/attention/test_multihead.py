@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from oracles.attention import rows_of, slow_attention
 from weft.attention.multihead import KeysValues, MultiHead
-from weft.attention.ragged_attention import Looking, Seen, StepItems, noting
+from weft.attention.ragged_attention import AttentionRecord, RaggedAttention, StepKeysValues, recorder_for
 from weft.attention.relative_positions import rotation
 from weft.ragged import Layout
 
@@ -56,7 +56,7 @@ def joined(module: MultiHead, answers: list[list[list[float]]]) -> Tensor:
 def test_looking_at_itself(heads: int, shared: int, causal: bool) -> None:
     module, own = make(heads, shared), layout(LENGTHS)
     stream_ND = draw(sum(LENGTHS), WIDTH)
-    found_ND = module.look_at_self(stream_ND, Looking("decoder", own, own, causal=causal))
+    found_ND = module.look_at_self(stream_ND, RaggedAttention("decoder", own, own, causal=causal))
     size = WIDTH // heads
     assert module.of_self is not None
     for row, xs in enumerate(rows_of(stream_ND, LENGTHS)):
@@ -73,7 +73,7 @@ def test_looking_at_itself(heads: int, shared: int, causal: bool) -> None:
 def test_looking_across(heads: int, shared: int) -> None:
     module = make(heads, shared, ITEM_WIDTH)
     stream_ND, items_MD = draw(sum(LENGTHS), WIDTH), draw(sum(ITEMS), ITEM_WIDTH)
-    found_ND = module.look_across(stream_ND, items_MD, Looking("cross", layout(LENGTHS), layout(ITEMS)))
+    found_ND = module.source_attention(stream_ND, items_MD, RaggedAttention("cross", layout(LENGTHS), layout(ITEMS)))
     size = WIDTH // heads
     assert module.of_queries is not None and module.of_items is not None
     rows = zip(rows_of(stream_ND, LENGTHS), rows_of(items_MD, ITEMS), strict=True)
@@ -94,9 +94,12 @@ def test_steps_give_what_looking_back_gives(heads: int, shared: int, rotary: boo
     stream_BTD = draw(rows, length, WIDTH)
     own, bias = layout([length] * rows), draw(1, heads, length, length)
     turn = rotation(torch.arange(length).repeat(rows), size, torch.float64) if rotary else None
-    seen: list[Seen] = []
+    seen: list[AttentionRecord] = []
     whole = module.look_at_self(
-        stream_BTD.flatten(0, 1), Looking("decoder", own, own, causal=True, bias=bias), turn, noting(seen, 0)
+        stream_BTD.flatten(0, 1),
+        RaggedAttention("decoder", own, own, causal=True, bias=bias),
+        turn,
+        recorder_for(seen, 0),
     ).unflatten(0, (rows, length))
     none = torch.zeros(rows, shared, 0, size, dtype=torch.float64)
     past = KeysValues(none, none)
@@ -117,10 +120,12 @@ def test_a_step_across_is_looking_across(heads: int, shared: int) -> None:
     """Three hypotheses a source, side by side."""
     module, items = make(heads, shared, ITEM_WIDTH), [5, 5]
     stream_RD, items_MD = draw(6, WIDTH), draw(10, ITEM_WIDTH)
-    seen: list[Seen] = []
-    whole = module.look_across(stream_RD, items_MD, Looking("cross", layout([3, 3]), layout(items)), noting(seen, 0))
+    seen: list[AttentionRecord] = []
+    whole = module.source_attention(
+        stream_RD, items_MD, RaggedAttention("cross", layout([3, 3]), layout(items)), recorder_for(seen, 0)
+    )
     kept = (part.unflatten(0, (2, 5)).transpose(1, 2) for part in module.keys_values(items_MD))
-    found_RD, weights_RHS = module.step_across(stream_RD, StepItems(*kept))
+    found_RD, weights_RHS = module.step_across(stream_RD, StepKeysValues(*kept))
     torch.testing.assert_close(found_RD, whole)
     torch.testing.assert_close(weights_RHS, seen[0].weights_BHTS.transpose(1, 2).flatten(0, 1))
 
@@ -138,8 +143,8 @@ def test_it_is_pytorchs_multi_head_attention(heads: int) -> None:
         peer.out_proj.bias.copy_(module.out.bias)
     own = layout(LENGTHS)
     stream_ND = draw(sum(LENGTHS), WIDTH)
-    seen: list[Seen] = []
-    found_ND = module.look_at_self(stream_ND, Looking("encoder", own, own), None, noting(seen, 0))
+    seen: list[AttentionRecord] = []
+    found_ND = module.look_at_self(stream_ND, RaggedAttention("encoder", own, own), None, recorder_for(seen, 0))
     for row, xs_TD in enumerate(stream_ND.split(LENGTHS)):
         answers, weights = peer(xs_TD[None], xs_TD[None], xs_TD[None], average_attn_weights=False)
         torch.testing.assert_close(found_ND.split(LENGTHS)[row], answers[0])
@@ -178,7 +183,7 @@ def test_dropout_is_for_training_alone() -> None:
     torch.manual_seed(7)
     module = MultiHead(WIDTH, heads=3, key_value_heads=3, dropout=0.5).double()
     own, stream_ND = layout(LENGTHS), draw(sum(LENGTHS), WIDTH)
-    sight = Looking("encoder", own, own)
+    sight = RaggedAttention("encoder", own, own)
     assert not torch.equal(module.look_at_self(stream_ND, sight), module.look_at_self(stream_ND, sight))
     module.eval()
     torch.testing.assert_close(module.look_at_self(stream_ND, sight), module.look_at_self(stream_ND, sight))

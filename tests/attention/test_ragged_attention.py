@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from oracles.attention import rows_of, slow_attention
-from weft.attention.ragged_attention import Looking, PrefixLooking, Seen, StepItems, attend_once, noting
+from weft.attention.ragged_attention import (
+    AttentionRecord,
+    PrefixAttention,
+    RaggedAttention,
+    StepKeysValues,
+    recorder_for,
+    step_attention,
+)
 from weft.ragged import Layout, Ragged
 
 WIDTH = 5
@@ -36,7 +43,7 @@ def parts(queries: list[int], items: list[int], heads: int, shared: int) -> tupl
 
 
 def check(
-    looking: Looking,
+    looking: RaggedAttention,
     queries: list[int],
     items: list[int],
     heads: int,
@@ -45,8 +52,8 @@ def check(
 ) -> None:
     """Answers with and without the weights, and the weights, row by row. ``bias``: of a row."""
     given = parts(queries, items, heads, shared)
-    seen: list[Seen] = []
-    watched_NHD = looking.attend(*given, watch=noting(seen, 2))
+    seen: list[AttentionRecord] = []
+    watched_NHD = looking.attend(*given, watch=recorder_for(seen, 2))
     answers_NHD = looking.attend(*given)
     torch.testing.assert_close(answers_NHD, watched_NHD)
     [(kind, layer, weights_BHTS)] = seen
@@ -74,36 +81,36 @@ def check(
 
 @pytest.mark.parametrize(("heads", "shared"), HEADS)
 def test_both_ways(heads: int, shared: int) -> None:
-    check(Looking("cross", layout(QUERIES), layout(ITEMS)), QUERIES, ITEMS, heads, shared)
+    check(RaggedAttention("cross", layout(QUERIES), layout(ITEMS)), QUERIES, ITEMS, heads, shared)
 
 
 @pytest.mark.parametrize(("heads", "shared"), HEADS)
 def test_over_itself(heads: int, shared: int) -> None:
     own = layout(ITEMS)
     for causal in (False, True):
-        check(Looking("cross", own, own, causal=causal), ITEMS, ITEMS, heads, shared)
+        check(RaggedAttention("cross", own, own, causal=causal), ITEMS, ITEMS, heads, shared)
 
 
 @pytest.mark.parametrize(("heads", "shared"), HEADS)
 def test_queries_that_are_the_last_of_the_items(heads: int, shared: int) -> None:
     """Query T stands at item S, whatever the row."""
-    looking = Looking("cross", layout(CAUSAL_QUERIES), layout(CAUSAL_ITEMS), causal=True)
+    looking = RaggedAttention("cross", layout(CAUSAL_QUERIES), layout(CAUSAL_ITEMS), causal=True)
     check(looking, CAUSAL_QUERIES, CAUSAL_ITEMS, heads, shared)
 
 
 def test_two_layouts_that_are_equal_but_not_the_same() -> None:
-    check(Looking("cross", layout(ITEMS), layout(ITEMS), causal=True), ITEMS, ITEMS, 3, 1)
+    check(RaggedAttention("cross", layout(ITEMS), layout(ITEMS), causal=True), ITEMS, ITEMS, 3, 1)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("queries", "items"), [([3, 3], [5, 5]), ([3, 2], [5, 5]), ([5, 5], [5, 5]), ([2], [3])])
 def test_even_rows(queries: list[int], items: list[int], causal: bool) -> None:
-    check(Looking("cross", layout(queries), layout(items), causal=causal), queries, items, 6, 3)
+    check(RaggedAttention("cross", layout(queries), layout(items), causal=causal), queries, items, 6, 3)
 
 
 def test_even_rows_over_themselves() -> None:
     own = layout([5, 5, 5])
-    check(Looking("cross", own, own, causal=True), [5, 5, 5], [5, 5, 5], 2, 2)
+    check(RaggedAttention("cross", own, own, causal=True), [5, 5, 5], [5, 5, 5], 2, 2)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -112,14 +119,14 @@ def test_even_rows_over_themselves() -> None:
 def test_bias(heads: int, shared: int, rows: int, causal: bool) -> None:
     """One for all rows, or one a row."""
     bias = draw(rows, heads, max(CAUSAL_QUERIES), max(CAUSAL_ITEMS), seed=5)
-    looking = Looking("cross", layout(CAUSAL_QUERIES), layout(CAUSAL_ITEMS), causal=causal, bias=bias)
+    looking = RaggedAttention("cross", layout(CAUSAL_QUERIES), layout(CAUSAL_ITEMS), causal=causal, bias=bias)
     check(looking, CAUSAL_QUERIES, CAUSAL_ITEMS, heads, shared, lambda row: bias[row if rows > 1 else 0].tolist())
 
 
 def test_bias_over_itself() -> None:
     own, bias = layout(ITEMS), draw(1, 3, 7, 7, seed=5)
     for causal in (False, True):
-        looking = Looking("cross", own, own, causal=causal, bias=bias)
+        looking = RaggedAttention("cross", own, own, causal=causal, bias=bias)
         check(looking, ITEMS, ITEMS, 3, 3, lambda row: bias[0].tolist())
 
 
@@ -127,7 +134,7 @@ def test_bias_over_itself() -> None:
 def test_rows_with_no_items(causal: bool) -> None:
     """They say nothing and spoil nothing: no NaN, neither in the answers nor in the gradients."""
     queries, items = [2, 1, 3], [3, 0, 5]
-    looking = Looking("cross", layout(queries), layout(items), causal=causal)
+    looking = RaggedAttention("cross", layout(queries), layout(items), causal=causal)
     check(looking, queries, items, 2, 1)
     given = [part.requires_grad_() for part in parts(queries, items, 2, 1)]
     answers_NHD = looking.attend(*given)
@@ -140,14 +147,14 @@ def test_rows_with_no_items(causal: bool) -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_rows_with_no_queries(causal: bool) -> None:
     queries, items = [2, 0, 3], [3, 2, 5]
-    check(Looking("cross", layout(queries), layout(items), causal=causal), queries, items, 2, 1)
+    check(RaggedAttention("cross", layout(queries), layout(items), causal=causal), queries, items, 2, 1)
     own = layout(queries)
-    check(Looking("cross", own, own, causal=causal), queries, queries, 2, 1)
+    check(RaggedAttention("cross", own, own, causal=causal), queries, queries, 2, 1)
 
 
 def test_no_items_at_all() -> None:
     """A batch of empty sources."""
-    looking = Looking("cross", layout([2, 1]), layout([0, 0]))
+    looking = RaggedAttention("cross", layout([2, 1]), layout([0, 0]))
     answers_NHD = looking.attend(*parts([2, 1], [0, 0], 2, 2))
     assert answers_NHD.shape == (3, 2, WIDTH)
     assert not answers_NHD.any()
@@ -155,14 +162,14 @@ def test_no_items_at_all() -> None:
 
 def test_no_tokens_at_all() -> None:
     own = layout([])
-    assert Looking("cross", own, own).attend(*parts([], [], 2, 2)).shape == (0, 2, WIDTH)
+    assert RaggedAttention("cross", own, own).attend(*parts([], [], 2, 2)).shape == (0, 2, WIDTH)
 
 
 def test_a_bound_on_the_lengths_changes_nothing() -> None:
     loose = Layout(torch.tensor(QUERIES), longest=11), Layout(torch.tensor(ITEMS), longest=13)
     given = parts(QUERIES, ITEMS, 3, 3)
-    tight = Looking("cross", layout(QUERIES), layout(ITEMS)).attend(*given)
-    torch.testing.assert_close(Looking("cross", *loose).attend(*given), tight)
+    tight = RaggedAttention("cross", layout(QUERIES), layout(ITEMS)).attend(*given)
+    torch.testing.assert_close(RaggedAttention("cross", *loose).attend(*given), tight)
 
 
 @pytest.mark.parametrize("watching", [False, True])
@@ -173,8 +180,8 @@ def test_gradients(causal: bool, watching: bool) -> None:
     given = [part.requires_grad_() for part in (*parts(queries, items, 2, 1), bias)]
 
     def answers(queries_NHD: Tensor, keys_NHD: Tensor, values_NHD: Tensor, bias: Tensor) -> Tensor:
-        looking = Looking("cross", layout(queries), layout(items), causal=causal, bias=bias)
-        return looking.attend(queries_NHD, keys_NHD, values_NHD, watch=noting([] if watching else None, 0))
+        looking = RaggedAttention("cross", layout(queries), layout(items), causal=causal, bias=bias)
+        return looking.attend(queries_NHD, keys_NHD, values_NHD, watch=recorder_for([] if watching else None, 0))
 
     assert torch.autograd.gradcheck(answers, given)
 
@@ -183,17 +190,17 @@ def test_gradients_over_itself() -> None:
     own = layout([2, 1, 5])
     given = [part.requires_grad_() for part in parts([2, 1, 5], [2, 1, 5], 2, 1)]
     for causal in (False, True):
-        assert torch.autograd.gradcheck(Looking("cross", own, own, causal=causal).attend, given)
+        assert torch.autograd.gradcheck(RaggedAttention("cross", own, own, causal=causal).attend, given)
 
 
 def test_dropout_keeps_the_mean() -> None:
     """Of the weights, not of the answers: with all values 1 an answer is the share that was kept, scaled up."""
     queries, items = [7, 3], [5, 3]
-    looking = Looking("cross", layout(queries), layout(items))
+    looking = RaggedAttention("cross", layout(queries), layout(items))
     queries_NHD, keys_NHD, _ = parts(queries, items, 2, 2)
     values_NHD = torch.ones_like(keys_NHD)
     torch.manual_seed(4)
-    for watch in (None, noting([], 0)):
+    for watch in (None, recorder_for([], 0)):
         drawn = [looking.attend(queries_NHD, keys_NHD, values_NHD, dropout=0.3, watch=watch) for _ in range(500)]
         assert any(one.ne(1.0).any() for one in drawn)
         torch.testing.assert_close(torch.stack(drawn).mean((0, 1, 2, 3)), torch.tensor(1.0).double(), rtol=0, atol=0.03)
@@ -212,10 +219,12 @@ def test_prefix(heads: int, shared: int, sources: list[int], biased: bool) -> No
     if biased:
         source_bias = draw(1, heads, max(sources), max(sources), seed=5)
         target_bias = draw(4, heads, max(targets), max(both), seed=7)
-    sight = PrefixLooking(layout(sources), layout(targets), source_bias=source_bias, target_bias=target_bias)
+    sight = PrefixAttention(layout(sources), layout(targets), source_bias=source_bias, target_bias=target_bias)
     answers_NHD = sight.attend(queries_NHD, keys_NHD, values_NHD)
-    seen: list[Seen] = []
-    torch.testing.assert_close(sight.attend(queries_NHD, keys_NHD, values_NHD, watch=noting(seen, 0)), answers_NHD)
+    seen: list[AttentionRecord] = []
+    torch.testing.assert_close(
+        sight.attend(queries_NHD, keys_NHD, values_NHD, watch=recorder_for(seen, 0)), answers_NHD
+    )
     assert [one.kind for one in seen] == (["encoder", "decoder"] if sum(sources) else ["decoder"])
     of_source = [part[: sum(sources)].split(sources) for part in (queries_NHD, keys_NHD, values_NHD)]
     of_target = [part[sum(sources) :].split(targets) for part in (queries_NHD, keys_NHD, values_NHD)]
@@ -236,7 +245,7 @@ def test_prefix(heads: int, shared: int, sources: list[int], biased: bool) -> No
 
 
 def test_prefix_gradients() -> None:
-    sight = PrefixLooking(layout([2, 0, 3]), layout([1, 3, 2]))
+    sight = PrefixAttention(layout([2, 0, 3]), layout([1, 3, 2]))
     given = [part.requires_grad_() for part in parts([11], [11], 2, 1)]
     assert torch.autograd.gradcheck(sight.attend, given)
 
@@ -251,10 +260,10 @@ def test_one_step_over_one_part(heads: int, shared: int, hypotheses: int) -> Non
     of_items = layout(items)
     keys_BHSD, values_BHSD = (Ragged(part, of_items).grid().transpose(1, 2) for part in (keys_NHD, values_NHD))
     ended = torch.zeros(4, 7, dtype=torch.float64).masked_fill(of_items.blocked_BS, float("-inf"))[:, None, None]
-    answers_RHD, weights_RHS = attend_once(queries_NHD, [StepItems(keys_BHSD, values_BHSD, ended)])
-    seen: list[Seen] = []
-    expected = Looking("cross", layout(queries), of_items).attend(
-        queries_NHD, keys_NHD, values_NHD, watch=noting(seen, 0)
+    answers_RHD, weights_RHS = step_attention(queries_NHD, [StepKeysValues(keys_BHSD, values_BHSD, ended)])
+    seen: list[AttentionRecord] = []
+    expected = RaggedAttention("cross", layout(queries), of_items).attend(
+        queries_NHD, keys_NHD, values_NHD, watch=recorder_for(seen, 0)
     )
     torch.testing.assert_close(answers_RHD, expected)
     torch.testing.assert_close(weights_RHS, seen[0].weights_BHTS.transpose(1, 2).flatten(0, 1))
@@ -269,8 +278,9 @@ def test_one_step_over_two_parts(heads: int, shared: int, hypotheses: int) -> No
     shared_keys, shared_values = (draw(sources, shared, 3, WIDTH, seed=seed) for seed in (5, 6))
     own_keys, own_values = (draw(rows, shared, past, WIDTH, seed=seed) for seed in (7, 8))
     shared_bias, own_bias = draw(sources, heads, 1, 3, seed=9), draw(1, heads, 1, past, seed=10)
-    answers_RHD, weights_RHS = attend_once(
-        queries_RHD, [StepItems(shared_keys, shared_values, shared_bias), StepItems(own_keys, own_values, own_bias)]
+    answers_RHD, weights_RHS = step_attention(
+        queries_RHD,
+        [StepKeysValues(shared_keys, shared_values, shared_bias), StepKeysValues(own_keys, own_values, own_bias)],
     )
     for row in range(rows):
         source = row // hypotheses
@@ -285,9 +295,9 @@ def test_one_step_over_two_parts(heads: int, shared: int, hypotheses: int) -> No
 
 
 def test_one_step_over_nothing() -> None:
-    """A batch of empty sources: as `Looking` has it, the answers are 0."""
+    """A batch of empty sources: as `RaggedAttention` has it, the answers are 0."""
     none, ended = torch.zeros(2, 1, 0, WIDTH), torch.zeros(2, 1, 1, 0)
-    answers_RHD, weights_RHS = attend_once(torch.ones(6, 2, WIDTH), [StepItems(none, none, ended)])
+    answers_RHD, weights_RHS = step_attention(torch.ones(6, 2, WIDTH), [StepKeysValues(none, none, ended)])
     assert answers_RHD.shape == (6, 2, WIDTH) and not answers_RHD.any()
     assert weights_RHS.shape == (6, 2, 0)
 
@@ -297,15 +307,15 @@ def test_one_step_has_gradients() -> None:
     given = [draw(*shape, seed=seed).requires_grad_() for seed, shape in enumerate(shapes)]
 
     def answers(queries: Tensor, *items: Tensor) -> Tensor:
-        return attend_once(queries, [StepItems(*items[:2]), StepItems(*items[2:])])[0]
+        return step_attention(queries, [StepKeysValues(*items[:2]), StepKeysValues(*items[2:])])[0]
 
     assert torch.autograd.gradcheck(answers, given)
 
 
 def test_notes() -> None:
-    assert noting(None, 3) is None
-    seen: list[Seen] = []
-    watch = noting(seen, 3)
+    assert recorder_for(None, 3) is None
+    seen: list[AttentionRecord] = []
+    watch = recorder_for(seen, 3)
     assert watch is not None
     watch("decoder", torch.ones(1))
-    assert seen == [Seen("decoder", 3, torch.ones(1))]
+    assert seen == [AttentionRecord("decoder", 3, torch.ones(1))]

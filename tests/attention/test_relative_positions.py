@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.attention.relative_positions import Alibi, Buckets, rotation
+from weft.attention.relative_positions import AlibiBias, T5Bias, rotation
 
 FAR = [*range(-300, 301), -100_000, 100_000]
 
@@ -72,25 +72,25 @@ def test_rotation_keeps_lengths_and_types() -> None:
 )
 def test_slopes(heads: int, slopes: list[float]) -> None:
     """8 heads: 1/2 … 1/256; 16: those and the geometric means between them   Press et al. 2022, 3."""
-    torch.testing.assert_close(Alibi(heads).slopes_H, torch.tensor(slopes))
+    torch.testing.assert_close(AlibiBias(heads).slopes_H, torch.tensor(slopes))
 
 
 def test_alibi_by_the_formula() -> None:
     """As figure 3 of Press et al. 2022 has it: 0 on the diagonal, −m more a step away."""
     places_T, places_S = [4, 0, 6], [0, 1, 2, 3, 4, 5, 6]
     distances_TS = torch.tensor(places_S) - torch.tensor(places_T)[:, None]
-    bias_HTS = Alibi(2)(distances_TS)
+    bias_HTS = AlibiBias(2)(distances_TS)
     assert bias_HTS.shape == (2, 3, 7)
     for h, slope in enumerate([1 / 16, 1 / 256]):
         for t, query in enumerate(places_T):
             for s, key in enumerate(places_S):
                 assert float(bias_HTS[h, t, s]) == -slope * abs(query - key)
-    assert Alibi(2)(distances_TS.expand(5, 3, 7)).shape == (5, 2, 3, 7)
+    assert AlibiBias(2)(distances_TS.expand(5, 3, 7)).shape == (5, 2, 3, 7)
 
 
 def test_alibi_learns_nothing_and_saves_nothing() -> None:
-    assert not list(Alibi(3).parameters())
-    assert not Alibi(3).state_dict()
+    assert not list(AlibiBias(3).parameters())
+    assert not AlibiBias(3).state_dict()
 
 
 def exactly(distance: int, *, both_ways: bool, buckets: int, furthest: int) -> int:
@@ -111,7 +111,7 @@ def exactly(distance: int, *, both_ways: bool, buckets: int, furthest: int) -> i
 @pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (16, 64), (8, 20)])
 def test_buckets_by_the_formula(buckets: int, furthest: int, both_ways: bool) -> None:
-    module = Buckets(3, both_ways=both_ways, buckets=buckets, furthest=furthest)
+    module = T5Bias(3, both_ways=both_ways, buckets=buckets, furthest=furthest)
     found = module.bucket(torch.tensor(FAR)).tolist()
     assert found == [exactly(far, both_ways=both_ways, buckets=buckets, furthest=furthest) for far in FAR]
     assert set(found) == set(range(buckets)) - ({buckets // 2} if both_ways else set())
@@ -119,10 +119,10 @@ def test_buckets_by_the_formula(buckets: int, furthest: int, both_ways: bool) ->
 
 def test_known_buckets() -> None:
     """Each way 8 single distances, then 8–11, 12–15, 16–22, …; the last holds 91 and more (16 of 32 a way)."""
-    both = Buckets(3, both_ways=True)
+    both = T5Bias(3, both_ways=True)
     for distance, expected in {0: 0, -1: 1, 1: 17, -7: 7, -8: 8, -11: 8, -12: 9, -16: 10, -128: 15, 9999: 31}.items():
         assert int(both.bucket(torch.tensor(distance))) == expected
-    back = Buckets(3, both_ways=False)
+    back = T5Bias(3, both_ways=False)
     for distance, expected in {0: 0, 5: 0, -1: 1, -15: 15, -16: 16, -128: 31, -9999: 31}.items():
         assert int(back.bucket(torch.tensor(distance))) == expected
 
@@ -133,7 +133,7 @@ def test_buckets_are_hugging_faces(both_ways: bool) -> None:
     theirs = modeling.T5Attention._relative_position_bucket(
         torch.tensor(FAR), bidirectional=both_ways, num_buckets=32, max_distance=128
     )
-    assert Buckets(3, both_ways=both_ways).bucket(torch.tensor(FAR)).tolist() == theirs.tolist()
+    assert T5Bias(3, both_ways=both_ways).bucket(torch.tensor(FAR)).tolist() == theirs.tolist()
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
@@ -142,7 +142,7 @@ def test_the_bias_is_hugging_faces(both_ways: bool) -> None:
     modeling = pytest.importorskip("transformers.models.t5.modeling_t5")
     config = pytest.importorskip("transformers").T5Config(num_heads=3, d_model=12, d_kv=4, is_decoder=not both_ways)
     peer = modeling.T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
-    module = Buckets(3, both_ways=both_ways)
+    module = T5Bias(3, both_ways=both_ways)
     with torch.no_grad():
         peer.relative_attention_bias.weight.copy_(module.weight_KH)
     places = torch.arange(41)
@@ -150,7 +150,7 @@ def test_the_bias_is_hugging_faces(both_ways: bool) -> None:
 
 
 def test_bucket_biases_are_looked_up_for_every_head() -> None:
-    module = Buckets(3, both_ways=True)
+    module = T5Bias(3, both_ways=True)
     distances_BTS = torch.tensor([[[-3, 0, 5], [40, -90, 1]]])
     bias_BHTS = module(distances_BTS)
     assert bias_BHTS.shape == (1, 3, 2, 3)

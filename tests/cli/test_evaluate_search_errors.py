@@ -46,7 +46,7 @@ def test_the_summary(command: Command, runs: Runs) -> None:
     assert said.startswith("4 sentences; the best output there is proven for 4 of them\n")
     assert "no: search error" in said and "no: model error" in said
     assert (
-        "search:beam|size:5|length_penalty:1|max_length:3|normalisation:power|max_nodes:100000|tolerance:1e-05" in said
+        "search:beam|size:5|length_penalty:1|max_length:3|normalization:power|max_nodes:100000|tolerance:1e-05" in said
     )
 
 
@@ -55,7 +55,7 @@ def test_for_programs(command: Command, runs: Runs) -> None:
     found = json.loads(said)
     assert found["sentences"] == 4 == len(found["each"]) == sum(found["model"].values())
     assert sum(found["search"][fate] for fate in ("best", "error", "unknown")) == 4
-    assert found["signature"].startswith("search:greedy|max_length:3|normalisation:power|length_penalty:1|")
+    assert found["signature"].startswith("search:greedy|max_length:3|normalization:power|length_penalty:1|")
 
 
 def test_where_the_exact_search_gives_up(command: Command, runs: Runs) -> None:

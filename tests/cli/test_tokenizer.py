@@ -31,7 +31,7 @@ def text(tmp_path: Path) -> Path:
 
 
 OPTIONS = [
-    "--normalise",
+    "--normalize",
     "nfkc",
     "--lowercase",
     "--symbol",
@@ -51,7 +51,7 @@ def test_learn_with_everything(kind: str, text: Path, tmp_path: Path) -> None:
     assert said == f"{out}: {kind}, {tokenizer.size} ids\n"
     assert tokenizer.decode(tokenizer.encode("LOW 12.5 <2fr>")) == "low 12.5 <2fr>"
     shown = weft("show", out).splitlines()[0]
-    assert shown.startswith(f"{kind}, {tokenizer.size} ids; normalisation: nfkc, lowercase; symbols: <2de> <2fr>;")
+    assert shown.startswith(f"{kind}, {tokenizer.size} ids; normalization: nfkc, lowercase; symbols: <2de> <2fr>;")
     assert r"protected: \d+(?:\.\d+)?" in shown
     assert weft("apply", out, stdin="low 12.5<2de>\n").split()[0][0] == "l"
     ids = weft("apply", out, "--ids", stdin="low 12.5 <2de>\n")
@@ -100,7 +100,7 @@ def test_tokenizers_of_others(text: Path, tmp_path: Path) -> None:
     library.save(str(tmp_path / "words.json"))
     for name, made_with in (("pieces.model", "sentencepiece"), ("words.json", "tokenizers")):
         shown = weft("show", tmp_path / name)
-        assert shown.startswith("foreign, ") and f"made with {made_with}; normalisation: its own" in shown
+        assert shown.startswith("foreign, ") and f"made with {made_with}; normalization: its own" in shown
         assert "<unk>" in shown.splitlines()[1]
         assert weft("apply", tmp_path / name, stdin="low\n") == "low\n"
 

@@ -14,12 +14,12 @@ from weft.search.trace import BeamTrace, Branch
 
 Command = Callable[..., tuple[str, str]]
 Runs = Callable[[str], Path]
-SPELT = {"</s>": "", "<unk>": " ⁇"}
+SPELLED = {"</s>": "", "<unk>": " ⁇"}
 BEAM = ("a b c", "--search", "beam", "--set", "search.size=3")
 
 
 def sentence(pieces: list[str]) -> str:
-    return "".join(SPELT.get(piece, f" {piece}") for piece in pieces).strip()
+    return "".join(SPELLED.get(piece, f" {piece}") for piece in pieces).strip()
 
 
 class TestTerminal:

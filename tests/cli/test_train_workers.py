@@ -202,7 +202,7 @@ def test_an_interrupt_ends_all(tmp_path: Path) -> None:
 def test_resumed_with_another_number(tmp_path: Path) -> None:
     """Two workers, then one: near to one process from the beginning."""
     out, alone = tmp_path / "run", tmp_path / "alone"
-    same = setting("training.optimiser=sgd", "training.accumulate=2")
+    same = setting("training.optimizer=sgd", "training.accumulate=2")
     run(*WEFT, *arguments(out, *same, *setting("training.steps=4"), "--workers", "2"))
     run(*WEFT, *arguments(out, *setting("training.steps=8"), "--resume"))
     run(*WEFT, *arguments(alone, *same, *setting("training.steps=8")))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft.attention import Looking
-from weft.data.batching.batches import Stored
+from weft.attention import RaggedAttention
+from weft.data.batching.batches import StoredCorpus
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.models.build import build_model
 from weft.models.layers import Output
@@ -16,7 +16,7 @@ from weft.ragged import Layout, Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.runs.folder import RunFolder
 from weft.search import beam
-from weft.training.cuda_graph_update import PackedUpdate
+from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step
 from weft.training.loss import NOTHING, batch_loss, output_cross_entropy
 from weft.training.trainer import Trainer
@@ -121,7 +121,7 @@ def test_short_rows_are_what_a_grid_gives(lengths: tuple[list[int], list[int]], 
     found = []
     for dtype in (torch.bfloat16, torch.float32):
         given = [tensor.detach().to(dtype).requires_grad_() for tensor in (queries, keys, values)]
-        answers = Looking("cross", over, items, causal=causal).attend(*given)
+        answers = RaggedAttention("cross", over, items, causal=causal).attend(*given)
         answers = torch.where(empty[:, None, None], 0.0, answers.float())
         found.append((answers, torch.autograd.grad((answers * probe).sum(), given)))
     (ours, our_gradients), (exact, exact_gradients) = found
@@ -173,11 +173,13 @@ def test_packed_updates_are_plain_updates(name: str, tmp_path: Path) -> None:
         precision = "bf16" if name == "transformer" else "fp32"
         settings = TrainingSettings.model_validate({**sizes, "precision": precision})
         model = build_model(PACKED[name], source_size=11, target_size=13)
-        trainer = Trainer(model, Stored(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda")
-        assert isinstance(trainer.update, PackedUpdate)
+        trainer = Trainer(
+            model, StoredCorpus(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda"
+        )
+        assert isinstance(trainer.update, CudaGraphUpdate)
         if not packed:
             trainer.update = PlainUpdate(
-                trainer.model, trainer.optimiser, settings, begin=1, device=trainer.device, precision=precision
+                trainer.model, trainer.optimizer, settings, begin=1, device=trainer.device, precision=precision
             )
         trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
         losses.append([event.loss for event in trainer.events() if isinstance(event, Step)])
@@ -196,7 +198,9 @@ def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:
     for moving in (True, False):
         model = build_model(PACKED["input feeding"], source_size=11, target_size=13)
         settings = TrainingSettings.model_validate(sizes)
-        trainer = Trainer(model, Stored(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda")
+        trainer = Trainer(
+            model, StoredCorpus(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda"
+        )
         trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
         losses.append([])
         for event in trainer.events():
@@ -220,7 +224,7 @@ def test_long_rows_with_one_side_alone_have_no_gradient() -> None:
         part.requires_grad_()
     for size in (2**16, 2**18, 2**20, 2**22):  # what is not written is then seen
         torch.full((size,), float("nan"), device="cuda")
-    answers = Looking("cross", queries, items).attend(*parts)
+    answers = RaggedAttention("cross", queries, items).attend(*parts)
     answers.float().square().sum().backward()
     assert not answers[:200].any() and not parts[0].grad[:200].any()
     assert not parts[1].grad[:150].any() and not parts[2].grad[:150].any()

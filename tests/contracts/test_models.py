@@ -125,11 +125,11 @@ def every_case() -> dict[str, dict[str, Any]]:
                 )
     for placement in PLACEMENTS:
         cases[f"tied-{placement}"] = settings(placement, decoder={"hidden": 7}, tie="target")
-    normalised = {"layers": 2, "layer_norm": True}
+    normalized = {"layers": 2, "layer_norm": True}
     for placement in PLACEMENTS:
-        looks = not placement.startswith("none")  # else nothing reads the encoder's normalised states
-        cases[f"norm-{placement}"] = settings(placement, encoder=normalised if looks else (), decoder=normalised)
-    cases["lm-norm"] = settings(decoder=normalised, kind="language_model")
+        looks = not placement.startswith("none")  # else nothing reads the encoder's normalized states
+        cases[f"norm-{placement}"] = settings(placement, encoder=normalized if looks else (), decoder=normalized)
+    cases["lm-norm"] = settings(decoder=normalized, kind="language_model")
     cases |= transformer_cases()
     cases["back-to-front"] = settings(encoder={"bidirectional": False, "reverse_source": True, "hidden": 7})
     return cases

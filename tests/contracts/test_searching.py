@@ -31,7 +31,7 @@ LINES = ["c a", "b b d", "a", "e d c b"]
 STEPWISE: dict[str, dict[str, Any]] = {
     "greedy": {"kind": "greedy"},
     "beam": {"kind": "beam", "size": 3},
-    "beam, provable": {"kind": "beam", "size": 2, "stop": "provable", "normalisation": "gnmt"},
+    "beam, provable": {"kind": "beam", "size": 2, "stop": "provable", "normalization": "gnmt"},
     "diverse beam": {"kind": "beam", "size": 4, "groups": 2, "diversity": 0.8},
     "sample": {"kind": "sample", "top_k": 7},
     "mbr": {"kind": "mbr", "samples": 6, "utility": "edit"},
@@ -298,7 +298,7 @@ SEARCHES = st.fixed_dictionaries(
         "size": st.sampled_from([1, 2, 4, 6]),
         "stop": st.sampled_from(["finished", "provable", "steps"]),
         "finish": st.integers(0, 3),
-        "normalisation": st.sampled_from(["power", "gnmt", "none"]),
+        "normalization": st.sampled_from(["power", "gnmt", "none"]),
         "length_penalty": st.sampled_from([0.0, 0.6, 1.0, 1.7]),
         "max_length": st.integers(2, 7),
         "min_length": st.integers(0, 2),
@@ -325,7 +325,7 @@ def test_any_settings(case: str, search: dict[str, Any], groups: int, n_best: in
     n_best = 1 if kind == "greedy" else n_best
     found = run.translate(LINES[:2], n_best=n_best, **search)
     check_same(found[1], run.translate(LINES[1], n_best=n_best, **search))
-    ranking = Ranking(search["normalisation"], search["length_penalty"])
+    ranking = Ranking(search["normalization"], search["length_penalty"])
     for best in found:
         many = everything([best])
         assert 1 <= len(many) <= n_best and (kind != "sample" or len(many) == n_best)

@@ -107,7 +107,7 @@ def test_directions_and_names() -> None:
     assert [one.name for one in perfect] == [
         "BLEU",
         "lower-case BLEU",
-        "tokenised BLEU",
+        "tokenized BLEU",
         "chrF",
         "TER",
         "ROUGE-L",
@@ -119,7 +119,7 @@ def test_directions_and_names() -> None:
     ]
 
 
-def test_tokenised_bleu_takes_words_as_they_stand() -> None:
+def test_tokenized_bleu_takes_words_as_they_stand() -> None:
     hypotheses, references = ["a b c d, e f"], ["a b c d , e f"]
     assert METRICS["bleu"](hypotheses, references).value == pytest.approx(100)
     assert METRICS["bleu_tokenized"](hypotheses, references).value < 100

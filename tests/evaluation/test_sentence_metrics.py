@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from weft.evaluation.metrics import edit_distance
 from weft.evaluation.sentence_metrics import UTILITIES
-from weft.translation.mbr import minimum_risk
+from weft.translation.mbr import expected_utilities
 
 PAIRS = [
     ("the cat sat on the mat today", "the cat sits on the mat today"),
@@ -74,10 +74,10 @@ def test_edit_by_hand() -> None:
 )
 def test_minimum_risk_finds_the_middle(name: str, winner: str) -> None:
     texts = ["a dog", "the cat sat on a mat", "the cat sat on the mat", "the cats sat on the mat", "a dog"]
-    expected = minimum_risk(texts, UTILITIES[name])
+    expected = expected_utilities(texts, UTILITIES[name])
     assert texts[expected.index(max(expected))] == winner
 
 
 def test_minimum_risk_with_equality_is_the_majority() -> None:
     texts = ["a dog", "the cat sat on a mat", "the cat sat on the mat", "a dog"]
-    assert minimum_risk(texts, UTILITIES["exact"]) == [0.5, 0.25, 0.25, 0.5]
+    assert expected_utilities(texts, UTILITIES["exact"]) == [0.5, 0.25, 0.25, 0.5]

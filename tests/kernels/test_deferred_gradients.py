@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.kernels.deferred_gradients import HeldRows, unrolled
+from weft.kernels.deferred_gradients import DeferredRows, unrolled
 
 ROWS, SIZE, STEPS = 3, 5, 7
 
@@ -126,7 +126,7 @@ def test_nothing_is_kept_after_the_backward_pass(use: str) -> None:
     if use == "weight":
         made = unrolled(leaf_BSD[0] * 2)(inputs[:, 0])
     else:
-        held = HeldRows(leaf_BSD * 2)
+        held = DeferredRows(leaf_BSD * 2)
         made = {"dot": held.dot, "mix": held.mix, "plain": lambda given: held.plain() * given}[use](inputs)
     made.sum().backward()
     watched = [weakref.ref(made), weakref.ref(inputs)]

@@ -14,7 +14,7 @@ from weft.models import RecurrentLanguageModel, Seq2Seq
 from weft.models.bridge import Copy, Project, Zero
 from weft.models.build import build_model
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
-from weft.models.prefix_lm import PrefixModel
+from weft.models.prefix_lm import PrefixLM
 from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.models.transformer import Shape
 from weft.models.transformer_decoder import TransformerDecoder
@@ -128,8 +128,8 @@ def transformer(**model: Any) -> Any:
         ("seq2seq", {**STACK, "kind": "attention"}, STACK, Seq2Seq),
         ("seq2seq", {"hidden": 6}, STACK, Seq2Seq),
         ("seq2seq", STACK, {"hidden": 6}, Seq2Seq),
-        ("prefix_lm", STACK, STACK, PrefixModel),
-        ("language_model", STACK, STACK, PrefixModel),
+        ("prefix_lm", STACK, STACK, PrefixLM),
+        ("language_model", STACK, STACK, PrefixLM),
         ("language_model", STACK, {"hidden": 6}, RecurrentLanguageModel),
     ],
 )

@@ -153,7 +153,7 @@ def test_what_a_search_does_to_the_state(kinds: tuple[str, ...]) -> None:
 
 
 def test_scores_need_no_more_than_a_model_does() -> None:
-    """`score` and `force` ask a model for the logits of whole targets and normalise them."""
+    """`score` and `force` ask a model for the logits of whole targets and normalize them."""
     sources = TokenStore.of(SOURCES)
     targets = TokenStore.of([*row[1:], 2] for row in INPUTS)
     for mean in MEANS:

@@ -28,7 +28,7 @@ def test_nothing_is_dropped_when_not_training() -> None:
     assert dropout(values, 0.5, training=False) is values
 
 
-def test_neighbours_are_dropped_independently() -> None:
+def test_neighbors_are_dropped_independently() -> None:
     torch.manual_seed(2)
     kept = dropout(torch.ones(40_000), 0.5, training=True).view(-1, 4) > 0
     patterns = (kept * torch.tensor([1, 2, 4, 8])).sum(1).bincount(minlength=16)

@@ -1,4 +1,4 @@
-"""Products in eight bits: the equations, number by number, and every kind of model that can be quantised."""
+"""Products in eight bits: the equations, number by number, and every kind of model that can be quantized."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from weft.errors import SearchError
-from weft.models import quantization as quantised
+from weft.models import quantization as quantized
 from weft.models.build import build_model
-from weft.models.quantization import Int8Linear, quantise
+from weft.models.quantization import Int8Linear, quantize
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.translation.translator import Translator
@@ -57,10 +57,10 @@ def sources_of(case: str, rows: list[int]) -> Ragged:
 
 
 def literal(weight_GD: Tensor, bias_G: Tensor, inputs_ND: Tensor, bound: float | None = None) -> list[list[float]]:
-    """The equations of quantised.py, one number after the other."""
+    """The equations of quantized.py, one number after the other."""
     answers = []
     for row in inputs_ND.double().tolist():
-        largest = (max(abs(value) for value in row) if bound is None else bound) / quantised.LEVELS
+        largest = (max(abs(value) for value in row) if bound is None else bound) / quantized.LEVELS
         whole = [round(value / largest) for value in row]
         answer = []
         for weights, bias in zip(weight_GD.double().tolist(), bias_G.double().tolist(), strict=True):
@@ -104,7 +104,7 @@ BOUNDED: dict[str, tuple[bool, bool, bool]] = {  # stack, readout, output
 
 @pytest.mark.parametrize("case", BOUNDED)
 def test_bounds_are_used_where_they_hold(case: str) -> None:
-    decoder, output = (small := quantise(model_of(case))).decoder, small.output
+    decoder, output = (small := quantize(model_of(case))).decoder, small.output
     products = [part for part in decoder.stack.modules() if isinstance(part, Int8Linear)]
     stack, readout, last = BOUNDED[case]
     assert products and all((part.bound is not None) == stack for part in products)
@@ -116,13 +116,13 @@ def test_bounds_are_used_where_they_hold(case: str) -> None:
 def test_large_embeddings_and_other_encoders_leave_rows_their_own_scales() -> None:
     model = model_of("input feeding")
     model.target_embedding.weight_VE[3, 2] = -1.5
-    assert quantise(model).decoder.stack.layers[0][0].bound == 1.5
+    assert quantize(model).decoder.stack.layers[0][0].bound == 1.5
     model.target_embedding.weight_VE[3, 2] = -9.0
-    small = quantise(model)
+    small = quantize(model)
     assert small.decoder.stack.layers[0][0].bound is None
     assert small.decoder.readout.bound == small.output.product.bound == 1.0
     model.encoder = nn.Identity()
-    small = quantise(model)
+    small = quantize(model)
     assert small.decoder.readout.bound is None and small.output.product.bound == 1.0
 
 
@@ -157,7 +157,7 @@ def test_several_inputs_other_shapes_and_nothing() -> None:
 
 
 def test_seven_bits_where_the_processor_sums_in_sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantised, "LEVELS", 63)
+    monkeypatch.setattr(quantized, "LEVELS", 63)
     test_a_product_is_what_the_equations_say()
     test_a_product_of_bounded_inputs_is_what_the_equations_say(1.0)
     test_the_largest_numbers_do_not_overflow(509, None)
@@ -166,12 +166,12 @@ def test_seven_bits_where_the_processor_sums_in_sixteen(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
-def test_a_quantised_model_says_nearly_the_same(case: str) -> None:
+def test_a_quantized_model_says_nearly_the_same(case: str) -> None:
     model, inputs = model_of(case), Ragged.of(INPUTS)
     source = sources_of(case, [0, 1, 2, 3])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        small = quantise(model)
+        small = quantize(model)
         said = small(source, inputs, weights=True)
     expected = model(source, inputs, weights=True)
     spread = float(expected.logits_NV.std())
@@ -183,7 +183,7 @@ def test_a_quantised_model_says_nearly_the_same(case: str) -> None:
 @torch.no_grad()
 def test_steps_and_whole_targets_give_the_same(case: str) -> None:
     """Also with two rows a source, as a beam has them."""
-    small = quantise(model_of(case))
+    small = quantize(model_of(case))
     said = small(sources_of(case, [0, 2]), Ragged.of([[1, 5, 8], [1, 9, 4]]))
     rows = Ragged.of([[1, 5, 8], [1, 9, 4]]).like(said.logits_NV).split()
     memory = small.encode(sources_of(case, [0, 2]))
@@ -198,7 +198,7 @@ def test_steps_and_whole_targets_give_the_same(case: str) -> None:
 
 def test_what_is_not_changed_is_shared_and_the_rest_is_small() -> None:
     model = model_of("input feeding")
-    small = quantise(model)
+    small = quantize(model)
     assert small.source_embedding.weight_VE is model.source_embedding.weight_VE
     assert small.encoder is model.encoder
     assert small.output.weight_VD.numel() == 0
@@ -208,14 +208,14 @@ def test_what_is_not_changed_is_shared_and_the_rest_is_small() -> None:
 
 
 def test_only_float32_on_a_cpu() -> None:
-    with pytest.raises(SearchError, match=r"quantise: \S+ is float64 on cpu; eight bits are made of float32 on a CPU"):
-        quantise(nn.Linear(3, 5).double())
+    with pytest.raises(SearchError, match=r"quantize: \S+ is float64 on cpu; eight bits are made of float32 on a CPU"):
+        quantize(nn.Linear(3, 5).double())
 
 
 def test_a_trained_model_translates_as_before(copier: Translator) -> None:
     lines = ["a b c d", "d c", "b", "e a d", "c c e b"]
     model = copy.deepcopy(copier.model).cpu()
-    large, small = (Translator(one, copier.tokenizers, copier.recipe) for one in (model, quantise(model)))
+    large, small = (Translator(one, copier.tokenizers, copier.recipe) for one in (model, quantize(model)))
     before, after = large.translate(lines), small.translate(lines)
     assert [one.text for one in after] == [one.text for one in before]
     for one, other in zip(after, before, strict=True):

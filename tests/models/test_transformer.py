@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from oracles.transformer import Looked, SlowPairing, SlowPrefixModel
-from weft.attention import Seen
-from weft.models import AnyModel, PrefixModel, Seq2Seq
+from oracles.transformer import Looked, SlowPairing, SlowPrefixLM
+from weft.attention import AttentionRecord
+from weft.models import AnyModel, PrefixLM, Seq2Seq
 from weft.models.build import build_model
 from weft.models.recurrent import CELLS
 from weft.models.transformer import ACTIVATIONS, NORMS, POSITIONS
@@ -77,12 +77,12 @@ def check(
     """Logits, the weights that `forward` gives, and those of every layer and head."""
     if settings.kind == "language_model":
         sources = [[] for _ in inputs]
-    seen: list[Seen] = []
+    seen: list[AttentionRecord] = []
     decoded = model.states(Ragged.of(sources), Ragged.of(inputs), weights=True, seen=seen)
     said = model(Ragged.of(sources), Ragged.of(inputs), weights=True)
     close(model.output(decoded.states.values), said.logits_NV)
     found = Ragged.of(inputs).like(said.logits_NV).split()
-    slow = SlowPairing(settings, model) if isinstance(model, Seq2Seq) else SlowPrefixModel(settings, model)
+    slow = SlowPairing(settings, model) if isinstance(model, Seq2Seq) else SlowPrefixLM(settings, model)
     for row, (source, target) in enumerate(zip(sources, inputs, strict=True)):
         logits, weights = slow.logits(source, target)
         close(found[row], as_tensor(logits))
@@ -109,7 +109,7 @@ def check(
                 close(one.weights_BHTS[row, :, : len(source), : len(source)], as_tensor(of_source))
 
 
-def check_heads(seen: list[Seen], layers: list[Looked], row: int, length: int) -> None:
+def check_heads(seen: list[AttentionRecord], layers: list[Looked], row: int, length: int) -> None:
     for one, layer in zip(seen, layers, strict=True):
         close(one.weights_BHTS[row, :, :length, :length], as_tensor(layer.own))
 
@@ -230,7 +230,7 @@ def test_weights_come_only_on_request(kind: str) -> None:
 def test_seen_of_an_encoder_and_a_decoder() -> None:
     """Every attention, each row of weights a share of one, none of what comes later."""
     _, model = make()
-    seen: list[Seen] = []
+    seen: list[AttentionRecord] = []
     decoded = model.states(Ragged.of(SOURCES), Ragged.of(INPUTS), seen=seen)
     assert decoded.weights_BTS is None
     both = [pair for layer in range(3) for pair in (("decoder", layer), ("cross", layer))]
@@ -248,7 +248,7 @@ def test_seen_of_an_encoder_and_a_decoder() -> None:
 
 def test_seen_of_one_stack() -> None:
     _, model = make("prefix_lm")
-    seen: list[Seen] = []
+    seen: list[AttentionRecord] = []
     model.states(Ragged.of(SOURCES), Ragged.of(INPUTS), seen=seen)
     assert [(one.kind, one.layer) for one in seen] == [
         pair for layer in range(3) for pair in (("encoder", layer), ("decoder", layer))
@@ -267,8 +267,8 @@ def test_seen_of_one_stack() -> None:
 
 def test_seen_of_a_language_model() -> None:
     _, model = make("language_model")
-    assert isinstance(model, PrefixModel)
-    seen: list[Seen] = []
+    assert isinstance(model, PrefixLM)
+    seen: list[AttentionRecord] = []
     model.states(Ragged.of([[] for _ in INPUTS]), Ragged.of(INPUTS), seen=seen)
     assert [(one.kind, one.layer) for one in seen] == [("decoder", layer) for layer in range(3)]
     for one in seen:
@@ -292,7 +292,7 @@ def test_seen_of_mixed_pairs(encoder: str, decoder: str, kinds: list[tuple[str, 
     _, model = make(
         encoder=recurrent if encoder == "lstm" else ENCODER, decoder=recurrent if decoder == "lstm" else DECODER
     )
-    seen: list[Seen] = []
+    seen: list[AttentionRecord] = []
     model.states(Ragged.of(SOURCES), Ragged.of(INPUTS), seen=seen)
     assert [(one.kind, one.layer) for one in seen] == kinds
     assert seen[-1].weights_BHTS.shape == (4, 1 if decoder == "lstm" else 2, 7, 5)

@@ -21,7 +21,7 @@ def slow_attention(
 ) -> tuple[list[list[list[float]]], list[list[list[float]]]]:
     """α_ij = exp(q_i·k_j/√d + b_ij) / Σ, out_i = Σ_j α_ij v_j   Vaswani et al. 2017, eq. 1.
 
-    Lists by token, head and dimension; neighbouring heads share a key–value head where there are fewer of those
+    Lists by token, head and dimension; neighboring heads share a key–value head where there are fewer of those
     (Ainslie et al. 2023). ``bias`` by head, query and item. Gives answers by token, and weights by head and query.
     """
     heads, shared = len(queries[0]), len(keys[0])

@@ -81,7 +81,7 @@ def cell(kind: str, of_x: Vector, of_h: Vector, state: LayerState) -> LayerState
     return [o[k] * math.tanh(c[k]) for k in range(size)], c
 
 
-def normalised(x: Vector, a: Vector, b: Vector) -> Vector:
+def normalized(x: Vector, a: Vector, b: Vector) -> Vector:
     """a (x − μ) / √(σ² + ε) + b, ε = 1e-5   Ba et al. 2016."""
     mean = sum(x) / len(x)
     variance = sum((value - mean) ** 2 for value in x) / len(x)
@@ -110,7 +110,7 @@ class SlowStack:
         if self.connections == "residual" and len(x) == len(h):
             h = plus(x, h)
         if self.layer_norm:
-            h = normalised(h, *(self.parameters[f"{self.prefix}norms.{level}.{name}"] for name in ("weight", "bias")))
+            h = normalized(h, *(self.parameters[f"{self.prefix}norms.{level}.{name}"] for name in ("weight", "bias")))
         if self.connections == "dense" and level + 1 < self.layers:
             return x + h
         return h

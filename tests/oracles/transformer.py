@@ -21,7 +21,7 @@ from oracles.recurrent import (
     Vector,
     dot,
     mix,
-    normalised,
+    normalized,
     plus,
     softmax,
     times,
@@ -84,7 +84,7 @@ def bucket(distance: int, *, both_ways: bool, buckets: int = 32, furthest: int =
     return first + exact + k
 
 
-def root_mean_square_normalised(x: Vector, a: Vector) -> Vector:
+def root_mean_square_normalized(x: Vector, a: Vector) -> Vector:
     """a x / √(mean(x²) + ε), ε = 1e-5   Zhang & Sennrich 2019, eq. 4."""
     mean = sum(value * value for value in x) / len(x)
     return [a[k] * x[k] / math.sqrt(mean + 1e-5) for k in range(len(x))]
@@ -123,8 +123,8 @@ class SlowTransformer:
     def norm(self, name: str, x: Vector) -> Vector:
         weight = self.parameters[f"{self.prefix}{name}.weight"]
         if self.settings.norm == "rms":
-            return root_mean_square_normalised(x, weight)
-        return normalised(x, weight, self.parameters[f"{self.prefix}{name}.bias"])
+            return root_mean_square_normalized(x, weight)
+        return normalized(x, weight, self.parameters[f"{self.prefix}{name}.bias"])
 
     def embed(self, embedding: Vector, place: int) -> Vector:
         """√d E[y] + PE(place)   Vaswani et al. 2017, 3.4, 3.5."""
@@ -191,7 +191,7 @@ class SlowTransformer:
             outs.append(self.linear(f"{name}.out", joined))
         return outs, looked
 
-    def look_across(self, name: str, xs: list[Vector], items: list[Vector]) -> tuple[list[Vector], Heads]:
+    def source_attention(self, name: str, xs: list[Vector], items: list[Vector]) -> tuple[list[Vector], Heads]:
         """Every token looks at every item; there is no distance between two sequences."""
         keys: list[list[Vector]] = []
         values: list[list[Vector]] = []
@@ -247,7 +247,7 @@ class SlowTransformer:
             xs = self.after(f"{layer}around_own", xs, found)
             cross = None
             if items is not None:
-                found, cross = self.look_across(f"{layer}cross", self.before(f"{layer}around_cross", xs), items)
+                found, cross = self.source_attention(f"{layer}cross", self.before(f"{layer}around_cross", xs), items)
                 xs = self.after(f"{layer}around_cross", xs, found)
             if self.settings.kind != "attention":
                 given = self.before(f"{layer}around_feed_forward", xs)
@@ -321,7 +321,7 @@ class SlowPairing(SlowSeq2Seq):
         return [said(self.parameters, "decoder.readout", state) for state in states], mean_of_heads(cross)
 
 
-class SlowPrefixModel:
+class SlowPrefixLM:
     """One stack over [x; y]: x sees itself both ways, y looks back over x and y. A language model has no x."""
 
     def __init__(self, settings: ModelSettings, model: nn.Module) -> None:

@@ -153,15 +153,15 @@ def learner() -> Translator:
     """Trained for a moment to say the source backwards, so that what is said depends on what was read."""
     translator = make(tie="all", wide=False, decoder={"layers": 2})
     network = translator.model.train()
-    optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
     for step in range(60):
         sources = ids_of(translator, texts(24, longest=5, seed=100 + step))
         targets = Ragged.of([[*source[-2::-1], END] for source in sources])
         logits_NV = network(Ragged.of(sources), targets.shifted(BEGIN)).logits_NV
         loss = torch.nn.functional.cross_entropy(logits_NV, targets.values)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     network.eval()
     return translator
 
@@ -499,7 +499,7 @@ class TestRefusals:
             ({"stop": "provable"}, "search.stop"),
             ({"groups": 5}, "search.groups"),
             ({"coverage_penalty": 0.1}, "search.coverage_penalty"),
-            ({"normalisation": "gnmt"}, "search.normalisation"),
+            ({"normalization": "gnmt"}, "search.normalization"),
             ({"size": 1, "finish": 3}, "search.finish"),
             ({"no_repeat_ngram": 3}, "search.no_repeat_ngram"),
             ({"repetition_penalty": 1.2}, "search.repetition_penalty"),
@@ -518,14 +518,14 @@ class TestRefusals:
         [
             {},
             {"kind": "greedy", "stop": "steps"},
-            {"normalisation": "none"},
+            {"normalization": "none"},
             {"kind": "greedy", "coverage_penalty": 0.1},
             {"max_length": 7},
         ],
     )
     def test_what_is_supported(self, settings: dict[str, Any]) -> None:
         assert interop.supports(SearchSettings(**settings)) is None
-        assert interop.options_of(SearchSettings(normalisation="none"))["length_penalty"] == 0.0
+        assert interop.options_of(SearchSettings(normalization="none"))["length_penalty"] == 0.0
 
     def test_of_the_engine(self, learner: Translator, engine: interop.Engine) -> None:
         source = [[5, END]]

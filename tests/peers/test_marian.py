@@ -187,15 +187,15 @@ def test_attention_weights(pair: Pair) -> None:
 def test_greedy_sentences() -> None:
     """Trained for a moment on their side, so that what is said depends on what was read; four dozen sources a batch."""
     pair = make()
-    optimiser = torch.optim.Adam(pair.theirs.parameters(), lr=0.005)
+    optimizer = torch.optim.Adam(pair.theirs.parameters(), lr=0.005)
     for step in range(80):
         texts = sentences(32, shortest=2, longest=6, seed=100 + step)
         ids, mask = padded(texts)
         labels = padded([[*text[-2::-1], END] for text in texts])[0]
         loss = pair.theirs(input_ids=ids, attention_mask=mask, labels=labels.masked_fill(mask == 0, -100)).loss
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     copy_all(*pair)
     sources, limit = sentences(48, seed=5, shortest=2, longest=11), 7
     ids, mask = padded(sources)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.search.sampling_filters import Cuts
+from weft.search.sampling_filters import SamplingFilter
 
 process = pytest.importorskip("transformers.generation.logits_process")
 
@@ -24,7 +24,7 @@ def ratings_of(size: int, *, forbidden: bool, spread: float = 2.0) -> Tensor:
     return ratings_RV
 
 
-def theirs(cuts: Cuts, ratings_RV: Tensor) -> Tensor:
+def theirs(cuts: SamplingFilter, ratings_RV: Tensor) -> Tensor:
     """In the order of `GenerationMixin._get_logits_processor`."""
     warpers = []
     if cuts.temperature != 1.0:
@@ -47,18 +47,18 @@ def theirs(cuts: Cuts, ratings_RV: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "cuts",
     [
-        *[Cuts(temperature=temperature) for temperature in (0.1, 0.7, 3.0)],
-        *[Cuts(top_k=k) for k in (1, 3, 50, 2000)],
-        *[Cuts(top_p=p) for p in (0.0, 0.05, 0.5, 0.9, 0.99)],
-        *[Cuts(min_p=p) for p in (0.01, 0.1, 0.5, 1.0)],
-        *[Cuts(typical=p) for p in (0.05, 0.2, 0.5, 0.9, 0.95)],
-        Cuts(temperature=0.8, top_k=40, top_p=0.95),
-        Cuts(temperature=1.5, min_p=0.05),
-        Cuts(temperature=1.3, top_k=20, top_p=0.9, min_p=0.05, typical=0.8),
+        *[SamplingFilter(temperature=temperature) for temperature in (0.1, 0.7, 3.0)],
+        *[SamplingFilter(top_k=k) for k in (1, 3, 50, 2000)],
+        *[SamplingFilter(top_p=p) for p in (0.0, 0.05, 0.5, 0.9, 0.99)],
+        *[SamplingFilter(min_p=p) for p in (0.01, 0.1, 0.5, 1.0)],
+        *[SamplingFilter(typical=p) for p in (0.05, 0.2, 0.5, 0.9, 0.95)],
+        SamplingFilter(temperature=0.8, top_k=40, top_p=0.95),
+        SamplingFilter(temperature=1.5, min_p=0.05),
+        SamplingFilter(temperature=1.3, top_k=20, top_p=0.9, min_p=0.05, typical=0.8),
     ],
     ids=str,
 )
-def test_the_same_is_cut(cuts: Cuts, size: int, forbidden: bool) -> None:
+def test_the_same_is_cut(cuts: SamplingFilter, size: int, forbidden: bool) -> None:
     ratings_RV = ratings_of(size, forbidden=forbidden)
     ours_RV, theirs_RV = cuts(ratings_RV), theirs(cuts, ratings_RV)
     assert torch.equal(ours_RV.isneginf(), theirs_RV.isneginf())
@@ -70,7 +70,7 @@ def test_the_same_is_cut(cuts: Cuts, size: int, forbidden: bool) -> None:
 def test_equals_at_the_edge() -> None:
     """Of seven equals 0.5 holds four: theirs leave four of them in, ours all. The other cut-offs treat equals alike."""
     equal_RV = torch.zeros(1, 7)
-    assert int(theirs(Cuts(top_p=0.5), equal_RV).isfinite().sum()) == 4
-    assert int(Cuts(top_p=0.5)(equal_RV).isfinite().sum()) == 7
-    for cuts in (Cuts(top_k=3), Cuts(min_p=1.0), Cuts(typical=0.5)):
+    assert int(theirs(SamplingFilter(top_p=0.5), equal_RV).isfinite().sum()) == 4
+    assert int(SamplingFilter(top_p=0.5)(equal_RV).isfinite().sum()) == 7
+    for cuts in (SamplingFilter(top_k=3), SamplingFilter(min_p=1.0), SamplingFilter(typical=0.5)):
         assert int(theirs(cuts, equal_RV).isfinite().sum()) == int(cuts(equal_RV).isfinite().sum()) == 7

@@ -353,7 +353,7 @@ def contradictions_of_transformers():
 
 
 CONTRADICTIONS_OF_TRANSFORMERS = list(contradictions_of_transformers())
-NEIGHBOURS_OF_TRANSFORMERS = [
+NEIGHBORS_OF_TRANSFORMERS = [
     [f"model.{side}.kind=transformer", *(f"model.{side}.{change}" for change in changes)]
     for side in ("encoder", "decoder")
     for changes in (
@@ -462,10 +462,10 @@ class TestContradictions:
             ["tokenizer.target_kind=same", "tokenizer.joint=false"],
             ["training.metric=bleu"],
             ["training.validate_every=0"],
-            *NEIGHBOURS_OF_TRANSFORMERS,
+            *NEIGHBORS_OF_TRANSFORMERS,
         ],
     )
-    def test_its_neighbours_are_allowed(self, changes):
+    def test_its_neighbors_are_allowed(self, changes):
         make_recipe({}, changes)
 
 

@@ -20,9 +20,9 @@ from weft.runs.folder import (
     FORMAT,
     Checkpoint,
     RunFolder,
-    optimiser_tensors,
+    optimizer_tensors,
     read_tensors,
-    restore_optimiser,
+    restore_optimizer,
     write_tensors,
 )
 
@@ -240,12 +240,12 @@ class TestResuming:
         (run.training / "step-99").mkdir()  # a kill while it was removed
         assert resume(run).step == 2
 
-    @pytest.mark.parametrize("name", ["weights.safetensors", "optimiser.safetensors"])
+    @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors"])
     def test_a_missing_file(self, run, name):
         (self.newest(run) / name).unlink()
         assert refusal(resume, run) == f"{self.newest(run) / name}: missing; the run folder is incomplete"
 
-    @pytest.mark.parametrize("name", ["weights.safetensors", "optimiser.safetensors"])
+    @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors"])
     def test_a_damaged_file(self, run, name):
         path = self.newest(run) / name
         path.write_bytes(path.read_bytes()[:-8])
@@ -292,12 +292,12 @@ class TestResuming:
         write_tensors(self.newest(run) / "weights.safetensors", SOME)
         assert "does not fit its recipe: it lacks tensor" in refusal(resume, run)
 
-    def test_an_optimiser_that_does_not_fit(self, run):
-        write_tensors(self.newest(run) / "optimiser.safetensors", SOME)
+    def test_an_optimizer_that_does_not_fit(self, run):
+        write_tensors(self.newest(run) / "optimizer.safetensors", SOME)
         assert str(self.newest(run)) in refusal(resume, run)
 
-    def test_an_optimiser_of_other_shapes(self, run):
-        path = self.newest(run) / "optimiser.safetensors"
+    def test_an_optimizer_of_other_shapes(self, run):
+        path = self.newest(run) / "optimizer.safetensors"
         found = read_tensors(path).tensors
         write_tensors(
             path, {name: one if "random" in name or not one.dim() else one[:1] for name, one in found.items()}
@@ -357,7 +357,7 @@ class TestCheckpoints:
         folder.write_checkpoint(3, Checkpoint(SOME, {"0.step": torch.tensor(3.0)}, {"step": 3, "best": []}))
         found = folder.read_checkpoint()
         assert found.state["step"] == 3 and torch.equal(found.weights["a"], SOME["a"])
-        assert found.optimiser["0.step"].shape == ()
+        assert found.optimizer["0.step"].shape == ()
 
     def test_older_ones_go(self, tmp_path):
         folder = self.make(tmp_path)
@@ -396,20 +396,20 @@ class TestLog:
     ],
     ids=["adamw", "momentum", "sgd"],
 )
-def test_a_restored_optimiser_goes_on_the_same_way(make):
-    def steps(parameter, optimiser, count):
+def test_a_restored_optimizer_goes_on_the_same_way(make):
+    def steps(parameter, optimizer, count):
         for _ in range(count):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             (parameter**2).sum().backward()
-            optimiser.step()
+            optimizer.step()
 
     first = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
-    optimiser = make([first])
-    steps(first, optimiser, 3)
+    optimizer = make([first])
+    steps(first, optimizer, 3)
     second = torch.nn.Parameter(first.detach().clone())
     other = make([second])
-    restore_optimiser(other, {name: one.clone() for name, one in optimiser_tensors(optimiser).items()}, where="x")
-    steps(first, optimiser, 3)
+    restore_optimizer(other, {name: one.clone() for name, one in optimizer_tensors(optimizer).items()}, where="x")
+    steps(first, optimizer, 3)
     steps(second, other, 3)
     assert torch.equal(first, second)
 

@@ -12,8 +12,8 @@ from fixtures.table_model import BEGIN, END, Table, exhaustive, log_probability,
 from weft.errors import SearchError
 from weft.ragged import Ragged
 from weft.search.beam import beam
-from weft.search.constrained_beam import Phrases, failure_function, required_beam
-from weft.search.constraints import Banned, RepetitionPenalty
+from weft.search.constrained_beam import Phrases, constrained_beam, failure_function
+from weft.search.constraints import BannedPhrases, RepetitionPenalty
 from weft.search.hypothesis import Hypothesis
 from weft.search.ranking import Ranking
 from weft.tree import select
@@ -24,7 +24,7 @@ others = st.sampled_from([0, 1, 3])
 
 
 def search(model, memory, limits, required, **options) -> list[list[Hypothesis]]:
-    return required_beam(model, memory, limits, begin=BEGIN, end=END, required=required, **options)
+    return constrained_beam(model, memory, limits, begin=BEGIN, end=END, required=required, **options)
 
 
 def count(tokens: tuple[int, ...] | list[int], phrase: list[int]) -> int:
@@ -222,13 +222,13 @@ def test_minimums_hold_the_end_mark_back() -> None:
 
 
 def test_rules_hold_and_log_probability_stays_the_models_own() -> None:
-    best = best_of([[3, 3]], rules=[Banned([[4], [0]]), RepetitionPenalty(2.0)], ranking=Ranking(alpha=0.0))
+    best = best_of([[3, 3]], rules=[BannedPhrases([[4], [0]]), RepetitionPenalty(2.0)], ranking=Ranking(alpha=0.0))
     one = float(torch.tensor([0.0, -9.0, 3.0, 0.0, 0.0, 0.0]).log_softmax(-1)[3])
     end = float(torch.tensor([0.0, -9.0, 3.0, 0.0, 0.0, 0.0]).log_softmax(-1)[2])
     assert best.tokens == [3, 3]
     assert best.log_probability == pytest.approx(2 * one + end, abs=1e-5)
     assert best.score == pytest.approx(3 * one + end, abs=1e-5)
-    banned = best_of([[3]], rules=[Banned([[3]])], limit=4)
+    banned = best_of([[3]], rules=[BannedPhrases([[3]])], limit=4)
     assert banned.ended == "length" and 3 not in banned.tokens
 
 

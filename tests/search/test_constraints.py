@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from weft.errors import SearchError
-from weft.search.constraints import NOTHING, Banned, NoLoops, NoRepeat, RepetitionPenalty, Rule, forbid, lower
+from weft.search.constraints import (
+    NOTHING,
+    BannedPhrases,
+    LogitsConstraint,
+    NoLoops,
+    NoRepeatNgrams,
+    RepetitionPenalty,
+    forbid,
+    lower,
+)
 
 VOCABULARY = 5
 NEVER = float("-inf")
@@ -34,7 +43,7 @@ def ratings(rows: int, *, seed: int = 0, vocabulary: int = VOCABULARY) -> Tensor
     return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed)).log_softmax(-1)
 
 
-def apply(rule: Rule, rows: list[list[int]], *, spare: int = 0, cut: bool = True) -> tuple[Tensor, Tensor]:
+def apply(rule: LogitsConstraint, rows: list[list[int]], *, spare: int = 0, cut: bool = True) -> tuple[Tensor, Tensor]:
     """Ratings before and after, the window cut to what the rule asked for."""
     before_RV, said_RW = ratings(len(rows)), window(rows, spare=spare)
     if cut and rule.window is not None:
@@ -48,7 +57,7 @@ def apply(rule: Rule, rows: list[list[int]], *, spare: int = 0, cut: bool = True
     return before_RV, after_RV
 
 
-def forbidden_by(rule: Rule, rows: list[list[int]], *, spare: int = 0, cut: bool = True) -> list[set[int]]:
+def forbidden_by(rule: LogitsConstraint, rows: list[list[int]], *, spare: int = 0, cut: bool = True) -> list[set[int]]:
     """The tokens a rule forbids; all others must be rated as before."""
     before_RV, after_RV = apply(rule, rows, spare=spare, cut=cut)
     banned_RV = after_RV.isneginf()
@@ -91,15 +100,15 @@ def every(condition) -> set[int]:
 @given(rows_of(tokens, 7), st.lists(st.lists(tokens, min_size=1, max_size=4), max_size=4), st.integers(0, 4))
 def test_banned(rows: list[list[int]], phrases: list[list[int]], spare: int) -> None:
     expected = [every(lambda token, said=said: completes_a_phrase(said, token, phrases)) for said in rows]
-    assert forbidden_by(Banned(phrases), rows, spare=spare) == expected
-    assert forbidden_by(Banned(phrases), rows, spare=spare, cut=False) == expected
+    assert forbidden_by(BannedPhrases(phrases), rows, spare=spare) == expected
+    assert forbidden_by(BannedPhrases(phrases), rows, spare=spare, cut=False) == expected
 
 
 @quick
 @given(rows_of(tokens, 11), st.integers(1, 4), st.integers(0, 4))
 def test_no_repeat(rows: list[list[int]], n: int, spare: int) -> None:
     expected = [every(lambda token, said=said: says_an_ngram_again(said, token, n)) for said in rows]
-    assert forbidden_by(NoRepeat(n), rows, spare=spare) == expected
+    assert forbidden_by(NoRepeatNgrams(n), rows, spare=spare) == expected
 
 
 @quick
@@ -147,17 +156,21 @@ def test_a_loop_longer_than_the_longest_phrase_goes_on() -> None:
 
 def test_windows_are_no_wider_than_needed() -> None:
     assert NoLoops().window == 47 and NoLoops(longest=2, copies=3, tokens=9).window == 8
-    assert Banned([[1], [1, 2, 3]]).window == 2 and Banned([[1]]).window == 1 and Banned([]).window == 1
-    assert NoRepeat(3).window is None and RepetitionPenalty(1.2).window is None
+    assert (
+        BannedPhrases([[1], [1, 2, 3]]).window == 2
+        and BannedPhrases([[1]]).window == 1
+        and BannedPhrases([]).window == 1
+    )
+    assert NoRepeatNgrams(3).window is None and RepetitionPenalty(1.2).window is None
 
 
 def test_one_token_phrases_are_forbidden_before_anything_is_said() -> None:
-    assert forbidden_by(Banned([[3], [1, 2]]), [[]]) == [{3}]
+    assert forbidden_by(BannedPhrases([[3], [1, 2]]), [[]]) == [{3}]
 
 
 def test_what_is_forbidden_stays_forbidden() -> None:
     said_RW = window([[1, 2, 1]])
-    for rule in (Banned([[1, 2]]), NoRepeat(2), RepetitionPenalty(1.5), NoLoops(1, 2, 0)):
+    for rule in (BannedPhrases([[1, 2]]), NoRepeatNgrams(2), RepetitionPenalty(1.5), NoLoops(1, 2, 0)):
         before_RV = ratings(1).index_fill(1, torch.tensor([0, 1]), NEVER)
         after_RV = rule(before_RV, said_RW, torch.zeros(1, dtype=torch.int64))
         assert after_RV[0, :2].tolist() == [NEVER, NEVER] and not after_RV.isnan().any()
@@ -170,7 +183,7 @@ def test_nothing_penalises_no_token() -> None:
 
 
 def test_half_precision_is_kept() -> None:
-    for rule in (Banned([[1]]), NoRepeat(1), RepetitionPenalty(1.5), NoLoops(1, 2, 0)):
+    for rule in (BannedPhrases([[1]]), NoRepeatNgrams(1), RepetitionPenalty(1.5), NoLoops(1, 2, 0)):
         assert rule(ratings(1).bfloat16(), window([[1, 2, 1]]), torch.zeros(1)).dtype is torch.bfloat16
 
 
@@ -187,14 +200,14 @@ def test_lower_takes_the_least() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Banned([[1], []]), "banned phrase 2 is empty; expected at least 1 token"),
-        (lambda: Banned([[1, -3]]), "banned phrase 1 has the id -3; ids are 0 or more"),
-        (lambda: NoRepeat(0), "no-repeat: n-grams of 0 tokens; expected at least 1"),
+        (lambda: BannedPhrases([[1], []]), "banned phrase 2 is empty; expected at least 1 token"),
+        (lambda: BannedPhrases([[1, -3]]), "banned phrase 1 has the id -3; ids are 0 or more"),
+        (lambda: NoRepeatNgrams(0), "no-repeat: n-grams of 0 tokens; expected at least 1"),
         (lambda: RepetitionPenalty(0.9), "repetition penalty: 0.9; expected 1"),
         (lambda: RepetitionPenalty(float("nan")), "repetition penalty: nan; expected 1"),
         (lambda: NoLoops(longest=0), "no-loops: phrases of up to 0 tokens, 3 copies; expected at least 1 token"),
         (lambda: NoLoops(copies=1), "no-loops: phrases of up to 16 tokens, 1 copies; expected"),
-        (lambda: apply(Banned([[2, 5]]), [[1]]), "a banned phrase has the id 5; the vocabulary has 5"),
+        (lambda: apply(BannedPhrases([[2, 5]]), [[1]]), "a banned phrase has the id 5; the vocabulary has 5"),
     ],
 )
 def test_errors(make, message: str) -> None:
@@ -207,7 +220,12 @@ def test_recorded_in_a_cuda_graph() -> None:
     """The same numbers as on the CPU, replayed on other rows than were recorded."""
     generator = torch.Generator().manual_seed(7)
     windows = [torch.randint(0, 2, (13, 63), generator=generator) for _ in range(2)]
-    rules: list[Rule] = [Banned([[1], [0, 1, 0]]), NoRepeat(3), RepetitionPenalty(1.3), NoLoops(3, 2, 6)]
+    rules: list[LogitsConstraint] = [
+        BannedPhrases([[1], [0, 1, 0]]),
+        NoRepeatNgrams(3),
+        RepetitionPenalty(1.3),
+        NoLoops(3, 2, 6),
+    ]
     said_RW, before_RV, sentences_R = windows[0].cuda(), ratings(13).cuda(), torch.arange(13).cuda()
     for rule in rules:
         rule(before_RV, said_RW, sentences_R)

@@ -10,9 +10,9 @@ import torch
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, table
 from weft.ragged import Ragged
-from weft.search import Cuts, Ranking, Sampler, beam, follow, greedy
-from weft.search.constraints import NoLoops, NoRepeat
-from weft.search.cuda_graphs import RecordedLoop, Recording, size_for
+from weft.search import Ranking, Sampler, SamplingFilter, beam, follow, greedy
+from weft.search.constraints import NoLoops, NoRepeatNgrams
+from weft.search.cuda_graphs import CudaGraphLoop, Recording, size_for
 from weft.tree import map_tree
 
 
@@ -31,12 +31,12 @@ class Played(Recording):
         return int(self.going_T[time])
 
 
-class PlayedLoop(RecordedLoop):
+class PlayedLoop(CudaGraphLoop):
     recording = Played
 
 
 def loop_for(device):
-    return (RecordedLoop if device == "cuda" else PlayedLoop)(torch.device(device))
+    return (CudaGraphLoop if device == "cuda" else PlayedLoop)(torch.device(device))
 
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -46,9 +46,13 @@ SEARCHES = {
     "covering": lambda *given, **more: beam(*given, size=3, ranking=Ranking(beta=0.3), **more),
     "provable": lambda *given, **more: beam(*given, size=2, stop="provable", **more),
     "diverse": lambda *given, **more: beam(*given, size=4, groups=2, n_best=4, **more),
-    "ruled": lambda *given, **more: beam(*given, size=3, rules=[NoLoops(copies=2, tokens=3), NoRepeat(3)], **more),
+    "constraints": lambda *given, **more: beam(
+        *given, size=3, rules=[NoLoops(copies=2, tokens=3), NoRepeatNgrams(3)], **more
+    ),
     "greedy": lambda *given, **more: follow(*given, greedy, **more),
-    "sample": lambda *given, **more: follow(*given, Sampler(Cuts(top_p=0.9), seed=4), paths=3, weights=True, **more),
+    "sample": lambda *given, **more: follow(
+        *given, Sampler(SamplingFilter(top_p=0.9), seed=4), paths=3, weights=True, **more
+    ),
 }
 
 

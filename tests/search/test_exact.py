@@ -242,7 +242,7 @@ def test_nothing_ended_within_the_budget() -> None:
 
 @pytest.mark.parametrize("search", [exhaustive, exact])
 def test_nothing_can_end(search) -> None:
-    """The space is empty: the likeliest prefix stands in."""
+    """The space is empty: the most likely prefix stands in."""
     lines = {(): {3: 0.4, 4: 0.6}, (3,): {3: 1.0}, (4,): {3: 0.5, 4: 0.5}}
     [[one]], _ = by_hand(lines, limit=2, search=search)
     assert (one.tokens, one.ended, one.proven) == ([3, 3], "length", False)

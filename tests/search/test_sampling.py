@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, log_probability, table
 from weft.ragged import Ragged
-from weft.search import Cuts, Hypothesis, Ranking, Sampler, follow, greedy
+from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter, follow, greedy
 from weft.search.backtrace import stack_weights
 from weft.search.trace import PathTrace
 from weft.tree import select
@@ -174,7 +174,7 @@ def test_whole_sentences_come_as_often_as_they_are_probable() -> None:
 @given(st.integers(0, 10**6), st.permutations(range(4)))
 def test_a_sample_does_not_depend_on_its_company(seed: int, order: list[int]) -> None:
     memory, limits, names = table(4, 6, seed=seed), [3, 7, 2, 5], [11, 7, 7, 500]
-    choose = Sampler(Cuts(temperature=1.5, top_k=5), seed=seed)
+    choose = Sampler(SamplingFilter(temperature=1.5, top_k=5), seed=seed)
     together = run(Table(), memory, limits, choose, names=names)
     moved = run(
         Table(),
@@ -197,7 +197,7 @@ def test_several_paths_are_different_draws_and_the_first_is_the_one_drawn_alone(
 
 def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
     memory = table(1, 9, seed=5)
-    [found] = run(Table(), memory, [6], Sampler(Cuts(top_k=3), seed=3), trace=True)
+    [found] = run(Table(), memory, [6], Sampler(SamplingFilter(top_k=3), seed=3), trace=True)
     assert isinstance(found.trace, PathTrace)
     said = [*found.tokens, *[END] * (found.ended == "end")]
     assert [step.tokens[step.drawn] for step in found.trace.steps] == said

@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from weft.errors import SearchError
-from weft.search.sampling_filters import BLOCK, GAMMA, Cuts, _mix, draw, numbers, streams, uniforms
+from weft.search.sampling_filters import BLOCK, GAMMA, SamplingFilter, _mix, draw, numbers, streams, uniforms
 
 quick = settings(deadline=None, max_examples=60)
 NEVER = float("-inf")
 RATINGS = torch.log(torch.tensor([0.4, 0.05, 0.3, 0.19, 0.06]))
 OPTIONS = {
-    "plain": Cuts(),
-    "hot": Cuts(temperature=2.0),
-    "cold": Cuts(temperature=0.5),
-    "one": Cuts(top_k=1),
-    "three": Cuts(top_k=3),
-    "more than there are": Cuts(top_k=99),
-    "nucleus": Cuts(top_p=0.6),
-    "likeliest": Cuts(top_p=0.0),
-    "min-p": Cuts(min_p=0.2),
-    "min-p of one": Cuts(min_p=1.0),
-    "typical": Cuts(typical=0.4),
-    "most typical": Cuts(typical=0.0),
-    "all": Cuts(temperature=1.7, top_k=4, top_p=0.93, min_p=0.2, typical=0.7),
+    "plain": SamplingFilter(),
+    "hot": SamplingFilter(temperature=2.0),
+    "cold": SamplingFilter(temperature=0.5),
+    "one": SamplingFilter(top_k=1),
+    "three": SamplingFilter(top_k=3),
+    "more than there are": SamplingFilter(top_k=99),
+    "nucleus": SamplingFilter(top_p=0.6),
+    "most likely": SamplingFilter(top_p=0.0),
+    "min-p": SamplingFilter(min_p=0.2),
+    "min-p of one": SamplingFilter(min_p=1.0),
+    "typical": SamplingFilter(typical=0.4),
+    "most typical": SamplingFilter(typical=0.0),
+    "all": SamplingFilter(temperature=1.7, top_k=4, top_p=0.93, min_p=0.2, typical=0.7),
 }
 SHARES = st.integers(0, 997).map(lambda number: number / 997)
 """Probabilities that no sum of the tests' own comes near, so that rounding never decides."""
@@ -40,7 +40,7 @@ every_cut = pytest.mark.parametrize("cuts", OPTIONS.values(), ids=OPTIONS)
 # Cut-offs
 
 
-def slow_cuts(cuts: Cuts, ratings: list[float]) -> dict[int, float]:
+def slow_cuts(cuts: SamplingFilter, ratings: list[float]) -> dict[int, float]:
     """The probabilities that are left, one definition after the other, one token at a time."""
     weights = {token: math.exp(rating / cuts.temperature) for token, rating in enumerate(ratings)}
     left = {token: weight for token, weight in weights.items() if weight > 0}
@@ -72,7 +72,7 @@ def slow_cuts(cuts: Cuts, ratings: list[float]) -> dict[int, float]:
 
 
 @every_cut
-def test_the_definitions(cuts: Cuts) -> None:
+def test_the_definitions(cuts: SamplingFilter) -> None:
     found = cuts(RATINGS[None].double()).softmax(-1)[0].tolist()
     assert found == pytest.approx(list(slow_cuts(cuts, RATINGS.double().tolist()).values()), abs=1e-12)
 
@@ -82,7 +82,7 @@ def test_the_definitions(cuts: Cuts) -> None:
     st.lists(st.integers(-40, 40), min_size=2, max_size=13, unique=True),
     st.sets(st.integers(0, 12), max_size=5),
     st.builds(
-        Cuts,
+        SamplingFilter,
         temperature=st.floats(0.3, 3.0),
         top_k=st.integers(0, 5),
         top_p=SHARES,
@@ -90,7 +90,7 @@ def test_the_definitions(cuts: Cuts) -> None:
         typical=SHARES,
     ),
 )
-def test_the_definitions_for_any_row(eighths: list[int], forbidden: set[int], cuts: Cuts) -> None:
+def test_the_definitions_for_any_row(eighths: list[int], forbidden: set[int], cuts: SamplingFilter) -> None:
     ratings = torch.tensor(eighths, dtype=torch.float64) / 8
     ratings[[token for token in forbidden if token < len(ratings) - 1]] = NEVER
     found = cuts(ratings[None])[0]
@@ -101,7 +101,7 @@ def test_the_definitions_for_any_row(eighths: list[int], forbidden: set[int], cu
 
 
 @every_cut
-def test_each_row_by_itself_and_the_order_of_tokens_says_nothing(cuts: Cuts) -> None:
+def test_each_row_by_itself_and_the_order_of_tokens_says_nothing(cuts: SamplingFilter) -> None:
     generator = torch.Generator().manual_seed(2)
     ratings = torch.randn(7, 11, generator=generator) * 2
     ratings[3, 4:] = NEVER
@@ -111,51 +111,56 @@ def test_each_row_by_itself_and_the_order_of_tokens_says_nothing(cuts: Cuts) -> 
     assert torch.equal(cuts(ratings[:, order]).isneginf(), together[:, order].isneginf())
 
 
-@pytest.mark.parametrize("cuts", [Cuts(top_k=2), Cuts(top_p=0.5), Cuts(min_p=0.9), Cuts(typical=0.3)])
-def test_equals_share_one_fate(cuts: Cuts) -> None:
+@pytest.mark.parametrize(
+    "cuts", [SamplingFilter(top_k=2), SamplingFilter(top_p=0.5), SamplingFilter(min_p=0.9), SamplingFilter(typical=0.3)]
+)
+def test_equals_share_one_fate(cuts: SamplingFilter) -> None:
     assert cuts(torch.zeros(1, 7)).isfinite().all()
 
 
 def test_each_over_what_those_before_left_in() -> None:
-    """Of 0.4, 0.3, 0.2 (the three likeliest) the first holds 4/9 ≥ 0.42; of all five it does not."""
+    """Of 0.4, 0.3, 0.2 (the three most likely) the first holds 4/9 ≥ 0.42; of all five it does not."""
     ratings = torch.tensor([[0.4, 0.3, 0.2, 0.07, 0.03]]).log()
-    assert Cuts(top_k=3, top_p=0.42)(ratings).isfinite().tolist() == [[True, False, False, False, False]]
-    assert Cuts(top_p=0.42)(ratings).isfinite().tolist() == [[True, True, False, False, False]]
+    assert SamplingFilter(top_k=3, top_p=0.42)(ratings).isfinite().tolist() == [[True, False, False, False, False]]
+    assert SamplingFilter(top_p=0.42)(ratings).isfinite().tolist() == [[True, True, False, False, False]]
 
 
 def test_typical_may_leave_the_likeliest_out() -> None:
     """Meister et al. 2023: −log 0.4 = 0.92 is farther from the entropy, 1.75, than −log 0.1 = 2.30 is."""
     ratings = torch.tensor([[0.4] + [0.1] * 6]).log()
-    assert Cuts(typical=0.3)(ratings).isfinite().tolist() == [[False, *[True] * 6]]
+    assert SamplingFilter(typical=0.3)(ratings).isfinite().tolist() == [[False, *[True] * 6]]
 
 
 def test_what_is_kept_is_as_it_was() -> None:
     given_RV = RATINGS[None].clone()
-    found = Cuts(top_k=3)(given_RV)
+    found = SamplingFilter(top_k=3)(given_RV)
     assert torch.equal(found[0, [0, 2, 3]], RATINGS[[0, 2, 3]])
     assert torch.equal(given_RV, RATINGS[None])
-    assert Cuts(top_k=3)(given_RV.bfloat16()).dtype == torch.float32
+    assert SamplingFilter(top_k=3)(given_RV.bfloat16()).dtype == torch.float32
 
 
 @every_cut
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_any_temperature_and_any_ratings(cuts: Cuts, scale: float) -> None:
+def test_any_temperature_and_any_ratings(cuts: SamplingFilter, scale: float) -> None:
     ratings = torch.tensor([[1.0, -1.0, NEVER, 0.5], [NEVER, NEVER, -3.0, NEVER], [NEVER] * 4]) * scale
     for temperature in (1e-30, cuts.temperature, 1e30):
-        found = Cuts(temperature, cuts.top_k, cuts.top_p, cuts.min_p, cuts.typical)(ratings)
+        found = SamplingFilter(temperature, cuts.top_k, cuts.top_p, cuts.min_p, cuts.typical)(ratings)
         assert not found.isnan().any() and found[0].isfinite().any()
         assert found[1].isfinite().tolist() == [False, False, True, False]
         assert found[2].isneginf().all()
 
 
 def test_a_low_temperature_is_greedy() -> None:
-    assert Cuts(temperature=1e-3)(RATINGS[None]).softmax(-1)[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert SamplingFilter(temperature=1e-3)(RATINGS[None]).softmax(-1)[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": 0.0}, "temperature: 0.0; expected a positive number (for the likeliest token use greedy)"),
+        (
+            {"temperature": 0.0},
+            "temperature: 0.0; expected a positive number (for the most likely token use greedy)",
+        ),
         ({"temperature": float("nan")}, "temperature: nan; expected a positive number"),
         ({"temperature": float("inf")}, "temperature: inf; expected a positive number"),
         ({"top_k": -1}, "top_k: -1; expected a number of tokens, or 0 for no limit"),
@@ -166,7 +171,7 @@ def test_a_low_temperature_is_greedy() -> None:
 )
 def test_what_is_refused(options: dict[str, float], message: str) -> None:
     with pytest.raises(SearchError) as refused:
-        Cuts(**options)  # type: ignore[arg-type]
+        SamplingFilter(**options)  # type: ignore[arg-type]
     assert str(refused.value).startswith(message)
 
 
@@ -213,7 +218,7 @@ def test_the_same_over_several_blocks(size: int) -> None:
 
 
 @every_cut
-def test_frequencies(cuts: Cuts) -> None:
+def test_frequencies(cuts: SamplingFilter) -> None:
     found = draw(cuts(RATINGS.expand(20_000, -1)), many(20_000)).tolist()
     chi_squared(Counter(found), slow_cuts(cuts, RATINGS.tolist()), len(found))
 
@@ -264,7 +269,7 @@ def test_a_row_without_a_possible_token_gives_one_all_the_same() -> None:
 def test_no_rows() -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
     assert uniforms(1, nothing, nothing, nothing).shape == (0,)
-    assert draw(Cuts(top_p=0.5, typical=0.5)(torch.zeros(0, 5)), torch.zeros(0)).shape == (0,)
+    assert draw(SamplingFilter(top_p=0.5, typical=0.5)(torch.zeros(0, 5)), torch.zeros(0)).shape == (0,)
 
 
 # Chance
@@ -345,7 +350,7 @@ def test_uniform(place: int) -> None:
 
 @every_argument
 @pytest.mark.parametrize("apart", [1, 2, 3, 8, 256, 4096])
-def test_neighbours_are_independent(place: int, apart: int) -> None:
+def test_neighbors_are_independent(place: int, apart: int) -> None:
     found = along(place, 40_000)
     left, right = found[:-apart], found[apart:]
     pairs = (left * 16).long() * 16 + (right * 16).long()
@@ -382,7 +387,7 @@ def test_every_bit_matters(place: int) -> None:
 
 
 @every_cut
-def test_nothing_depends_on_values_but_values(cuts: Cuts) -> None:
+def test_nothing_depends_on_values_but_values(cuts: SamplingFilter) -> None:
     """On the meta device there are none: whatever waits for one, or makes a shape of one, fails there."""
     rows = torch.zeros(5, dtype=torch.int64, device="meta")
     assert draw(cuts(torch.zeros(5, 11, device="meta")), uniforms(1, rows, rows, rows)).shape == (5,)
@@ -403,7 +408,7 @@ class TestOnAGpu:
 
     @every_cut
     @pytest.mark.parametrize("size", [31, 32_003])
-    def test_the_same_tokens(self, cuts: Cuts, size: int) -> None:
+    def test_the_same_tokens(self, cuts: SamplingFilter, size: int) -> None:
         ratings = torch.randn(300, size, generator=torch.Generator().manual_seed(9)) * 3
         ratings[:, ::7] = NEVER
         here, there = cuts(ratings), cuts(ratings.cuda())
@@ -414,7 +419,7 @@ class TestOnAGpu:
         assert there.gather(1, draw(there, edges)[:, None]).isfinite().all()
 
     @every_cut
-    def test_recorded(self, cuts: Cuts) -> None:
+    def test_recorded(self, cuts: SamplingFilter) -> None:
         ratings = torch.randn(70, 1009, generator=torch.Generator().manual_seed(10)).cuda()
         rows, step, zero = torch.arange(70).cuda(), torch.zeros((), dtype=torch.int64).cuda(), torch.tensor(0).cuda()
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from weft.search import top_k as searching
-from weft.search.constraints import Rule
-from weft.search.state import Bounds, Live, likeliest
+from weft.search.constraints import LogitsConstraint
+from weft.search.state import Limits, SearchState, top_extensions
 from weft.search.top_k import best, best_extensions, log_sums
 
 
@@ -58,17 +58,17 @@ def test_the_best_are_the_largest(length: int) -> None:
 @pytest.mark.parametrize("length", [7, 67, 1000])
 @pytest.mark.parametrize("shift", [0.0, 300.0, -300.0])
 def test_likeliest_is_the_best_of_a_log_softmax(length: int, shift: float) -> None:
-    """Also where the likeliest token, which holds nearly everything, is forbidden: an early end mark."""
+    """Also where the most likely token, which holds nearly everything, is forbidden: an early end mark."""
     torch.manual_seed(5)
     sentences, size, end = 3, 5, 2
     logits_RV = 2 * torch.randn(sentences * size, length) + shift
     logits_RV[:, end] += 60
     begun_BK = -torch.rand(sentences, size)
-    rules: list[Rule] = []
-    live = Live.begin(
+    rules: list[LogitsConstraint] = []
+    live = SearchState.begin(
         (),
         (),
-        Bounds.of([9] * sentences, [1] * sentences, device="cpu"),
+        Limits.of([9] * sentences, [1] * sentences, device="cpu"),
         begin=1,
         rows=size,
         rules=rules,
@@ -78,7 +78,7 @@ def test_likeliest_is_the_best_of_a_log_softmax(length: int, shift: float) -> No
     rated_RV[:, end] = -math.inf
     expected = best_extensions(rated_RV, begun_BK, 2 * size)
     plain_BC = (begun_BK.view(-1, 1) + rated_RV).view(sentences, -1).topk(2 * size).values
-    found = likeliest(logits_RV.clone(), begun_BK, 2 * size, live, rules, end)
+    found = top_extensions(logits_RV.clone(), begun_BK, 2 * size, live, rules, end)
     torch.testing.assert_close(found.ratings_BC, plain_BC, rtol=1e-6, atol=1e-4)
     assert torch.equal(found.tokens_BC, expected.tokens_BC)
     assert torch.equal(found.parents_BC, expected.parents_BC)

@@ -13,9 +13,9 @@ DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sun
 ONES = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 TEENS = ["tenth", "eleventh", "twelfth", *(f"{word}teenth" for word in ("thir", "four", "fif", "six", "seven"))]
 TEENS += ["eighteenth", "nineteenth"]
-SPELT = {word: 1 + place for place, word in enumerate(ONES + TEENS)}
-SPELT |= {"twentieth": 20, "thirtieth": 30, "thirty-first": 31}
-SPELT |= {f"twenty-{word}": 21 + place for place, word in enumerate(ONES)}
+SPELLED = {word: 1 + place for place, word in enumerate(ONES + TEENS)}
+SPELLED |= {"twentieth": 20, "thirtieth": 30, "thirty-first": 31}
+SPELLED |= {f"twenty-{word}": 21 + place for place, word in enumerate(ONES)}
 
 
 def read(text: str) -> date:
@@ -34,10 +34,10 @@ def read(text: str) -> date:
     for word in re.findall(r"'?\d+(?:st|nd|rd|th)?|[a-z]+(?:-(?:{}))?".format("|".join(ONES)), text):
         if word in ("the", "of"):
             continue
-        elif word[:3] in MONTHS and word not in SPELT:
+        elif word[:3] in MONTHS and word not in SPELLED:
             month = MONTHS.index(word[:3]) + 1
-        elif word in SPELT:
-            day = SPELT[word]
+        elif word in SPELLED:
+            day = SPELLED[word]
         elif word[0] in "'0123456789":
             if (len(word) == 4 and word.isdigit()) or word[0] == "'" or (day is not None and month is not None):
                 year = full_year(word.removeprefix("'"))

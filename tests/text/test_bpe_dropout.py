@@ -68,7 +68,7 @@ def test_without_dropout_all_ways_agree(text, seed):
         {"byte_level": True},
         {"byte_fallback": True},
         {"symbols": ["<2de>"], "protect": [r"\d+"], "end_of_word": False},
-        {"normalise": "nfkc", "lowercase": True},
+        {"normalize": "nfkc", "lowercase": True},
     ],
 )
 def test_the_text_stays(choices):

@@ -175,7 +175,7 @@ def test_unknowns(folder):
     assert found["gpt2"].decode([UNKNOWN]) == "⁇" and UNKNOWN not in found["gpt2"].encode("low ж")
 
 
-def test_text_spelt_like_a_mark_is_text(folder):
+def test_text_spelled_like_a_mark_is_text(folder):
     for ours in all_of(folder).values():
         for text in ("a </s> b", "[SEP] x", "<s>low</s>", "<|endoftext|>", "[CLS]"):
             ids = ours.encode(text)

@@ -191,7 +191,7 @@ def test_matches_with_spaces(kind):
         ({"protect": ["("]}, "protect '(': not a regular expression: end pattern with unmatched parenthesis"),
         ({"protect": [r"\d*"]}, r"protect '\\d*': matches the empty text; write it so that it cannot"),
         ({"protect": [r"\b"]}, r"protect '\\b': matches the empty text; write it so that it cannot"),
-        ({"normalise": "nfd"}, "normalise 'nfd' is not known; did you mean 'nfc'?"),
+        ({"normalize": "nfd"}, "normalize 'nfd' is not known; did you mean 'nfc'?"),
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
@@ -214,7 +214,7 @@ def test_symbols_that_would_stand_for_bytes(symbol):
 
 
 @pytest.mark.parametrize(
-    "choices", [{"symbols": ["<a>"]}, {"protect": ["a"]}, {"lowercase": True}, {"normalise": "nfc"}]
+    "choices", [{"symbols": ["<a>"]}, {"protect": ["a"]}, {"lowercase": True}, {"normalize": "nfc"}]
 )
 def test_bytes_are_taken_as_they_are(choices):
     name = next(iter(choices))
@@ -230,7 +230,7 @@ def test_bytes_are_taken_as_they_are(choices):
         ({"given": "x"}, "damaged: given is not a list of texts"),
         ({"protect": ["("]}, "damaged: protect '(': not a regular expression: end pattern with unmatched parenthesis"),
         ({"lowercase": 1}, "damaged: lowercase is 1, expected true or false"),
-        ({"normalise": "nfx"}, "damaged: normalise 'nfx' is not known; did you mean 'nfc'?"),
+        ({"normalize": "nfx"}, "damaged: normalize 'nfx' is not known; did you mean 'nfc'?"),
     ],
 )
 def test_damaged_files(kind, change, message, tmp_path):

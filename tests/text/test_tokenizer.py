@@ -305,7 +305,7 @@ class TestExtended:
 
     @pytest.mark.parametrize("end_of_word", [True, False])
     def test_pieces_that_were_learned_are_still_made(self, end_of_word):
-        """BPE learns no merges: what is new is spelt."""
+        """BPE learns no merges: what is new is spelled."""
         before = learn("bpe", ["low lower lowest"] * 5, size=30, end_of_word=end_of_word)
         more = before.extended(["lowish żubr"] * 5)
         assert more.merges() == before.merges()

@@ -1,4 +1,4 @@
-"""Cuts against an exhaustive search, learning against itself in another process."""
+"""SamplingFilter against an exhaustive search, learning against itself in another process."""
 
 import json
 import math
@@ -24,11 +24,11 @@ TOKENIZER = learn("unigram", CORPUS, size=60)
 @given(st.text("lowernestid", min_size=1, max_size=9))
 def test_the_cut_is_the_likeliest(word):
     scores = dict(TOKENIZER._scores[3:])
-    spelt = f"{word}▁"
+    spelled = f"{word}▁"
     best = -math.inf
-    for cuts in product((False, True), repeat=len(spelt) - 1):
-        places = [0, *(place for place, cut in enumerate(cuts, 1) if cut), len(spelt)]
-        pieces = [spelt[start:end] for start, end in pairwise(places)]
+    for cuts in product((False, True), repeat=len(spelled) - 1):
+        places = [0, *(place for place, cut in enumerate(cuts, 1) if cut), len(spelled)]
+        pieces = [spelled[start:end] for start, end in pairwise(places)]
         best = max(best, sum(scores.get(piece, -math.inf) for piece in pieces))
     found = sum(TOKENIZER._scores[id][1] for id in TOKENIZER.encode(word))
     assert found == pytest.approx(best)
@@ -74,7 +74,7 @@ def test_falling_back_to_bytes(kind):
     tokenizer = learn(kind, [*CORPUS, "字"], size=400, byte_fallback=True, minimum_count=2)
     ids = tokenizer.encode("low 字🙂 <0xE5>")
     assert UNKNOWN not in ids and tokenizer.decode(ids) == "low 字🙂 <0xE5>"
-    assert tokenizer.pieces(ids).count("<0xE5>") == 1, "of the character; the text spelt so is in smaller pieces"
+    assert tokenizer.pieces(ids).count("<0xE5>") == 1, "of the character; the text spelled so is in smaller pieces"
     assert tokenizer.pieces(tokenizer.encode("字"))[:3] == ["<0xE5>", "<0xAD>", "<0x97>"]
     assert tokenizer.spans(tokenizer.encode("a字"))[1:4] == [(1, 2)] * 3
     every = learn(kind, [*CORPUS, "字"], size=400, byte_fallback=True)

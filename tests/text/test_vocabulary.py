@@ -35,7 +35,7 @@ def test_extended():
     assert before.extended([]).symbols == before.symbols
 
 
-def test_text_spelt_like_a_mark_is_not_the_mark():
+def test_text_spelled_like_a_mark_is_not_the_mark():
     vocabulary = Vocabulary.count(["</s>", "</s>", "a"])
     assert vocabulary["</s>"] == 3
     assert vocabulary["<s>"] == UNKNOWN  # not in the text, so unknown, not the begin mark

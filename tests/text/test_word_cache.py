@@ -14,13 +14,13 @@ from weft.text.tokenizer import learn
 CORPUS = ["low lower newest widest", "l'ami (dé)!  <2de> x", "ﬁn ａ\u00a0b e\u0301 \t"]
 KINDS = {
     "bpe": learn("bpe", CORPUS, size=60),
-    "bpe, begin, nfkc": learn("bpe", CORPUS, size=60, end_of_word=False, normalise="nfkc", lowercase=True),
+    "bpe, begin, nfkc": learn("bpe", CORPUS, size=60, end_of_word=False, normalize="nfkc", lowercase=True),
     "bpe, bytes": learn("bpe", CORPUS, size=300, byte_level=True),
     "bpe, symbols": learn("bpe", CORPUS, size=60, symbols=["<2de>", "é"]),
     "unigram": learn("unigram", CORPUS, size=60, symbols=["<2de>"], byte_fallback=False),
     "bpe, protected": learn("bpe", CORPUS, size=60, protect=["w. "]),
     "word": learn("word", CORPUS),
-    "word, nfkc": learn("word", CORPUS, normalise="nfkc", symbols=["<2de>"]),
+    "word, nfkc": learn("word", CORPUS, normalize="nfkc", symbols=["<2de>"]),
     "character": learn("character", CORPUS),
     "character, decomposed": learn("character", CORPUS, decompose=True),
     "byte": learn("byte", ()),

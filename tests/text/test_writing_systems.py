@@ -1,4 +1,4 @@
-"""Writing systems: what comes back from every kind, and what normalisation makes of them."""
+"""Writing systems: what comes back from every kind, and what normalization makes of them."""
 
 import unicodedata
 
@@ -7,7 +7,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.text import normalization as normalising
+from weft.text import normalization as normalizing
 from weft.text.specials import UNKNOWN
 from weft.text.tokenizer import learn, load
 
@@ -94,18 +94,18 @@ KNOWN = {  # written out: text, nfc, nfkc, nfkc and lowercase
 
 @pytest.mark.parametrize("case", KNOWN.values(), ids=KNOWN)
 @pytest.mark.parametrize("name", [name for name in CHOICES if name not in ("byte", "character, decomposed")])
-def test_what_normalisation_makes(name, case, tmp_path):
+def test_what_normalization_makes(name, case, tmp_path):
     text, *expected = case
     kind, choices = name.split(",")[0], CHOICES[name]
     forms = [("nfc", False), ("nfkc", False), ("nfkc", True)]
-    for (normalise, lowercase), result in zip(forms, expected, strict=True):
-        tokenizer = learn(kind, [text, "x"], size=900, **{**choices, "normalise": normalise, "lowercase": lowercase})
+    for (normalize, lowercase), result in zip(forms, expected, strict=True):
+        tokenizer = learn(kind, [text, "x"], size=900, **{**choices, "normalize": normalize, "lowercase": lowercase})
         ids = tokenizer.encode(text)
         assert UNKNOWN not in ids
         wanted = " ".join(result.split()) if kind == "word" else result
         assert tokenizer.decode(ids) == wanted and tokenizer.encode(result) == ids
-        named = normalise + ", lowercase" * lowercase
-        assert tokenizer.description()[0] == f"normalisation: {named}"
+        named = normalize + ", lowercase" * lowercase
+        assert tokenizer.description()[0] == f"normalization: {named}"
         tokenizer.save(tmp_path / "t.json")
         loaded = load(tmp_path / "t.json")
         assert loaded.encode(text) == ids and loaded.description() == tokenizer.description()
@@ -115,24 +115,24 @@ def test_what_normalisation_makes(name, case, tmp_path):
 
 @settings(max_examples=200)
 @given(st.text())
-def test_normalisation_is_unicodes(text):
+def test_normalization_is_unicodes(text):
     """For characters that Python's version of Unicode knows."""
     known = "".join(character for character in text if unicodedata.category(character) != "Cn")
     for form in ("nfc", "nfkc"):
-        assert normalising.function(form, False)(known) == unicodedata.normalize(form.upper(), known)
-    lower = normalising.function("none", True)
+        assert normalizing.function(form, False)(known) == unicodedata.normalize(form.upper(), known)
+    lower = normalizing.function("none", True)
     assert lower(known) == "".join(map(lower, known)), "letter by letter"
 
 
-def test_marks_of_spaces_are_made_after_normalisation():
+def test_marks_of_spaces_are_made_after_normalization():
     """A no-break space that becomes a space separates words."""
-    tokenizer = learn("bpe", ["a b a b"] * 3, size=20, normalise="nfkc")
+    tokenizer = learn("bpe", ["a b a b"] * 3, size=20, normalize="nfkc")
     assert tokenizer.encode("a\u00a0b") == tokenizer.encode("a b")
-    assert learn("word", ["a b"], normalise="nfkc").encode("ａ\u3000b") == learn("word", ["a b"]).encode("a b")
+    assert learn("word", ["a b"], normalize="nfkc").encode("ａ\u3000b") == learn("word", ["a b"]).encode("a b")
 
 
-def test_symbols_are_found_before_normalisation():
+def test_symbols_are_found_before_normalization():
     for kind in ("bpe", "unigram", "word", "character"):
-        tokenizer = learn(kind, ["<A>x X ＜", "<a> >"], size=40, symbols=["<A>"], normalise="nfkc", lowercase=True)
+        tokenizer = learn(kind, ["<A>x X ＜", "<a> >"], size=40, symbols=["<A>"], normalize="nfkc", lowercase=True)
         assert tokenizer.decode(tokenizer.encode("<A>X")) == "<A>x"
         assert 3 not in tokenizer.encode("＜A＞ <a>"), "text that only looks like it afterwards"

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.batching.batches import Position, Stored, budgets
+from weft.data.batching.batches import Position, StoredCorpus, budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.models import AnyModel
 from weft.models.build import build_model
@@ -42,7 +42,7 @@ def corpus(lengths: list[tuple[int, int]]) -> PairStore:
 
 def epoch_of(pairs: PairStore, budget: int, epoch: int) -> Iterator[Batch]:
     """All batches of an epoch."""
-    stream = Stored(pairs).batches(budget, seed=1, start=Position(epoch=epoch))
+    stream = StoredCorpus(pairs).batches(budget, seed=1, start=Position(epoch=epoch))
     while stream.position.epoch == epoch:
         [planned] = stream.take(1, 1)
         yield planned.make()
@@ -148,10 +148,10 @@ class TestWhatCanBePacked:
         ("model", "training", "expected"),
         [
             ({}, {}, True),
-            ({}, {"optimiser": "adam"}, True),
+            ({}, {"optimizer": "adam"}, True),
             ({"encoder": {**STACK, "kind": "attention"}}, {}, True),
             ({"encoder": {"hidden": 6}, "decoder": {"hidden": 6}}, {}, True),
-            ({}, {"optimiser": "sgd"}, False),
+            ({}, {"optimizer": "sgd"}, False),
             ({}, {"accumulate": 2}, False),
             ({}, {"forcing": "scheduled"}, False),
             ({}, {"forcing": "free"}, False),

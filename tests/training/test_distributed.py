@@ -26,7 +26,7 @@ TINY = {
     "model.dropout": 0.3,
     "training.batch_tokens": 30,
     "training.accumulate": 4,
-    "training.optimiser": "sgd",
+    "training.optimizer": "sgd",
     "training.learning_rate": 0.5,
     "training.momentum": 0.5,
     "training.warmup": 0,
@@ -81,7 +81,7 @@ def weights(out):
 
 def moments(out):
     [step] = (out / "training").glob("step-*")
-    return read_tensors(step / "optimiser.safetensors").tensors
+    return read_tensors(step / "optimizer.safetensors").tensors
 
 
 def assert_near(left, right, tolerance=2e-5):
@@ -186,7 +186,7 @@ class TestDivided:
     @pytest.mark.slow
     def test_adam_of_divided_weights_is_adam(self, trained):
         """Against the same two workers undivided: rounding decides where Adam goes if a gradient is as good as zero."""
-        adam = {"training.optimiser": "adamw", "training.learning_rate": 0.001, "training.steps": 2}
+        adam = {"training.optimizer": "adamw", "training.learning_rate": 0.001, "training.steps": 2}
         (seen, _), (divided, _) = (
             trained("transformer", 2, adam | extra) for extra in ({}, {"training.shard": "full"})
         )

@@ -559,7 +559,7 @@ class TestResuming:
             ("tokenizer.kind", "character", "tokenizer"),
             ("model.dropout", 0.4, "model"),
             ("training.batch_tokens", 32, "training"),
-            ("training.optimiser", "sgd", "training"),
+            ("training.optimizer", "sgd", "training"),
         ],
     )
     def test_other_settings_are_refused(self, tiny, finished, name, value, group):

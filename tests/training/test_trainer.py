@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 import torch
 
-from weft.data.batching.batches import Position, Stored
+from weft.data.batching.batches import Position, StoredCorpus
 from weft.data.batching.mixture import Part
 from weft.data.batching.prefetch import ahead, draw
 from weft.data.store.token_store import PairStore, TokenStore
@@ -57,7 +57,7 @@ def make(tmp_path):
         path = tmp_path / name
         return Trainer(
             build_model(model, source_size=VOCABULARY, target_size=VOCABULARY, seed=seed),
-            Stored(pairs()) if data is None else data if isinstance(data, Stored) else Stored(data),
+            StoredCorpus(pairs()) if data is None else data if isinstance(data, StoredCorpus) else StoredCorpus(data),
             settings,
             folder=RunFolder(path) if path.exists() else RunFolder.create(path, fill),
             seed=seed,
@@ -104,7 +104,7 @@ def kept(trainer):
 class TestOneUpdate:
     @every_model
     def test_is_the_gradient_of_the_mean_loss(self, make, model):
-        trainer = make(model=model, steps=1, optimiser="sgd", learning_rate=0.5, clip=0.0, batch_tokens=10_000)
+        trainer = make(model=model, steps=1, optimizer="sgd", learning_rate=0.5, clip=0.0, batch_tokens=10_000)
         model, before = trainer.model, weights_of(trainer.model)
         batch = trainer.data.pairs.batch(torch.arange(24).numpy())
         logits_NV = model(batch.source, batch.target.shifted(BEGIN)).logits_NV
@@ -118,7 +118,7 @@ class TestOneUpdate:
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.1])
     def test_accumulated_batches_are_one_batch(self, make, smoothing):
-        settings = {"steps": 1, "optimiser": "sgd", "learning_rate": 1.0, "clip": 0.0, "label_smoothing": smoothing}
+        settings = {"steps": 1, "optimizer": "sgd", "learning_rate": 1.0, "clip": 0.0, "label_smoothing": smoothing}
         data = pairs(7)
         whole = int(max(side.lengths.sum() for side in (data.source, data.target)))
         batches = next(budget for budget in range(1, whole) if len(loop_batches(data, budget)) == 2)
@@ -134,8 +134,8 @@ class TestOneUpdate:
         assert (one.source_tokens, one.target_tokens) == (two.source_tokens, two.target_tokens)
 
     def test_the_gradient_is_clipped(self, make):
-        free = make(name="free", steps=1, optimiser="sgd", learning_rate=1.0, clip=0.0)
-        held = make(name="held", steps=1, optimiser="sgd", learning_rate=1.0, clip=0.01)
+        free = make(name="free", steps=1, optimizer="sgd", learning_rate=1.0, clip=0.0)
+        held = make(name="held", steps=1, optimizer="sgd", learning_rate=1.0, clip=0.01)
         before = weights_of(free.model)
         [loose, tight] = [next(trainer.events()) for trainer in (free, held)]
         assert loose.norm == pytest.approx(tight.norm) and loose.norm > 0.05
@@ -143,17 +143,17 @@ class TestOneUpdate:
         assert distance(before, weights_of(held.model)) == pytest.approx(0.01, rel=1e-3)
 
     def test_a_small_gradient_is_left_alone(self, make):
-        free = make(name="free", steps=1, optimiser="sgd", clip=0.0)
-        held = make(name="held", steps=1, optimiser="sgd", clip=1e6)
+        free = make(name="free", steps=1, optimizer="sgd", clip=0.0)
+        held = make(name="held", steps=1, optimizer="sgd", clip=1e6)
         for trainer in (free, held):
             next(trainer.events())
         assert same(weights_of(free.model), weights_of(held.model))
 
     @every_model
-    @pytest.mark.parametrize("optimiser", ["adamw", "adam", "sgd"])
-    def test_the_loss_falls(self, make, model, optimiser):
-        rate = 0.01 if optimiser != "sgd" else 1.0 if model is MODEL else 0.1
-        trainer = make(model=model, steps=30, optimiser=optimiser, learning_rate=rate, momentum=0.5)
+    @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+    def test_the_loss_falls(self, make, model, optimizer):
+        rate = 0.01 if optimizer != "sgd" else 1.0 if model is MODEL else 0.1
+        trainer = make(model=model, steps=30, optimizer=optimizer, learning_rate=rate, momentum=0.5)
         losses = [event.loss for event in trainer.events() if isinstance(event, Step)]
         assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
 
@@ -171,7 +171,7 @@ class TestOneUpdate:
 
 def loop_batches(data, budget):
     """The batches of the first epoch."""
-    stream, found = Stored(data).batches(budget, seed=1), []
+    stream, found = StoredCorpus(data).batches(budget, seed=1), []
     while stream.position.epoch == 0:
         found += stream.take(1, 1)
     return found
@@ -207,7 +207,7 @@ class TestNotFinite:
         changed = []
         for event in trainer.events():
             now = weights_of(trainer.model)
-            state = {key: one.clone() for key, one in loop.optimiser_tensors(trainer.optimiser).items()}
+            state = {key: one.clone() for key, one in loop.optimizer_tensors(trainer.optimizer).items()}
             if isinstance(event, Step | Skipped):
                 changed.append((event.step, type(event), not same(now, before)))
                 assert not isinstance(event, Skipped) or same(state, moments)
@@ -446,7 +446,7 @@ class TestEvents:
     def test_parts_come_and_go_with_their_steps(self, make):
         data = pairs(24)
         parts = Part(0, 10, last_step=3), Part(10, 14, first_step=4)
-        trainer = make(steps=8, data=Stored(data, parts), batch_tokens=10_000)
+        trainer = make(steps=8, data=StoredCorpus(data, parts), batch_tokens=10_000)
         steps = [event for event in trainer.events() if isinstance(event, Step)]
         lengths = data.target.lengths
         assert [event.target_tokens for event in steps] == [lengths[:10].sum()] * 3 + [lengths[10:].sum()] * 5
@@ -478,9 +478,11 @@ class TestEvents:
         self.check_restoring(make, MODEL, data, read=read, forcing="teacher")
 
     SOURCES = {  # noqa: RUF012
-        "alike": Stored(pairs()),
-        "mixed": Stored(pairs(), (Part(0, 3, variants=2, weight=1.0), Part(6, 18, weight=2.0))),
-        "stages": Stored(pairs(), (Part(0, 10, last_step=2), Part(10, 8, first_step=2), Part(18, 6, first_step=4))),
+        "alike": StoredCorpus(pairs()),
+        "mixed": StoredCorpus(pairs(), (Part(0, 3, variants=2, weight=1.0), Part(6, 18, weight=2.0))),
+        "stages": StoredCorpus(
+            pairs(), (Part(0, 10, last_step=2), Part(10, 8, first_step=2), Part(18, 6, first_step=4))
+        ),
     }
 
     def check_restoring(self, make, model, data, *, read=3, forcing="scheduled"):

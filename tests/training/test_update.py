@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from weft.data.batching.prefetch import Drawn
+from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.errors import RecipeError
 from weft.models import AnyModel
@@ -16,7 +16,7 @@ from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.training import update
 from weft.training.loss import Loss, batch_loss
-from weft.training.trainer import make_optimiser
+from weft.training.trainer import make_optimizer
 from weft.training.update import PlainUpdate, in_precision, precision_of, tensor_float
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -56,8 +56,8 @@ def batches(name: str) -> list[Batch]:
 
 
 def updating(model: AnyModel, *, precision: str = "fp32", **changes: object) -> PlainUpdate:
-    settings = TrainingSettings(**{"label_smoothing": 0.0, "clip": 0.0, "optimiser": "sgd", **changes})
-    return PlainUpdate(model, make_optimiser(model, settings), settings, begin=1, device=CPU, precision=precision)
+    settings = TrainingSettings(**{"label_smoothing": 0.0, "clip": 0.0, "optimizer": "sgd", **changes})
+    return PlainUpdate(model, make_optimizer(model, settings), settings, begin=1, device=CPU, precision=precision)
 
 
 def weights(model: AnyModel) -> dict[str, torch.Tensor]:
@@ -110,7 +110,9 @@ class TestPrecision:
         found = {}
         for precision in ("fp32", "bf16"):
             model = build(name)
-            found[precision] = updating(model, precision=precision)(Drawn.of(batches(name)), rate=0.1, own=0.0).fetch()
+            found[precision] = updating(model, precision=precision)(
+                StepBatches.of(batches(name)), rate=0.1, own=0.0
+            ).fetch()
             assert all(one.dtype == torch.float32 and one.isfinite().all() for one in model.parameters())
         assert found["bf16"][0] == pytest.approx(found["fp32"][0], rel=0.02)
         assert found["bf16"][1] == pytest.approx(found["fp32"][1], rel=0.2)
@@ -132,7 +134,7 @@ class TestOneUpdate:
             tokens += batch.target.layout.total
         parameters = dict(model.named_parameters())
         gradients = torch.autograd.grad(total / tokens, list(parameters.values()), allow_unused=True)
-        measured = updating(model, label_smoothing=smoothing)(Drawn.of(given), rate=0.25, own=0.0)
+        measured = updating(model, label_smoothing=smoothing)(StepBatches.of(given), rate=0.25, own=0.0)
         assert not measured.later
         norm = math.sqrt(sum(float(one.pow(2).sum()) for one in gradients if one is not None))
         assert measured.fetch()[1] == pytest.approx(norm, rel=1e-4)
@@ -146,8 +148,8 @@ class TestOneUpdate:
         """Scheduled and free forcing go through `step`; a few updates lower the loss of the same batch."""
         torch.manual_seed(1)
         model = build(name, dropout=0.1).train()
-        one = updating(model, optimiser="adam")
-        losses = [one(Drawn.of(batches(name)), rate=0.02, own=own).fetch()[0] for _ in range(25)]
+        one = updating(model, optimizer="adam")
+        losses = [one(StepBatches.of(batches(name)), rate=0.02, own=own).fetch()[0] for _ in range(25)]
         assert all(map(math.isfinite, losses)) and sum(losses[-3:]) < 0.8 * sum(losses[:3])
 
     @every_model
@@ -156,10 +158,10 @@ class TestOneUpdate:
         self, name: str, place: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         model = build(name)
-        one = updating(model, optimiser="adamw")
-        one(Drawn.of(batches(name)), rate=0.01, own=0.0)
+        one = updating(model, optimizer="adamw")
+        one(StepBatches.of(batches(name)), rate=0.01, own=0.0)
         before = weights(model)
-        moments = [{key: part.clone() for key, part in state.items()} for state in one.optimiser.state.values()]
+        moments = [{key: part.clone() for key, part in state.items()} for state in one.optimizer.state.values()]
         calls = 0
 
         def spoilt(*arguments: object, **keywords: object) -> Loss:
@@ -169,11 +171,11 @@ class TestOneUpdate:
             return Loss(found.smoothed * math.nan, found.negative_log_likelihood) if calls == place else found
 
         monkeypatch.setattr(update, "batch_loss", spoilt)
-        loss, norm = one(Drawn.of(batches(name)), rate=0.01, own=0.0).fetch()
+        loss, norm = one(StepBatches.of(batches(name)), rate=0.01, own=0.0).fetch()
         assert math.isfinite(loss) and not math.isfinite(norm)
         assert all(torch.equal(now, before[key]) for key, now in weights(model).items())
-        for state, kept in zip(one.optimiser.state.values(), moments, strict=True):
+        for state, kept in zip(one.optimizer.state.values(), moments, strict=True):
             assert all(torch.equal(state[key], kept[key]) for key in kept)
-        loss, norm = one(Drawn.of(batches(name)), rate=0.01, own=0.0).fetch()
+        loss, norm = one(StepBatches.of(batches(name)), rate=0.01, own=0.0).fetch()
         assert math.isfinite(loss) and math.isfinite(norm)
         assert any(not torch.equal(now, before[key]) for key, now in weights(model).items())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import SearchError
-from weft.translation.mbr import minimum_risk
+from weft.translation.mbr import expected_utilities
 
 
 def alike(hypothesis: str, reference: str) -> float:
@@ -29,14 +29,14 @@ TEXTS = st.lists(st.text("abc", max_size=3), min_size=1, max_size=9)
 
 @given(TEXTS)
 def test_the_definition(texts: list[str]) -> None:
-    assert minimum_risk(texts, alike) == pytest.approx(slow(texts, [1.0] * len(texts)))
+    assert expected_utilities(texts, alike) == pytest.approx(slow(texts, [1.0] * len(texts)))
 
 
 @given(TEXTS, st.data())
 def test_the_definition_with_weights(texts: list[str], data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.floats(0, 10), min_size=len(texts), max_size=len(texts)))
     weights[0] += 0.5
-    assert minimum_risk(texts, alike, weights=weights) == pytest.approx(slow(texts, weights))
+    assert expected_utilities(texts, alike, weights=weights) == pytest.approx(slow(texts, weights))
 
 
 def test_each_pair_is_asked_for_once() -> None:
@@ -46,24 +46,24 @@ def test_each_pair_is_asked_for_once() -> None:
         asked[hypothesis, reference] += 1
         return 0.0
 
-    minimum_risk(["a", "b", "a", "a", "c"], utility)
+    expected_utilities(["a", "b", "a", "a", "c"], utility)
     assert asked == Counter({(one, other): 1 for one in "abc" for other in "abc"})
 
 
 def test_equality_is_a_majority_vote() -> None:
-    assert minimum_risk(["x", "y", "y", "z"], lambda one, other: float(one == other)) == [0.25, 0.5, 0.5, 0.25]
+    assert expected_utilities(["x", "y", "y", "z"], lambda one, other: float(one == other)) == [0.25, 0.5, 0.5, 0.25]
 
 
 def test_the_most_probable_need_not_win() -> None:
     """Three that are nearly the same beat the one that is most often said."""
     texts = ["zzz", "zzz", "abcd", "abce", "abcf"]
-    expected = minimum_risk(texts, lambda one, other: len(set(one) & set(other)) / 4)
+    expected = expected_utilities(texts, lambda one, other: len(set(one) & set(other)) / 4)
     assert texts[expected.index(max(expected))] == "abcd"
 
 
 def test_one_and_none() -> None:
-    assert minimum_risk(["a"], lambda *_: 0.7) == [0.7]
-    assert minimum_risk([], alike) == []
+    assert expected_utilities(["a"], lambda *_: 0.7) == [0.7]
+    assert expected_utilities([], alike) == []
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_one_and_none() -> None:
 )
 def test_what_is_refused(weights: list[float], message: str) -> None:
     with pytest.raises(SearchError) as refused:
-        minimum_risk(["a", "b"], alike, weights=weights)
+        expected_utilities(["a", "b"], alike, weights=weights)
     assert str(refused.value) == message

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import DataError
-from weft.translation.resumable_output import GrowingFile
+from weft.translation.resumable_output import ResumableOutput
 
 SOURCES = ["a", "", "é b", "c", "d", "e", "f"]
 MADE_BY = {"search.size": 5, "weights": ["12ab"]}
@@ -35,7 +35,7 @@ def write(
     stop: int | None = None,
 ) -> int:
     """Three source lines a window, up to a window; the number of lines that were done before."""
-    with GrowingFile(path, resume=resume) as growing:
+    with ResumableOutput(path, resume=resume) as growing:
         rest = iter(sources)
         growing.begin(made_by, rest)
         before = growing.lines
@@ -123,21 +123,21 @@ class TestOneAfterTheOther:
 class TestComplete:
     def test_when(self, out: Path, folder: Path, tmp_path: Path) -> None:
         source = tmp_path / "source"
-        assert not GrowingFile(out).is_complete()
+        assert not ResumableOutput(out).is_complete()
         source.touch()
         write(out)
-        assert GrowingFile(out).is_complete(since=[source, tmp_path / "none"])
+        assert ResumableOutput(out).is_complete(since=[source, tmp_path / "none"])
         os.utime(source, ns=(0, out.stat().st_mtime_ns + 1))
-        assert not GrowingFile(out).is_complete(since=[source]), "the source is newer"
+        assert not ResumableOutput(out).is_complete(since=[source]), "the source is newer"
         write(out, stop=1)
-        assert not GrowingFile(out).is_complete(), "another is under way"
+        assert not ResumableOutput(out).is_complete(), "another is under way"
 
     def test_killed_before_the_record_was_removed(self, out: Path, folder: Path) -> None:
         write(out, stop=1)
         (folder / "out.txt.part").rename(out)
-        assert GrowingFile(out).is_complete(), "the record is that of the file"
+        assert ResumableOutput(out).is_complete(), "the record is that of the file"
         out.write_bytes(b"another")
-        assert not GrowingFile(out).is_complete()
+        assert not ResumableOutput(out).is_complete()
 
 
 class TestRefusals:
@@ -187,7 +187,7 @@ class TestRefusals:
         assert refused(folder / "no" / "out") == f"{folder}/no/out: cannot write: No such file or directory"
 
     def test_one_at_a_time(self, out: Path) -> None:
-        with GrowingFile(out) as growing:
+        with ResumableOutput(out) as growing:
             growing.begin(MADE_BY, iter(()))
             message = "another process is writing it; wait for it, or choose another name"
             assert refused(out) == refused(out, resume=True) == f"{out}.part: {message}"
@@ -231,7 +231,7 @@ class TestRefusals:
 
     def test_only_within_its_context(self, out: Path) -> None:
         with pytest.raises(ValueError, match="within its context"):
-            GrowingFile(out).add(["a"], b"a\n")
+            ResumableOutput(out).add(["a"], b"a\n")
 
 
 KILLED = """
@@ -307,7 +307,7 @@ class TestKills:
                 if part.exists() and part.stat().st_size and note.exists():
                     done = json.loads(note.read_text("utf-8"))
                     assert part.read_bytes()[: done["bytes"]] == answers(SOURCES[: done["lines"]])
-                if not GrowingFile(out).is_complete() or out.read_bytes() == b"old\n":
+                if not ResumableOutput(out).is_complete() or out.read_bytes() == b"old\n":
                     write(out, resume=True)
                     assert list(folder.iterdir()) == [out]
                 assert out.read_bytes() == WHOLE

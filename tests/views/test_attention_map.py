@@ -47,12 +47,12 @@ def test_the_map_in_plain_text() -> None:
     ]
 
 
-def test_colours_where_the_terminal_has_them() -> None:
+def test_colors_where_the_terminal_has_them() -> None:
     view = terminal(WEIGHTS_TS, SOURCE, TARGET)
-    coloured = printed(view, force_terminal=True, color_system="truecolor")
-    assert "48;2;8;48;107" in coloured  # the largest weight: deep blue
-    assert "48;2;255;255;255" in coloured  # none: white
-    assert "█" not in coloured
+    colored = printed(view, force_terminal=True, color_system="truecolor")
+    assert "48;2;8;48;107" in colored  # the largest weight: deep blue
+    assert "48;2;255;255;255" in colored  # none: white
+    assert "█" not in colored
     for plain in ({"no_color": True, "color_system": "truecolor"}, {"color_system": "standard"}, {}):
         text = printed(view, force_terminal=True, **plain) if plain else printed(view)
         assert "██" in text

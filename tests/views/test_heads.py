@@ -74,7 +74,7 @@ def test_each_kind_has_a_block_of_its_own(tmp_path: Path) -> None:
 
 
 def cells(panels: list[HeadPanel]) -> dict[str, np.ndarray]:
-    """The numbers that were coloured, by the title of their panel."""
+    """The numbers that were colored, by the title of their panel."""
     figure = heads._figure(heads._blocks(panels), "", ["DejaVu Sans"])
     drawn = {axes.get_title(loc="left"): axes.collections[0] for axes in figure.axes if axes.get_title(loc="left")}
     assert {tuple(mesh.get_clim()) for mesh in drawn.values()} == {(0.0, heads._peak(heads._blocks(panels)))}
@@ -119,7 +119,7 @@ def test_labels_of_large_maps_are_thinned_and_it_is_said(tmp_path: Path) -> None
     source, target = [f"s{place}" for place in range(67)], [f"t{place}" for place in range(61)]
     found = texts(draw_heads(grid(2, 8, source, target), tmp_path / "heads.svg", title="long"))
     note = next(text for text in found if text.startswith("attention weight"))
-    assert "at least 1 token in 4 is labelled" in note
+    assert "at least 1 token in 4 is labeled" in note
     assert found.count("s0") == found.count("s64") == 8
     assert found.count("t60") == 2
     assert found.count("s1") == found.count("t1") == 0
@@ -318,11 +318,11 @@ def test_heads_of_a_layer_stand_side_by_side_where_they_fit() -> None:
     assert sum(line[:1].isdigit() for line in lines) == 6
 
 
-def test_colours_and_ascii() -> None:
+def test_colors_and_ascii() -> None:
     view = terminal_heads(grid(1, 2, SOURCE, TARGET))
-    coloured = printed(view, force_terminal=True, color_system="truecolor")
-    assert "48;2;8;48;107" in coloured and "48;2;255;255;255" in coloured
-    assert "█" not in coloured
+    colored = printed(view, force_terminal=True, color_system="truecolor")
+    assert "48;2;8;48;107" in colored and "48;2;255;255;255" in colored
+    assert "█" not in colored
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Console(file=out, width=80, _environ={}).print(view)
     out.flush()

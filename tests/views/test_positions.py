@@ -70,12 +70,12 @@ def test_small_tables_show_their_numbers(tmp_path: Path) -> None:
     assert {"lecture", "n = 5, d = 4", "positions: 5, dimensions: 4", "similarity (cosine) of positions"} <= set(found)
     for number in np.unique(LECTURE_PD):
         assert found.count(f"{number:.4f}") == np.count_nonzero(number == LECTURE_PD)
-    assert found.count("0.77") == 8  # cosine of neighbours: (cos 1 + cos 0.01) / 2
+    assert found.count("0.77") == 8  # cosine of neighbors: (cos 1 + cos 0.01) / 2
     assert found.count("0.0100") == 1
     assert "0.0017" not in found
 
 
-def test_large_tables_show_colours_only(tmp_path: Path) -> None:
+def test_large_tables_show_colors_only(tmp_path: Path) -> None:
     tables = {"sinusoidal": sinusoids(50, 16), "learned": np.random.default_rng(0).normal(0, 0.02, (40, 16))}
     found = texts(draw_positions(tables, tmp_path / "tables.svg"))
     assert {"sinusoidal", "learned", "positions: 50, dimensions: 16", "positions: 40, dimensions: 16"} <= set(found)
@@ -211,12 +211,12 @@ def test_no_minus_before_nothing() -> None:
     assert "-0.0000" not in printed(terminal_positions(np.full((2, 2), -1e-9)), color_system=None)
 
 
-def test_colours_and_ascii() -> None:
+def test_colors_and_ascii() -> None:
     view = terminal_positions(np.array([[1.0], [-1.0], [0.0]]), width=30)
-    coloured = printed(view, force_terminal=True, color_system="truecolor")
-    for colour in ("103;0;31", "5;48;97", "247;247;247"):
-        assert f"48;2;{colour}" in coloured
-    assert "█" not in coloured
+    colored = printed(view, force_terminal=True, color_system="truecolor")
+    for color in ("103;0;31", "5;48;97", "247;247;247"):
+        assert f"48;2;{color}" in colored
+    assert "█" not in colored
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Console(file=out, width=80, _environ={}).print(view)
     out.flush()

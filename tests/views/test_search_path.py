@@ -96,10 +96,10 @@ class TestTerminal:
     def test_golden(self) -> None:
         assert terminal_path(SAMPLED, word, width=34, color=False) == GOLDEN
 
-    def test_colour_adds_codes_only(self) -> None:
-        coloured = terminal_path(SAMPLED, word, width=34, color=True)
-        assert bare(coloured) == GOLDEN
-        assert "\x1b[1;36m▶ elle" in coloured and "\x1b[2m  on" in coloured and "\n  il      0.500 █" in coloured
+    def test_color_adds_codes_only(self) -> None:
+        colored = terminal_path(SAMPLED, word, width=34, color=True)
+        assert bare(colored) == GOLDEN
+        assert "\x1b[1;36m▶ elle" in colored and "\x1b[2m  on" in colored and "\n  il      0.500 █" in colored
 
     @pytest.mark.parametrize("width", [30, 80, 120])
     def test_it_fits(self, width: int) -> None:

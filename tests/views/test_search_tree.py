@@ -269,14 +269,14 @@ class TestTerminal:
     def test_golden(self) -> None:
         assert terminal_tree(SMALL, word, width=80, color=False) == GOLDEN
 
-    def test_colour_adds_codes_only(self) -> None:
-        coloured = terminal_tree(SMALL, word, width=80, color=True)
-        assert bare(coloured) == GOLDEN
-        lines = dict(zip(GOLDEN.splitlines(), coloured.splitlines(), strict=True))
+    def test_color_adds_codes_only(self) -> None:
+        colored = terminal_tree(SMALL, word, width=80, color=True)
+        assert bare(colored) == GOLDEN
+        lines = dict(zip(GOLDEN.splitlines(), colored.splitlines(), strict=True))
         for line, shown in lines.items():
             assert ("\x1b[1;36m●" in shown) == ("●" in line and "path" not in line)  # bold
             assert ("\x1b[2m×" in shown) == ("×" in line and "path" not in line)  # dim
-        assert "\x1b[32m■ </s>" in coloured and "\x1b[1;36m■ </s>" in coloured
+        assert "\x1b[32m■ </s>" in colored and "\x1b[1;36m■ </s>" in colored
 
     @pytest.mark.parametrize("width", [20, 40, 61])
     def test_narrow(self, width: int) -> None:

@@ -70,7 +70,7 @@ def train(workload: Workload, folder: Path, meter: Meter) -> None:
     vocabulary = {piece: number for number, (piece, _) in enumerate(joint_vocabulary(workload), start=END + 1)}
     pairs = read(workload, vocabulary)
     model = marian(workload, END + 1 + len(vocabulary)).train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=workload.learning_rate, weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=workload.learning_rate, weight_decay=0.0, fused=True)
     while True:
         for batch in batches(pairs, workload.tokens):
             source, target = (
@@ -87,7 +87,7 @@ def train(workload: Workload, folder: Path, meter: Meter) -> None:
                 ignore_index=PAD,
                 label_smoothing=workload.label_smoothing,
             )
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
             clip_grad_norm_(model.parameters(), workload.clip)
-            optimiser.step()
+            optimizer.step()

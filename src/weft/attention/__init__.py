@@ -1,31 +1,39 @@
 """Where to look: scores, the attention made of a score, and multi-head attention over ragged batches."""
 
 from weft.attention.attention import Attention, Keys, attend
-from weft.attention.multihead import KeysValues, MultiHead, Past
-from weft.attention.ragged_attention import Looking, PrefixLooking, Seen, Sight, StepItems, Watch, noting
-from weft.attention.relative_positions import Alibi, Bias, Buckets, Rotation, rotation
+from weft.attention.multihead import KeysValues, KVCache, MultiHead
+from weft.attention.ragged_attention import (
+    AttentionPattern,
+    AttentionRecord,
+    AttentionRecorder,
+    PrefixAttention,
+    RaggedAttention,
+    StepKeysValues,
+    recorder_for,
+)
+from weft.attention.relative_positions import AlibiBias, Bias, Rotation, T5Bias, rotation
 from weft.attention.scores import SCORES, Score, make_score
 
 __all__ = [
     "SCORES",
-    "Alibi",
+    "AlibiBias",
     "Attention",
+    "AttentionPattern",
+    "AttentionRecord",
+    "AttentionRecorder",
     "Bias",
-    "Buckets",
+    "KVCache",
     "Keys",
     "KeysValues",
-    "Looking",
     "MultiHead",
-    "Past",
-    "PrefixLooking",
+    "PrefixAttention",
+    "RaggedAttention",
     "Rotation",
     "Score",
-    "Seen",
-    "Sight",
-    "StepItems",
-    "Watch",
+    "StepKeysValues",
+    "T5Bias",
     "attend",
     "make_score",
-    "noting",
+    "recorder_for",
     "rotation",
 ]

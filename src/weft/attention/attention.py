@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.scores import Score
-from weft.kernels.deferred_gradients import HeldRows, Items, mix, plain
+from weft.kernels.deferred_gradients import DeferredRows, Items, mix, plain
 from weft.ragged import Ragged
 
 
@@ -29,7 +29,7 @@ class Keys(NamedTuple):
         """The same for use step by step in training: gradients are taken once, after the last step."""
         if not torch.is_grad_enabled():
             return self
-        return Keys(HeldRows(plain(self.prepared_BSD)), HeldRows(plain(self.values_BSD)), self.bias_BS)
+        return Keys(DeferredRows(plain(self.prepared_BSD)), DeferredRows(plain(self.values_BSD)), self.bias_BS)
 
 
 def attend(scores_BTS: Tensor, values_BSD: Items, bias_BTS: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
     head_h = Attention(X W_h^Q, Y W_h^K, Y W_h^V);   out = [head_1; …; head_H] W^O      Vaswani et al. 2017, 3.2.2
 
-With fewer key–value heads than heads, neighbouring heads share one (Ainslie et al. 2023).
+With fewer key–value heads than heads, neighboring heads share one (Ainslie et al. 2023).
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.ragged_attention import Sight, StepItems, Watch, attend_once, look_across_once, look_back_once
+from weft.attention.ragged_attention import (
+    AttentionPattern,
+    AttentionRecorder,
+    StepKeysValues,
+    step_attention,
+    step_cross_attention,
+    step_self_attention,
+)
 from weft.attention.relative_positions import Rotation
 
 
@@ -23,7 +30,7 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
-class Past(NamedTuple):
+class KVCache(NamedTuple):
     """What a search has said, with room for more: shapes stay as they are from step to step.
 
     Item t of row r lies in row ``table_RT[r, t]`` of the layers, so that choosing among hypotheses moves nothing but
@@ -36,10 +43,10 @@ class Past(NamedTuple):
     time_1: Tensor
     """Where the next token goes: how many there are."""
 
-    def reordered(self, rows: Tensor) -> Past:
+    def reordered(self, rows: Tensor) -> KVCache:
         return self._replace(table_RT=self.table_RT.index_select(0, rows))
 
-    def kept(self, rows: Tensor) -> Past:
+    def kept(self, rows: Tensor) -> KVCache:
         """Only the given rows, with a store and a table of their own."""
         table_RT = self.table_RT.index_select(0, rows)
         places_T = torch.arange(table_RT.shape[1], device=table_RT.device)
@@ -50,7 +57,7 @@ class Past(NamedTuple):
         layers = tuple(KeysValues(gather(one.keys), gather(one.values)) for one in self.layers)
         return self._replace(layers=layers, table_RT=_own(table_RT))
 
-    def fixed(self, room: int, looks: bool) -> Past:
+    def fixed(self, room: int, looks: bool) -> KVCache:
         """With room for so many tokens in all."""
         missing = room - self.table_RT.shape[1]
         if missing <= 0:
@@ -65,7 +72,7 @@ class Past(NamedTuple):
         return self._replace(layers=layers, table_RT=torch.where(filled_RT, table_RT, _own(table_RT)))
 
     @classmethod
-    def of(cls, layers: tuple[KeysValues, ...], room: int) -> Past:
+    def of(cls, layers: tuple[KeysValues, ...], room: int) -> KVCache:
         """A past that grew by itself, given room."""
         rows, heads, time, size = layers[0].keys.shape
         device = layers[0].keys.device
@@ -106,16 +113,22 @@ class MultiHead(nn.Module):
             (self.out, [width]),
         ):
             if linear is not None:
-                _initialise(linear, parts)
+                _initialize(linear, parts)
 
     def look_at_self(
-        self, stream_ND: Tensor, sight: Sight, rotation: Rotation | None = None, watch: Watch | None = None
+        self,
+        stream_ND: Tensor,
+        sight: AttentionPattern,
+        rotation: Rotation | None = None,
+        watch: AttentionRecorder | None = None,
     ) -> Tensor:
         """Every token of the stream over the tokens it may see."""
         queries_NHD, own = self._split_self(stream_ND, rotation)
         return self._answer(queries_NHD, own, sight, watch)
 
-    def look_across(self, stream_ND: Tensor, items_MD: Tensor, sight: Sight, watch: Watch | None = None) -> Tensor:
+    def source_attention(
+        self, stream_ND: Tensor, items_MD: Tensor, sight: AttentionPattern, watch: AttentionRecorder | None = None
+    ) -> Tensor:
         """Every token of the stream over the items of its row."""
         assert self.of_queries is not None
         queries_NHD = self.of_queries(stream_ND).unflatten(-1, (self.heads, self.size))
@@ -137,26 +150,26 @@ class MultiHead(nn.Module):
         past: KeysValues,
         rotation: Rotation | None,
         bias: Tensor | None,
-        prefix: StepItems | None,
+        prefix: StepKeysValues | None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One token a row over a prefix, its past and itself: the answer, the longer past, the weights (R, H, S)."""
         queries_RHD, own = self._split_self(stream_RD, rotation)
         longer = KeysValues(
             torch.cat([past.keys, own.keys[:, :, None]], 2), torch.cat([past.values, own.values[:, :, None]], 2)
         )
-        parts = [StepItems(longer.keys, longer.values, bias)]
-        answers_RHD, weights_RHS = attend_once(queries_RHD, parts if prefix is None else [prefix, *parts])
+        parts = [StepKeysValues(longer.keys, longer.values, bias)]
+        answers_RHD, weights_RHS = step_attention(queries_RHD, parts if prefix is None else [prefix, *parts])
         return self.out(answers_RHD.flatten(1)), longer, weights_RHS
 
-    def step_across(self, stream_RD: Tensor, items: StepItems) -> tuple[Tensor, Tensor]:
+    def step_across(self, stream_RD: Tensor, items: StepKeysValues) -> tuple[Tensor, Tensor]:
         """One token a row over the items of its source: the answer and the weights (R, H, S)."""
         assert self.of_queries is not None
         queries_RHD = self.of_queries(stream_RD).unflatten(-1, (self.heads, self.size))
-        answers_RHD, weights_RHS = attend_once(queries_RHD, [items])
+        answers_RHD, weights_RHS = step_attention(queries_RHD, [items])
         return self.out(answers_RHD.flatten(1)), weights_RHS
 
     def step_in_place(
-        self, stream_RD: Tensor, past: Past, rotation: Rotation | None, bias_HT: Tensor | None, number: int
+        self, stream_RD: Tensor, past: KVCache, rotation: Rotation | None, bias_HT: Tensor | None, number: int
     ) -> Tensor:
         """The same in a past with room: this token's keys and values are written into layer ``number`` of it."""
         assert self.of_self is not None
@@ -164,16 +177,16 @@ class MultiHead(nn.Module):
         if rotation is not None:
             turned = rotation.turn(all_RHD[:, : self.heads + self.shared])
             all_RHD = torch.cat([turned, all_RHD[:, self.heads + self.shared :]], 1)
-        answers_RHD = look_back_once(
+        answers_RHD = step_self_attention(
             all_RHD, self.heads, *past.layers[number], past.table_RT, past.time_1, bias_HT, notes_row=number == 0
         )
         return self.out(answers_RHD.flatten(1))
 
-    def step_across_unseen(self, stream_RD: Tensor, items: StepItems) -> Tensor:
+    def step_across_unseen(self, stream_RD: Tensor, items: StepKeysValues) -> Tensor:
         """`step_across` where nobody wants the weights."""
         assert self.of_queries is not None
         queries_RHD = self.of_queries(stream_RD).unflatten(-1, (self.heads, self.size))
-        return self.out(look_across_once(queries_RHD, items).flatten(1))
+        return self.out(step_cross_attention(queries_RHD, items).flatten(1))
 
     def _split_self(self, stream_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeysValues]:
         assert self.of_self is not None
@@ -183,13 +196,15 @@ class MultiHead(nn.Module):
             queries_NHD, keys_NHD = rotation.turn(queries_NHD), rotation.turn(keys_NHD)
         return queries_NHD, KeysValues(keys_NHD, values_NHD)
 
-    def _answer(self, queries_NHD: Tensor, items: KeysValues, sight: Sight, watch: Watch | None) -> Tensor:
+    def _answer(
+        self, queries_NHD: Tensor, items: KeysValues, sight: AttentionPattern, watch: AttentionRecorder | None
+    ) -> Tensor:
         share = self.dropout if self.training else 0.0
         answers_NHD = sight.attend(queries_NHD, items.keys, items.values, dropout=share, watch=watch)
         return self.out(answers_NHD.flatten(1))
 
 
-def _initialise(linear: nn.Linear, parts: list[int]) -> None:
+def _initialize(linear: nn.Linear, parts: list[int]) -> None:
     """Glorot for every projection by itself, though they lie in one matrix; zero biases."""
     for part in linear.weight.data.split(parts):
         nn.init.xavier_uniform_(part)

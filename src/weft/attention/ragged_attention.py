@@ -3,7 +3,7 @@
     out_i = Σ_j α_ij v_j,   α_i = softmax_j(q_i·k_j / √d + b_ij)      Vaswani et al. 2017, eq. 1, in every head
 
 Queries, keys and values are laid end to end (N, H, D). On CUDA in half precision the work is one kernel for rows of
-unequal length (short_rows.py, or PyTorch's own); elsewhere, or where a bias, dropout or the weights themselves are
+unequal length (short_attention.py, or PyTorch's own); elsewhere, or where a bias, dropout or the weights themselves are
 wanted, the rows are laid out as a grid inside, and nothing of that grid leaves this file.
 """
 
@@ -20,11 +20,11 @@ from torch.nn import functional
 
 from weft.ragged import Layout, Ragged
 
-Watch = Callable[[str, Tensor], None]
+AttentionRecorder = Callable[[str, Tensor], None]
 """Told of every attention: its kind ("encoder", "decoder", "cross") and its weights (B, H, T, S)."""
 
 
-class Seen(NamedTuple):
+class AttentionRecord(NamedTuple):
     """The weights of all heads of one attention of a model."""
 
     kind: str
@@ -34,12 +34,12 @@ class Seen(NamedTuple):
     weights_BHTS: Tensor
 
 
-def noting(seen: list[Seen] | None, layer: int) -> Watch | None:
+def recorder_for(seen: list[AttentionRecord] | None, layer: int) -> AttentionRecorder | None:
     """A watch that writes down what it is told."""
-    return None if seen is None else lambda kind, weights: seen.append(Seen(kind, layer, weights))
+    return None if seen is None else lambda kind, weights: seen.append(AttentionRecord(kind, layer, weights))
 
 
-class Sight(Protocol):
+class AttentionPattern(Protocol):
     """Who may look at whom in one attention."""
 
     def attend(
@@ -49,11 +49,11 @@ class Sight(Protocol):
         values_NHD: Tensor,
         *,
         dropout: float = 0.0,
-        watch: Watch | None = None,
+        watch: AttentionRecorder | None = None,
     ) -> Tensor: ...
 
 
-class Looking:
+class RaggedAttention:
     """Every query over the items of its row: all of them, or (``causal``) those up to its own place.
 
     Where a row has fewer queries than items, they are the last of them: query T stands at item S.
@@ -100,7 +100,7 @@ class Looking:
         values_NHD: Tensor,
         *,
         dropout: float = 0.0,
-        watch: Watch | None = None,
+        watch: AttentionRecorder | None = None,
     ) -> Tensor:
         """The answers (N, H, D); keys and values may have fewer heads, each then shared by several of the queries."""
         half = queries_NHD.dtype in (torch.bfloat16, torch.float16)
@@ -133,7 +133,7 @@ class Looking:
         return queries.from_grid(answers_BHTD.transpose(1, 2)).values
 
 
-class PrefixLooking:
+class PrefixAttention:
     """Sources and targets in one stream, sources first: a source sees itself both ways, a target looks back over its
     source and itself   Dong et al. 2019 (UniLM); Raffel et al. 2020, figure 4."""
 
@@ -141,8 +141,8 @@ class PrefixLooking:
         self, source: Layout, target: Layout, *, source_bias: Tensor | None = None, target_bias: Tensor | None = None
     ) -> None:
         both = Layout(source.lengths + target.lengths, source.device)
-        self.source = Looking("encoder", source, source, bias=source_bias)
-        self.target = Looking("decoder", target, both, causal=True, bias=target_bias)
+        self.source = RaggedAttention("encoder", source, source, bias=source_bias)
+        self.target = RaggedAttention("decoder", target, both, causal=True, bias=target_bias)
         self.split = source.total
 
     @cached_property
@@ -161,7 +161,7 @@ class PrefixLooking:
         values_NHD: Tensor,
         *,
         dropout: float = 0.0,
-        watch: Watch | None = None,
+        watch: AttentionRecorder | None = None,
     ) -> Tensor:
         whole = (queries_NHD, keys_NHD, values_NHD)
         parts: list[Tensor] = []
@@ -173,7 +173,7 @@ class PrefixLooking:
         return torch.cat(parts)
 
 
-class StepItems(NamedTuple):
+class StepKeysValues(NamedTuple):
     """What one step may look at: keys and values (B or R, H, S, D), and what is added to the scores."""
 
     keys_BHSD: Tensor
@@ -182,7 +182,7 @@ class StepItems(NamedTuple):
     """Anything that broadcasts to (B or R, H, 1, S)."""
 
 
-def attend_once(queries_RHD: Tensor, parts: Sequence[StepItems]) -> tuple[Tensor, Tensor]:
+def step_attention(queries_RHD: Tensor, parts: Sequence[StepKeysValues]) -> tuple[Tensor, Tensor]:
     """One query a row over all the parts together: answers (R, H, D) and weights (R, H, S), the parts side by side.
 
     A part has a row for each row of the search or one for each source; rows of one source stand side by side.
@@ -209,7 +209,7 @@ def attend_once(queries_RHD: Tensor, parts: Sequence[StepItems]) -> tuple[Tensor
     return answers_RHD, weights_RHS
 
 
-def look_back_once(
+def step_self_attention(
     all_RHD: Tensor,
     heads: int,
     keys_RHTD: Tensor,
@@ -226,10 +226,12 @@ def look_back_once(
     (once for all layers) the table is told that they are the row's own.
     """
     if all_RHD.is_cuda:
-        from weft.kernels.triton.step_attention import WIDTHS, look_back
+        from weft.kernels.triton.step_attention import WIDTHS, cached_attention
 
         if all_RHD.shape[-1] in WIDTHS:
-            return look_back(all_RHD, heads, keys_RHTD, values_RHTD, table_RT, time_1, bias_HT, notes_row=notes_row)
+            return cached_attention(
+                all_RHD, heads, keys_RHTD, values_RHTD, table_RT, time_1, bias_HT, notes_row=notes_row
+            )
     shared = keys_RHTD.shape[1]
     queries_RHD, own_keys, own_values = all_RHD.split([heads, shared, shared], 1)
     keys_RHTD.index_copy_(2, time_1, own_keys[:, :, None])
@@ -240,17 +242,17 @@ def look_back_once(
     hidden_T = queries_RHD.new_zeros(len(places_T)).masked_fill(places_T > time_1, float("-inf"))
     bias = hidden_T if bias_HT is None else bias_HT[:, None].to(hidden_T.dtype) + hidden_T
     keys, values = (part.transpose(1, 2)[table_RT, places_T].transpose(1, 2) for part in (keys_RHTD, values_RHTD))
-    return attend_once(queries_RHD, [StepItems(keys, values, bias.view(1, -1, 1, len(places_T)))])[0]
+    return step_attention(queries_RHD, [StepKeysValues(keys, values, bias.view(1, -1, 1, len(places_T)))])[0]
 
 
-def look_across_once(queries_RHD: Tensor, items: StepItems) -> Tensor:
-    """The answers of `attend_once` over a source, without the weights."""
+def step_cross_attention(queries_RHD: Tensor, items: StepKeysValues) -> Tensor:
+    """The answers of `step_attention` over a source, without the weights."""
     if queries_RHD.is_cuda and items.bias is not None:
-        from weft.kernels.triton.step_attention import WIDTHS, look_across
+        from weft.kernels.triton.step_attention import WIDTHS, source_attention
 
         if queries_RHD.shape[-1] in WIDTHS and items.bias.shape[1:3] == (1, 1):
-            return look_across(queries_RHD, items.keys_BHSD, items.values_BHSD, items.bias[:, 0, 0])
-    return attend_once(queries_RHD, [items])[0]
+            return source_attention(queries_RHD, items.keys_BHSD, items.values_BHSD, items.bias[:, 0, 0])
+    return step_attention(queries_RHD, [items])[0]
 
 
 def _by_source(values_RHD: Tensor, sources: int, shared: int) -> Tensor:
@@ -273,10 +275,10 @@ def _unequal_rows(
     """Our kernel for rows that are short, PyTorch's (flash attention; Dao 2023) for those that are not."""
     from torch.nn.attention.varlen import varlen_attn
 
-    from weft.kernels.triton.short_attention import LONGEST, WIDTHS, forward_only, short_rows
+    from weft.kernels.triton.short_attention import LONGEST, WIDTHS, forward_only, short_attention
 
     if max(queries.longest, items.longest) <= LONGEST and queries_NHD.shape[-1] in WIDTHS:
-        attend = short_rows if torch.is_grad_enabled() else forward_only
+        attend = short_attention if torch.is_grad_enabled() else forward_only
         return attend(
             queries_NHD, keys_NHD, values_NHD, queries.starts, items.starts, queries.longest, items.longest, causal
         )

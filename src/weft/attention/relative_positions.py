@@ -21,7 +21,7 @@ class Rotation(NamedTuple):
     sines: Tensor
 
     def turn(self, values_NHD: Tensor) -> Tensor:
-        """Every pair of neighbouring values turned by its angle."""
+        """Every pair of neighboring values turned by its angle."""
         even, odd = values_NHD[..., ::2], values_NHD[..., 1::2]
         cosines, sines = self.cosines[:, None], self.sines[:, None]
         turned = torch.stack([even * cosines - odd * sines, even * sines + odd * cosines], -1)
@@ -36,7 +36,7 @@ def rotation(places_N: Tensor, width: int, dtype: torch.dtype = torch.float32) -
     return Rotation(angles.cos(), angles.sin())
 
 
-class Alibi(nn.Module):
+class AlibiBias(nn.Module):
     """b_ij = −m_h |i − j|, m_h = 2^{−8h/H}, h = 1 … H   Press et al. 2022, 3."""
 
     def __init__(self, heads: int) -> None:
@@ -50,7 +50,7 @@ class Alibi(nn.Module):
         return -self.slopes_H[:, None, None] * distances[..., None, :, :].abs()
 
 
-class Buckets(nn.Module):
+class T5Bias(nn.Module):
     """b_ij = w_h[bucket(j − i)]: near distances have a bucket each, far ones share logarithmic ranges
 
     Raffel et al. 2020 (T5), 2.1: 32 buckets, the last for 128 and more; both directions halve them.
@@ -78,4 +78,4 @@ class Buckets(nn.Module):
         return self.weight_KH[self.bucket(distances)].movedim(-1, -3)
 
 
-Bias = Alibi | Buckets
+Bias = AlibiBias | T5Bias

@@ -26,7 +26,7 @@ def learn_command(
         int | None, typer.Option("--size", min=1, help="Most ids; bpe, unigram: 8000 if not given.")
     ] = None,
     minimum_count: Annotated[int, typer.Option("--minimum-count", min=1, help="Leave out what is rarer.")] = 1,
-    normalise: Annotated[str, typer.Option("--normalise", help="none, nfc or nfkc.")] = "none",
+    normalize: Annotated[str, typer.Option("--normalize", help="none, nfc or nfkc.")] = "none",
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Small letters only.")] = False,
     symbol: Annotated[
         list[str] | None, typer.Option("--symbol", help="Always one token, as <2de>; may be repeated.")
@@ -67,7 +67,7 @@ def learn_command(
         end_of_word=not word_begin,
         byte_level=byte_level,
         byte_fallback=byte_fallback,
-        normalise=normalise,
+        normalize=normalize,
         lowercase=lowercase,
         symbols=symbol or (),
         protect=protect or (),

@@ -79,7 +79,7 @@ def command(
     lines only; if it is stopped, the same command with --resume goes on from there.
     """
     from weft.data.reading.lines import read_arriving
-    from weft.translation.resumable_output import GrowingFile
+    from weft.translation.resumable_output import ResumableOutput
 
     output = None if output == Path("-") else output
     if resume:
@@ -97,7 +97,7 @@ def command(
     if output is None:
         _translate(load(), form, settings, read_arriving(file), _to_stdout)
         return
-    growing = GrowingFile(output, resume=resume)
+    growing = ResumableOutput(output, resume=resume)
     if resume and growing.is_complete(since=[Path(file), *(one / "model.safetensors" for one in runs)]):
         growing.forget()
         print(f"weft: {output} is complete; to translate again, leave --resume out", file=sys.stderr)

@@ -5,7 +5,7 @@ A link is (source, target), both zero-based. A word may stand in several links (
 
 The way from a model to a score: `groups` says which word each sub-word piece belongs to, `merge_weights` makes a
 matrix over words of one over pieces, `links_from_weights` reads links off it, `alignment_error_rate` scores them.
-Symmetrisation of two directions is not here: attention gives a single direction, from target to source.
+Symmetrization of two directions is not here: attention gives a single direction, from target to source.
 """
 
 from __future__ import annotations

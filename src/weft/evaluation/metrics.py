@@ -19,7 +19,7 @@ list of them for each line (``references[line]``, not sacrebleu's streams).
     repetition            several at once: outputs with a loop, rep-1 to rep-4; see `weft.evaluation.repetition`
 
 There is no metric called word error rate, because two fields give that name to two of the rows above. Lines are
-compared as they are, where nothing else is said: no case folding, no Unicode normalisation. The two edit-distance
+compared as they are, where nothing else is said: no case folding, no Unicode normalization. The two edit-distance
 rates are sums over the corpus, not means over lines, and take one reference a line. The distinct metrics and repetition
 do not look at references. Metrics that need a neural model (COMET) are not here.
 """
@@ -50,7 +50,7 @@ class Measure(NamedTuple):
 
 
 def bleu(hypotheses: Sequence[str], references: References) -> Measure:
-    """BLEU of plain text, cut into words by sacrebleu's default tokenisation (13a)."""
+    """BLEU of plain text, cut into words by sacrebleu's default tokenization (13a)."""
     from sacrebleu.metrics.bleu import BLEU
 
     return _sacrebleu("BLEU", BLEU(), hypotheses, references, better="higher")
@@ -64,10 +64,10 @@ def bleu_lowercase(hypotheses: Sequence[str], references: References) -> Measure
 
 
 def bleu_tokenized(hypotheses: Sequence[str], references: References) -> Measure:
-    """BLEU of text that is already tokenised. Not comparable with `bleu`, nor across tokenisations."""
+    """BLEU of text that is already tokenized. Not comparable with `bleu`, nor across tokenizations."""
     from sacrebleu.metrics.bleu import BLEU
 
-    return _sacrebleu("tokenised BLEU", BLEU(tokenize="none", force=True), hypotheses, references, better="higher")
+    return _sacrebleu("tokenized BLEU", BLEU(tokenize="none", force=True), hypotheses, references, better="higher")
 
 
 def chrf(hypotheses: Sequence[str], references: References) -> Measure:
@@ -138,7 +138,7 @@ def distinct_1(hypotheses: Sequence[str], references: References) -> Measure:
 
 
 def distinct_2(hypotheses: Sequence[str], references: References) -> Measure:
-    """Different pairs of neighbouring words / all pairs of the hypotheses."""
+    """Different pairs of neighboring words / all pairs of the hypotheses."""
     return _distinct(2, hypotheses, references)
 
 

@@ -113,7 +113,7 @@ def evaluate(
 def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> SearchErrors:
     """What a search finds beside the best there is, sentence by sentence; ``search`` changes settings.
 
-    The best is that of `search.kind = "exact"`: by the same normalisation and within the same length limits, looking at
+    The best is that of `search.kind = "exact"`: by the same normalization and within the same length limits, looking at
     no more than `search.max_nodes` beginnings. It knows no rules, so what `search.no_loops` kept an output from saying
     may come out as a search error. Pairs with an empty source are left out.
     """
@@ -125,7 +125,7 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
     best = run.translate(sources, attention=False, **{**search, "kind": "exact"})  # refuses what it cannot judge
     found = run.translate(sources, attention=False, **search)
     likely = run.score(pairs)
-    ranking = Ranking(settings.normalisation, settings.length_penalty)
+    ranking = Ranking(settings.normalization, settings.length_penalty)
     judged = []
     for pair, ours, top, reference in zip(pairs, found, best, likely, strict=True):
         [limit] = run.limits([len(ours.source_tokens)], [[]], settings)
@@ -141,7 +141,7 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
                 ranking=ranking,
             )
         )
-    parts = [_asked(run, settings), f"normalisation:{settings.normalisation}", f"length_penalty:{ranking.alpha:g}"]
+    parts = [_asked(run, settings), f"normalization:{settings.normalization}", f"length_penalty:{ranking.alpha:g}"]
     parts = [*dict.fromkeys("|".join(parts).split("|")), f"max_nodes:{settings.max_nodes}", f"tolerance:{TOLERANCE:g}"]
     return SearchErrors(judged, ranking, "|".join([*parts, f"version:weft {__version__}"]))
 

@@ -1,7 +1,7 @@
 """How fast a recipe trains, and how fast a run translates.
 
 Training: the real loop, timed, beside what the machine's matrix products reach. Only real tokens are counted;
-everything is in the time: batches, forward, backward, clipping, optimiser.
+everything is in the time: batches, forward, backward, clipping, optimizer.
 
 Translating: from lines to lines, as a user has it, tokenizers included, in two parts. How many sentences a second,
 where many are handed over at once and go in batches of similar length; and how long one alone takes, call by call:
@@ -29,7 +29,7 @@ from torch import nn
 from weft.attention.scores import Concat
 from weft.errors import DataError, SearchError, TrainingError
 from weft.evaluation.report import signature
-from weft.models import PrefixModel
+from weft.models import PrefixLM
 from weft.models.build import build_model, choose_device
 from weft.recipe import Recipe
 from weft.training.events import Prepared, Skipped, Step
@@ -284,7 +284,7 @@ def operations(model: nn.Module, *, source: int, target: int) -> float:
 
 def _tokens(model: nn.Module, name: str, source: int, target: int) -> float:
     """How many tokens a weight is multiplied by. A prefix model's one stack reads both sides."""
-    if isinstance(model, PrefixModel):
+    if isinstance(model, PrefixLM):
         return target + (source if model.source_embedding is not None and name.startswith("stack.") else 0)
     if name.startswith(("encoder.", *OF_KEYS)) or ".cross.of_items." in name:
         return source

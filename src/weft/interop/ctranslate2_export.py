@@ -6,7 +6,7 @@
 
 An exported folder is whole in itself: model.bin, config.json and the vocabularies (what CTranslate2 reads), and the
 recipe and tokenizer of the run (what turns text to ids and back). Tokens are called by their ids, "17", since a piece
-of text may hold a line end or be spelt like a mark; the three marks are <unk>, <s> and </s>. A source is given with
+of text may hold a line end or be spelled like a mark; the three marks are <unk>, <s> and </s>. A source is given with
 its end mark. What is exported: ct2_weights.py; what the engine finds, and how it may differ: ct2_engine.py.
 """
 
@@ -78,7 +78,7 @@ def export(
     assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
     if not isinstance(model.decoder.stack.layers[0].own.out, nn.Linear):
         raise RecipeError(
-            f"{translator.recipe.name}: its matrices are quantised already; export the run as it is stored"
+            f"{translator.recipe.name}: its matrices are quantized already; export the run as it is stored"
         )
     folder = Path(folder)
     _check_free(folder)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention import MultiHead
-from weft.attention.relative_positions import Alibi, Buckets
+from weft.attention.relative_positions import AlibiBias, T5Bias
 from weft.models import Seq2Seq
 from weft.models.encoders import TransformerEncoder
 from weft.models.positions import Learned, sinusoids
@@ -51,9 +51,9 @@ def holds(settings: ModelSettings) -> str | None:
 
 
 def token_names(size: int) -> list[str]:
-    """What ids are called in a CTranslate2 vocabulary: the marks as they are spelt, every other id as its number.
+    """What ids are called in a CTranslate2 vocabulary: the marks as they are spelled, every other id as its number.
 
-    Pieces of text are not used: they may hold line ends, or be spelt like a mark.
+    Pieces of text are not used: they may hold line ends, or be spelled like a mark.
     """
     return [*SPECIALS, *map(str, range(len(SPECIALS), size))]
 
@@ -147,10 +147,10 @@ def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray
     Of K buckets a decoder has all for the past, an encoder half for each direction; the nearer half of those stand
     for one distance each. So 2 · positions buckets a direction have one for every distance there is.
     """
-    if isinstance(stack.relative, Buckets):
+    if isinstance(stack.relative, T5Bias):
         return _array(stack.relative.weight_KH), np.int32(stack.relative.furthest)
     directions = 2 if stack.layers[0].cross is None else 1
-    if isinstance(stack.relative, Alibi):
+    if isinstance(stack.relative, AlibiBias):
         away_K = torch.arange(2 * positions, dtype=torch.float32)
         penalties_KH = -away_K[:, None] * stack.relative.slopes_H.cpu().float()
         return _array(penalties_KH.repeat(directions, 1)), np.int32(4 * positions)

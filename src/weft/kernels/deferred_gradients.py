@@ -6,7 +6,7 @@ products and T passes over a matrix of millions. Since
     y_t = W x_t    gives    dL/dW = Σ_t (dL/dy_t) x_tᵀ = [dL/dy_1 … dL/dy_T] [x_1 … x_T]ᵀ,
 
 it is enough to remember each x_t and dL/dy_t and to make one product at the end. The same holds for the keys and
-values that an attention in the recurrence looks at again and again (`HeldRows`). The sums are those autograd would
+values that an attention in the recurrence looks at again and again (`DeferredRows`). The sums are those autograd would
 make, in another order. First-order gradients only.
 
 A weight that is used so often is also worth laying out for its products, once a pass (`_Layout`).
@@ -207,7 +207,7 @@ def _per_row(matrix_BSD: Tensor, inputs: Tensor, along_width: bool) -> Tensor:
     return torch.bmm(inputs[:, None], matrix_BSD)[:, 0]
 
 
-class HeldRows:
+class DeferredRows:
     """A matrix for every row, used at every step by the leading rows. Stands in for a tensor (B, S, D) in a tree."""
 
     def __init__(self, matrix_BSD: Tensor) -> None:
@@ -215,9 +215,9 @@ class HeldRows:
         self._matrix_BSD: Tensor = _RowsOwner.apply(matrix_BSD, self._record)
         self._count = len(matrix_BSD)
 
-    def __getitem__(self, rows: slice) -> HeldRows:
+    def __getitem__(self, rows: slice) -> DeferredRows:
         """The leading rows only."""
-        narrower = object.__new__(HeldRows)
+        narrower = object.__new__(DeferredRows)
         narrower._record, narrower._matrix_BSD = self._record, self._matrix_BSD
         narrower._count = len(range(self._count)[rows])
         return narrower
@@ -235,19 +235,21 @@ class HeldRows:
         return _RowsPlain.apply(self._matrix_BSD, self._record, self._count)
 
 
-Items = Tensor | HeldRows
+Items = Tensor | DeferredRows
 
 
 def dot(queries_BTD: Tensor, items_BSD: Items) -> Tensor:
     """(B, T, S) the product of every query with every item of its row."""
-    return items_BSD.dot(queries_BTD) if isinstance(items_BSD, HeldRows) else queries_BTD @ items_BSD.transpose(1, 2)
+    return (
+        items_BSD.dot(queries_BTD) if isinstance(items_BSD, DeferredRows) else queries_BTD @ items_BSD.transpose(1, 2)
+    )
 
 
 def mix(weights_BTS: Tensor, items_BSD: Items) -> Tensor:
     """(B, T, D) the items of a row, weighted and summed for every query."""
-    return items_BSD.mix(weights_BTS) if isinstance(items_BSD, HeldRows) else weights_BTS @ items_BSD
+    return items_BSD.mix(weights_BTS) if isinstance(items_BSD, DeferredRows) else weights_BTS @ items_BSD
 
 
 def plain(items_BSD: Items) -> Tensor:
     """(B, S, D) the items as a tensor."""
-    return items_BSD.plain() if isinstance(items_BSD, HeldRows) else items_BSD
+    return items_BSD.plain() if isinstance(items_BSD, DeferredRows) else items_BSD

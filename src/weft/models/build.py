@@ -12,7 +12,7 @@ from weft.models.bridge import Bridge, Copy, Project, Zero
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.layers import Embedding, Output
-from weft.models.prefix_lm import PrefixModel
+from weft.models.prefix_lm import PrefixLM
 from weft.models.recurrent import CELLS, RecurrentStack
 from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
@@ -126,7 +126,7 @@ def _recurrent_decoder(settings: ModelSettings, decoder: RecurrentDecoderSetting
     )
 
 
-def _prefix_model(settings: ModelSettings, source_size: int | None, target_size: int) -> PrefixModel:
+def _prefix_model(settings: ModelSettings, source_size: int | None, target_size: int) -> PrefixLM:
     """One stack for both sides; without a source, a language model."""
     decoder = settings.decoder
     assert isinstance(decoder, TransformerSettings)
@@ -135,7 +135,7 @@ def _prefix_model(settings: ModelSettings, source_size: int | None, target_size:
     else:
         source, target = _embeddings(settings, source_size, target_size)
     size = settings.embedding if settings.tie != "none" else decoder.hidden
-    return PrefixModel(
+    return PrefixLM(
         source_embedding=source,
         target_embedding=target,
         stack=_transformer_stack(settings, decoder, both_ways=source is not None),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from weft.attention import Looking, Seen, noting
+from weft.attention import AttentionRecord, RaggedAttention, recorder_for
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
@@ -34,7 +34,7 @@ class RecurrentEncoder(nn.Module):
         self.reverse_source = reverse_source
         self.size = stack.hidden
 
-    def forward(self, embedded: Ragged, seen: list[Seen] | None = None) -> Encoded:
+    def forward(self, embedded: Ragged, seen: list[AttentionRecord] | None = None) -> Encoded:
         if not self.reverse_source:
             return Encoded(*self.stack(embedded))
         states, final = self.stack(embedded.reversed())
@@ -52,12 +52,12 @@ class TransformerEncoder(nn.Module):
         self.stack = stack
         self.size = stack.size
 
-    def forward(self, embedded: Ragged, seen: list[Seen] | None = None) -> Encoded:
+    def forward(self, embedded: Ragged, seen: list[AttentionRecord] | None = None) -> Encoded:
         """``seen``: told the weights of every layer and head."""
         layout = embedded.layout
         stream_ND = self.stack.begin(embedded.values, layout.time, layout.longest)
-        sight = Looking("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
+        sight = RaggedAttention("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
         rotation = self.stack.rotation(layout.time, stream_ND.dtype)
         for number, layer in enumerate(self.stack.layers):
-            stream_ND = layer(stream_ND, sight, rotation, watch=noting(seen, number))
+            stream_ND = layer(stream_ND, sight, rotation, watch=recorder_for(seen, number))
         return Encoded(embedded.like(self.stack.end(stream_ND)), None)

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from weft.errors import SearchError, nearest
 from weft.models.language_model import RecurrentLanguageModel
-from weft.models.prefix_lm import PrefixModel
+from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import Forward, Seq2Seq
 from weft.ragged import Ragged
 
-Member = Seq2Seq | RecurrentLanguageModel | PrefixModel
+Member = Seq2Seq | RecurrentLanguageModel | PrefixLM
 MEANS = ("arithmetic", "geometric")
 
 

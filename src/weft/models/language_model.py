@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import Attention, Seen
+from weft.attention import Attention, AttentionRecord
 from weft.models.layers import Embedding, Output, dropout
 from weft.models.prompted_lm import behind
 from weft.models.recurrent import RecurrentStack, StackState
@@ -86,7 +86,7 @@ class RecurrentLanguageModel(nn.Module):
         return Forward(self.output(decoded.states.values), decoded.weights_BTS)
 
     def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
     ) -> Decoded:
         """What `forward` gives, before the output layer. A source is a prompt, which is read first."""
         if source.layout.total:
@@ -98,7 +98,7 @@ class RecurrentLanguageModel(nn.Module):
             context, weights_BTS = self.attention.over_past(outputs)
             context_ND = context.values
             if seen is not None:
-                seen.append(Seen("decoder", 0, weights_BTS[:, None]))
+                seen.append(AttentionRecord("decoder", 0, weights_BTS[:, None]))
         return Decoded(outputs.like(self._read(outputs.values, context_ND)), weights_BTS if weights else None)
 
     def _read(self, output_ND: Tensor, context_ND: Tensor | None) -> Tensor:

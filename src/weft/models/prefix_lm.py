@@ -12,7 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import KeysValues, Looking, PrefixLooking, Seen, Sight, StepItems, noting
+from weft.attention import (
+    AttentionPattern,
+    AttentionRecord,
+    KeysValues,
+    PrefixAttention,
+    RaggedAttention,
+    StepKeysValues,
+    recorder_for,
+)
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import behind
 from weft.models.recurrent_decoder import Decoded
@@ -37,7 +45,7 @@ class PrefixState(NamedTuple):
     layers: tuple[KeysValues, ...]
 
 
-class PrefixModel(nn.Module):
+class PrefixLM(nn.Module):
     """A Transformer stack that reads the source and goes on with the target."""
 
     def __init__(
@@ -69,7 +77,7 @@ class PrefixModel(nn.Module):
         layers = self.stack.empty_past(source.rows, weight)
         if self.source_embedding is not None and layout.total:
             stream_ND = self.stack.begin(self.source_embedding(source.values), layout.time, layout.longest)
-            sight = Looking("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
+            sight = RaggedAttention("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
             rotation = self.stack.rotation(layout.time, stream_ND.dtype)
             found: list[KeysValues] = []
             for layer in self.stack.layers:
@@ -99,7 +107,7 @@ class PrefixModel(nn.Module):
         layers: list[KeysValues] = []
         looked_RS = None
         for number, (layer, own, items) in enumerate(zip(stack.layers, state.layers, memory.layers, strict=True)):
-            prefix = StepItems(items.keys, items.values, prefix_bias) if length else None
+            prefix = StepKeysValues(items.keys, items.values, prefix_bias) if length else None
             stream_RD, longer, weights_RHS = layer.step(
                 stream_RD, own, rotation, None if bias is None else bias[None], prefix
             )
@@ -110,7 +118,7 @@ class PrefixModel(nn.Module):
         return self.output(states_RD), PrefixState(tuple(layers)), looked_RS
 
     def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
     ) -> Decoded:
         """What `forward` gives, before the output layer. To a language model a source is a prompt, read first."""
         if self.source_embedding is None and source.layout.total:
@@ -124,9 +132,9 @@ class PrefixModel(nn.Module):
             own_ND = stack.begin(self.source_embedding(source.values), source.layout.time, source.layout.longest)
             stream_ND = torch.cat([own_ND, stream_ND])
             places_N = torch.cat([source.layout.time, places_N])
-        sight: Sight
+        sight: AttentionPattern
         if source.layout.total:
-            sight = PrefixLooking(
+            sight = PrefixAttention(
                 source.layout,
                 layout,
                 source_bias=stack.own_bias(source.layout.longest, stream_ND),
@@ -134,13 +142,13 @@ class PrefixModel(nn.Module):
             )
         else:
             own_bias = stack.own_bias(layout.longest, stream_ND)
-            sight = Looking("decoder", layout, layout, causal=True, bias=own_bias)
+            sight = RaggedAttention("decoder", layout, layout, causal=True, bias=own_bias)
         rotation = stack.rotation(places_N, stream_ND.dtype)
-        aligning: list[Seen] = []
+        aligning: list[AttentionRecord] = []
         for number, layer in enumerate(stack.layers):
-            watch = noting(seen, number)
+            watch = recorder_for(seen, number)
             if weights and number == self.aligning and watch is None:
-                watch = noting(aligning, number)
+                watch = recorder_for(aligning, number)
             stream_ND = layer(stream_ND, sight, rotation, watch=watch)
         states_ND = self.readout(stack.end(stream_ND[source.layout.total :]))
         weights_BTS = None

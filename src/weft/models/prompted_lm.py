@@ -45,7 +45,7 @@ class Saying(NamedTuple):
     """Whether it has taken a step: the first reads the prompt's last token in place of the begin mark."""
 
 
-class Answering:
+class PromptedLM:
     """A language model behind prompts of one length, as a search sees it: what it says is the answer alone."""
 
     def __init__(self, model: Any, begin: int) -> None:

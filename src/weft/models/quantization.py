@@ -10,9 +10,9 @@ saves two passes over the logits. So it is in most recurrent decoders (`_bounds`
 
 Scales of activations belong to a row alone (per token: Dettmers et al. 2022, 2.1; Yao et al. 2022, 4.1), so that what a
 row gets does not depend on its company in the batch; one scale for a whole batch, as PyTorch's own dynamic
-quantisation has it (`torch.ao`), would make a search's answers depend on it.
+quantization has it (`torch.ao`), would make a search's answers depend on it.
 
-`quantise` gives a copy for search and scoring, in which these are replaced: the output layer, the products of a
+`quantize` gives a copy for search and scoring, in which these are replaced: the output layer, the products of a
 recurrent decoder's or language model's step, its readout, bridges, the attention's projections, and every linear map
 of a Transformer. Embeddings, norms, recurrent encoders and the matrices of the scores `general` and `concat` stay as
 they are and are shared with the given model. The copy cannot be trained.
@@ -242,17 +242,17 @@ def _bounds(decoder: RecurrentDecoder, encoder: nn.Module, embedding_VE: Tensor)
 
 
 def _gives_states(stack: RecurrentStack) -> bool:
-    """Whether what its layers give is their states, neither summed nor normalised."""
+    """Whether what its layers give is their states, neither summed nor normalized."""
     return stack.connections != "residual" and all(isinstance(norm, nn.Identity) for norm in stack.norms)
 
 
-def quantise(model: AnyModule) -> AnyModule:
+def quantize(model: AnyModule) -> AnyModule:
     """A copy of a model with products in eight bits, for search on a CPU; what stays as it was is shared."""
     for name, parameter in model.named_parameters():
         if parameter.device.type != "cpu" or parameter.dtype != torch.float32:
             kind = str(parameter.dtype).removeprefix("torch.")
             raise SearchError(
-                f"quantise: {name} is {kind} on {parameter.device}; eight bits are made of float32 on a CPU: "
+                f"quantize: {name} is {kind} on {parameter.device}; eight bits are made of float32 on a CPU: "
                 "move the model there first"
             )
     return cast(AnyModule, _convert(model, {}).eval())

@@ -107,7 +107,7 @@ class RecurrentStack(nn.Module):
     residual: layer l gives  x_l + h_l  where the sizes allow it (He et al. 2016; Britz et al. 2017)
     dense:    layer l reads  [x_1; h_1; …; h_{l−1}]  (Huang et al. 2017)
 
-    With ``layer_norm`` what a layer gives is normalised: a (x − μ) / √(σ² + ε) + b, ε = 1e-5 (Ba et al. 2016).
+    With ``layer_norm`` what a layer gives is normalized: a (x − μ) / √(σ² + ε) + b, ε = 1e-5 (Ba et al. 2016).
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class RecurrentStack(nn.Module):
             self.cell.sequence(size, hidden // self.directions, bidirectional=bidirectional) for size in sizes
         ]
         for layer in layers_built:
-            initialise(layer, kind)
+            initialize(layer, kind)
         self.layers = nn.ModuleList(layers_built)
         self.norms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-5) if layer_norm else nn.Identity() for _ in sizes)
 
@@ -315,7 +315,7 @@ class RecurrentStack(nn.Module):
         return current, tuple(states)
 
 
-def initialise(layer: nn.RNNBase, kind: str) -> None:
+def initialize(layer: nn.RNNBase, kind: str) -> None:
     """Glorot for what reads the input, orthogonal for the recurrence, zero biases, an LSTM's forget gate open."""
     for name, parameter in layer.named_parameters():
         if "weight_hh" in name:

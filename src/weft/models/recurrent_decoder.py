@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention import Attention, Keys, Seen
+from weft.attention import Attention, AttentionRecord, Keys
 from weft.attention.scores import Dot, General
 from weft.kernels.cpu.input_feeding import Weights, feed_inputs
 from weft.kernels.deferred_gradients import Map, plain, unrolled
@@ -134,14 +134,14 @@ class RecurrentDecoder(nn.Module):
         return output_RD, done.state, done.weights_BS
 
     def forward(
-        self, embedded: Ragged, encoded: Encoded, *, weights: bool = False, seen: list[Seen] | None = None
+        self, embedded: Ragged, encoded: Encoded, *, weights: bool = False, seen: list[AttentionRecord] | None = None
     ) -> Decoded:
         """Teacher forcing: the states for whole targets. ``seen``: told the weights, as one layer with one head."""
         memory = self.remember(encoded)
         run = self._step_by_step if self.looks_before or self.input_feeding else self._at_once
         decoded = run(embedded, memory, weights or seen is not None)
         if seen is not None and decoded.weights_BTS is not None:
-            seen.append(Seen("cross", 0, decoded.weights_BTS[:, None]))
+            seen.append(AttentionRecord("cross", 0, decoded.weights_BTS[:, None]))
         return decoded
 
     def _at_once(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:

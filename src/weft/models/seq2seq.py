@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from weft.attention import Seen
+from weft.attention import AttentionRecord
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.layers import Embedding, Output
 from weft.models.recurrent_decoder import Decoded, DecoderState, Memory, RecurrentDecoder
@@ -40,7 +40,7 @@ class Model(Protocol):
         """Logits (R, V) for the token after ``tokens_R``, the new state, and the attention weights (R, S)."""
 
     def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
     ) -> Decoded:
         """What the output layer makes logits of, for every target position; ``inputs``: the target, shifted.
 
@@ -85,7 +85,7 @@ class Seq2Seq(nn.Module):
         return self.output(output_RD), state, weights_RS
 
     def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[Seen] | None = None
+        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
     ) -> Decoded:
         """What `forward` gives, before the output layer."""
         encoded = self.encoder(self.source_embedding.ragged(source), seen)

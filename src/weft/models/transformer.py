@@ -20,16 +20,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention import (
-    Alibi,
+    AlibiBias,
+    AttentionPattern,
+    AttentionRecorder,
     Bias,
-    Buckets,
     KeysValues,
+    KVCache,
     MultiHead,
-    Past,
     Rotation,
-    Sight,
-    StepItems,
-    Watch,
+    StepKeysValues,
+    T5Bias,
     rotation,
 )
 from weft.models.layers import add_dropped, dropout
@@ -156,16 +156,16 @@ class TransformerLayer(nn.Module):
     def forward(
         self,
         stream_ND: Tensor,
-        sight: Sight,
+        sight: AttentionPattern,
         rotation: Rotation | None = None,
         items_MD: Tensor | None = None,
-        across: Sight | None = None,
-        watch: Watch | None = None,
+        across: AttentionPattern | None = None,
+        watch: AttentionRecorder | None = None,
     ) -> Tensor:
         found_ND = self.own.look_at_self(self.around_own.before(stream_ND), sight, rotation, watch)
         stream_ND = self.around_own.after(stream_ND, found_ND)
         if self.cross is not None and self.around_cross is not None and items_MD is not None and across is not None:
-            found_ND = self.cross.look_across(self.around_cross.before(stream_ND), items_MD, across, watch)
+            found_ND = self.cross.source_attention(self.around_cross.before(stream_ND), items_MD, across, watch)
             stream_ND = self.around_cross.after(stream_ND, found_ND)
         return self._feed_forward(stream_ND)
 
@@ -175,8 +175,8 @@ class TransformerLayer(nn.Module):
         past: KeysValues,
         rotation: Rotation | None,
         bias: Tensor | None,
-        prefix: StepItems | None = None,
-        items: StepItems | None = None,
+        prefix: StepKeysValues | None = None,
+        items: StepKeysValues | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One token a row: the stream, the longer past, and the weights (R, H, S) over the source, else over itself."""
         found_RD, past, weights_RHS = self.own.step_at_self(
@@ -192,11 +192,11 @@ class TransformerLayer(nn.Module):
         self,
         stream_RD: Tensor,
         pending_RD: Tensor | None,
-        past: Past,
+        past: KVCache,
         number: int,
         rotation: Rotation | None,
         bias_HT: Tensor | None,
-        items: StepItems,
+        items: StepKeysValues,
         looks: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """The same in a past with room, as layer ``number``: the stream, what is still to be added to it and, where it
@@ -241,9 +241,9 @@ class TransformerStack(nn.Module):
             self.absolute = Learned(shape.width, count=shape.max_positions)
         self.relative: Bias | None = None
         if shape.positions == "alibi":
-            self.relative = Alibi(shape.heads)
+            self.relative = AlibiBias(shape.heads)
         elif shape.positions == "relative":
-            self.relative = Buckets(shape.heads, both_ways=both_ways)
+            self.relative = T5Bias(shape.heads, both_ways=both_ways)
         layers = [TransformerLayer(shape, items=items) for _ in range(shape.layers)]
         self.layers = cast(Sequence[TransformerLayer], nn.ModuleList(layers))
         self.last_norm = NORMS[shape.norm](shape.width) if shape.placement == "pre" else None

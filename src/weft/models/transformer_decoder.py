@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import KeysValues, Looking, Past, Seen, StepItems, noting
+from weft.attention import AttentionRecord, KeysValues, KVCache, RaggedAttention, StepKeysValues, recorder_for
 from weft.models.encoders import Encoded
 from weft.models.recurrent_decoder import Decoded
 from weft.models.transformer import TransformerStack
@@ -29,14 +29,14 @@ class TransformerState(NamedTuple):
     layers: tuple[KeysValues, ...]
 
     def fixed(self, room: int, looks: bool) -> FixedState:
-        past = Past.of(self.layers, room)
+        past = KVCache.of(self.layers, room)
         return WatchedState(past) if looks else FixedState(past)
 
 
 class FixedState(NamedTuple):
     """The same with room for what is to come."""
 
-    past: Past
+    past: KVCache
 
 
 class WatchedState(FixedState):
@@ -94,7 +94,7 @@ class TransformerDecoder(nn.Module):
                 past,
                 rotation,
                 None if bias is None else bias[None],
-                items=StepItems(items.keys, items.values, memory.bias_B11S),
+                items=StepKeysValues(items.keys, items.values, memory.bias_B11S),
             )
             layers.append(longer)
             if number == self.aligning:
@@ -116,7 +116,7 @@ class TransformerDecoder(nn.Module):
         looked_RS = pending_RD = None
         for number, (layer, items) in enumerate(zip(stack.layers, memory.layers, strict=True)):
             looks = number == self.aligning and isinstance(state, WatchedState)
-            across = StepItems(items.keys, items.values, memory.bias_B11S)
+            across = StepKeysValues(items.keys, items.values, memory.bias_B11S)
             stream_RD, pending_RD, weights_RHS = layer.step_in_place(
                 stream_RD, pending_RD, past, number, rotation, bias_HT, across, looks
             )
@@ -126,20 +126,20 @@ class TransformerDecoder(nn.Module):
         return self.readout(stack.end(stream_RD, pending_RD)), state, looked_RS
 
     def forward(
-        self, embedded: Ragged, encoded: Encoded, *, weights: bool = False, seen: list[Seen] | None = None
+        self, embedded: Ragged, encoded: Encoded, *, weights: bool = False, seen: list[AttentionRecord] | None = None
     ) -> Decoded:
         """Teacher forcing: the states for whole targets. ``seen``: told the weights of every layer and head."""
         stack, layout, items = self.stack, embedded.layout, encoded.states
         stream_ND = stack.begin(embedded.values, layout.time, layout.longest)
         bias = stack.own_bias(layout.longest, stream_ND)
-        back = Looking("decoder", layout, layout, causal=True, bias=bias)
-        across = Looking("cross", layout, items.layout)
+        back = RaggedAttention("decoder", layout, layout, causal=True, bias=bias)
+        across = RaggedAttention("cross", layout, items.layout)
         rotation = stack.rotation(layout.time, stream_ND.dtype)
-        aligning: list[Seen] = []
+        aligning: list[AttentionRecord] = []
         for number, layer in enumerate(stack.layers):
-            watch = noting(seen, number)
+            watch = recorder_for(seen, number)
             if weights and number == self.aligning and watch is None:
-                watch = noting(aligning, number)
+                watch = recorder_for(aligning, number)
             stream_ND = layer(stream_ND, back, rotation, items.values, across, watch)
         found = [one for one in seen or aligning if one.kind == "cross" and one.layer == self.aligning]
         weights_BTS = found[-1].weights_BHTS.mean(1) if weights else None

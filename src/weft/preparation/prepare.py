@@ -9,10 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.data.batching.batches import BatchSource, Stored
+from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.data.batching.mixture import Mixture, Part
-from weft.data.batching.streaming import Numbered, Streamed, StreamedPart
-from weft.data.store.block_tokenizer import BAD, BLANK, LONG, Encoder, Encoders, Encoding, Piece
+from weft.data.batching.streaming import Numbered, StreamedCorpus, StreamedPart
+from weft.data.store.block_tokenizer import (
+    BAD,
+    BLANK,
+    LONG,
+    BlockTokenizer,
+    BlockTokenizerFactory,
+    BlockTokenizerSpec,
+    TokenizedBlock,
+)
 from weft.data.store.prepared import Counts, PreparedFolder, StoreWriter, tally
 from weft.data.store.worker_processes import mapped
 from weft.errors import DataError
@@ -101,11 +109,13 @@ def prepare(
         with tempfile.TemporaryDirectory() as aside:
             write(tokenizers.save(Path(aside)), writer)
         pairs = writer.finish()
-    data = Stored(pairs, tuple(parts), recipe.data.temperature)
+    data = StoredCorpus(pairs, tuple(parts), recipe.data.temperature)
     return Prepared(data, tokenizers, counts, [one.name for one in named])
 
 
-def _watched(pieces: Iterable[Piece], name: str, watch: Callable[[str, int], None]) -> Iterator[Piece]:
+def _watched(
+    pieces: Iterable[TokenizedBlock], name: str, watch: Callable[[str, int], None]
+) -> Iterator[TokenizedBlock]:
     rows = 0
     for piece in pieces:
         yield piece
@@ -121,11 +131,11 @@ def encode(
     variant: int = 0,
     transforms: Sequence[Transform] = (),
     examples: int = 0,
-) -> Iterator[Piece]:
+) -> Iterator[TokenizedBlock]:
     """A corpus in pieces of ids; without tokenizer files only read and filtered."""
     asked = _encoding(recipe, named, paths, transforms, variant=variant, examples=examples)
     workers = 0 if transforms else recipe.data.workers or _workers([named])
-    return mapped(Encoder, asked, named.corpus.blocks(), workers=workers)
+    return mapped(BlockTokenizer, asked, named.corpus.blocks(), workers=workers)
 
 
 def _encoding(
@@ -136,9 +146,9 @@ def _encoding(
     *,
     variant: int = 0,
     examples: int = 0,
-) -> Encoding:
+) -> BlockTokenizerSpec:
     data = recipe.data
-    return Encoding(
+    return BlockTokenizerSpec(
         paths,
         steps_of(recipe, named.settings, transforms),
         seed=recipe.seed,
@@ -259,7 +269,7 @@ def _opened(recipe: Recipe, folder: Path, named: Sequence[Named], tokenizers: To
         counts = [Counts.of(one) for one in opened.about["counts"]]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{folder / 'about.json'}: damaged; remove {folder} and prepare it again") from None
-    data = Stored(opened.pairs, parts, recipe.data.temperature)
+    data = StoredCorpus(opened.pairs, parts, recipe.data.temperature)
     return Prepared(data, tokenizers or there, counts, [one.name for one in named])
 
 
@@ -272,9 +282,9 @@ def _streamed(
     asked = [_encoding(recipe, one, paths, transforms, variant=0) for one in named]
     workers = 0 if transforms else recipe.data.workers or _workers(named)
 
-    def encode_all(blocks: Iterator[Numbered], aside: object = aside) -> Iterator[Piece]:
+    def encode_all(blocks: Iterator[Numbered], aside: object = aside) -> Iterator[TokenizedBlock]:
         """``aside``: the folder of the tokenizers, which goes when nobody needs it any more."""
-        return mapped(Encoders, asked, blocks, workers=workers)
+        return mapped(BlockTokenizerFactory, asked, blocks, workers=workers)
 
     sizes = [_bytes(one) for one in named]
     sizes = sizes if all(sizes) else [1] * len(named)  # where one is not known, all are alike
@@ -282,5 +292,5 @@ def _streamed(
         StreamedPart(one.corpus.blocks, size, **one.settings.model_dump(include=SHARES), name=one.name)
         for one, size in zip(named, sizes, strict=True)
     ]
-    data = Streamed(tuple(parts), encode_all, recipe.data.max_length, recipe.data.temperature)
+    data = StreamedCorpus(tuple(parts), encode_all, recipe.data.max_length, recipe.data.temperature)
     return Prepared(data, tokenizers, [], [one.name for one in named])

@@ -16,7 +16,7 @@ class RecurrentSettings(Settings):
     layers: Count = Field(1, description="number of layers")
     hidden: Count = Field(512, description="width of a state, both directions together")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
-    layer_norm: bool = Field(False, description="normalise what a layer gives")
+    layer_norm: bool = Field(False, description="normalize what a layer gives")
 
 
 class RecurrentEncoderSettings(RecurrentSettings):

@@ -24,10 +24,10 @@ class SearchSettings(Settings):
     finish: CountOrNone = Field(0, description="beam: stop at so many finished; 0: as many as the beam holds")
     groups: Count = Field(1, description="beam: so many groups that avoid each other's tokens (diverse beam)")
     diversity: float = Field(0.5, ge=0, description="beam: how much a token counts less for each group that chose it")
-    normalisation: Literal["power", "gnmt", "none"] = Field(
+    normalization: Literal["power", "gnmt", "none"] = Field(
         "power", description="rank by log p / length^α, log p / ((5 + length) / 6)^α, or log p"
     )
-    length_penalty: float = Field(1.0, ge=0, description="the α of the normalisation")
+    length_penalty: float = Field(1.0, ge=0, description="the α of the normalization")
     coverage_penalty: float = Field(0.0, ge=0, description="how much source tokens that were not looked at count")
     max_length: CountOrNone = Field(0, description="longest output in tokens; 0: as the next two say")
     max_ratio: float = Field(2.0, ge=0, description="longest output: this times the source's tokens …")

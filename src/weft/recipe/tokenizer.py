@@ -23,13 +23,13 @@ class TokenizerSettings(Settings):
     size: Count = Field(8_000, description="number of ids, marks included (bpe, unigram, word)")
     joint: bool = Field(True, description="one vocabulary for both sides")
     minimum_count: Count = Field(1, description="leave out what is seen less often (word, character)")
-    normalise: Literal["none", "nfc", "nfkc"] = Field("none", description="Unicode form that all text is brought to")
+    normalize: Literal["none", "nfc", "nfkc"] = Field("none", description="Unicode form that all text is brought to")
     lowercase: bool = Field(False, description="all text in lower case")
     symbols: list[Annotated[str, Field(min_length=1)]] = Field(
         [], description="text that is always one token, such as <2de>"
     )
     protect: list[Annotated[str, Field(min_length=1)]] = Field(
-        [], description="regular expressions: what matches is cut from its neighbours, and kept whole if frequent"
+        [], description="regular expressions: what matches is cut from its neighbors, and kept whole if frequent"
     )
     end_of_word: bool = Field(True, description="bpe, unigram: mark the end of a word with </w>; else its beginning")
     byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")

@@ -15,7 +15,7 @@ class TrainingSettings(Settings):
     steps: Count = Field(10_000, description="updates in all")
     batch_tokens: Count = Field(2_048, description="at most so many tokens a batch on each side")
     accumulate: Count = Field(1, description="batches an update")
-    optimiser: Literal["adamw", "adam", "sgd"] = Field("adamw", description="what makes steps of gradients")
+    optimizer: Literal["adamw", "adam", "sgd"] = Field("adamw", description="what makes steps of gradients")
     learning_rate: float = Field(0.002, gt=0, description="the peak")
     weight_decay: float = Field(0.0, ge=0, description="pull of the weights towards zero")
     momentum: Share = Field(0.0, description="sgd only")
@@ -47,5 +47,5 @@ class TrainingSettings(Settings):
         "auto", description="compile a Transformer's layers on a GPU; auto: where the run is long enough to gain"
     )
     shard: Literal["none", "full"] = Field(
-        "none", description="several workers: each has all weights, or they are divided with gradients and optimiser"
+        "none", description="several workers: each has all weights, or they are divided with gradients and optimizer"
     )

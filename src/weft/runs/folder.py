@@ -4,7 +4,7 @@
     tokenizer.json           or tokenizer.source.json and tokenizer.target.json
     model.safetensors        the weights to use: the best so far (or the mean of the best), the format's version,
                              the tokenizer's fingerprint
-    training/step-N/         everything that resuming needs: weights, optimiser, random states, position in the data
+    training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
     training/best/           the checkpoints that model.safetensors is the mean of
     log.jsonl                one line an event
     metrics.json, README.md  the result, for programs and for people
@@ -50,7 +50,7 @@ class Checkpoint(NamedTuple):
     """All that a resumed run needs."""
 
     weights: Tensors
-    optimiser: Tensors
+    optimizer: Tensors
     state: dict[str, Any]
     path: Path | None = None
     """Where it was read from."""
@@ -178,7 +178,7 @@ class RunFolder:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         write_tensors(aside / "weights.safetensors", checkpoint.weights)
-        write_tensors(aside / "optimiser.safetensors", checkpoint.optimiser)
+        write_tensors(aside / "optimizer.safetensors", checkpoint.optimizer)
         save_text(aside / "state.json", json.dumps({"weft_format": FORMAT, **checkpoint.state}, indent=1))
         _to_disk(aside)
         aside.rename(final)
@@ -215,7 +215,7 @@ class RunFolder:
                 "update weft"
             )
         weights = read_tensors(folder / "weights.safetensors").tensors
-        return Checkpoint(weights, read_tensors(folder / "optimiser.safetensors").tensors, state, folder)
+        return Checkpoint(weights, read_tensors(folder / "optimizer.safetensors").tensors, state, folder)
 
     def append_log(self, record: Mapping[str, Any]) -> None:
         with self.log.open("a", encoding="utf-8") as file:
@@ -245,29 +245,29 @@ def _to_disk(folder: Path) -> None:
         os.close(handle)
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
-    """An optimiser's state as named tensors: ``parameter.what``. Where it is divided, all workers must ask for it."""
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Tensors:
+    """An optimizer's state as named tensors: ``parameter.what``. Where it is divided, all workers must ask for it."""
     return {
         f"{parameter}.{what}": whole(torch.as_tensor(value))
-        for parameter, state in optimiser.state_dict()["state"].items()
+        for parameter, state in optimizer.state_dict()["state"].items()
         for what, value in state.items()
         if value is not None
     }
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors, *, where: str) -> None:
-    """The inverse of `optimiser_tensors`."""
-    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, *, where: str) -> None:
+    """The inverse of `optimizer_tensors`."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, _, what = name.partition(".")
         known = number.isdigit() and int(number) < len(parameters)
         if not known or (tensor.dim() and tensor.shape != parameters[int(number)].shape):
-            raise CheckpointError(f"{where}: does not fit its recipe: optimiser tensor {name!r} {tuple(tensor.shape)}")
+            raise CheckpointError(f"{where}: does not fit its recipe: optimizer tensor {name!r} {tuple(tensor.shape)}")
         ready = spread(tensor, like=parameters[int(number)]) if tensor.dim() else tensor
         state.setdefault(int(number), {})[what] = ready
-    whole = optimiser.state_dict()
-    optimiser.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
+    whole = optimizer.state_dict()
+    optimizer.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
 
 
 def random_states() -> Tensors:

@@ -4,6 +4,6 @@ from weft.search.beam import beam
 from weft.search.hypothesis import Hypothesis, Steps
 from weft.search.ranking import Ranking
 from weft.search.sampling import Sampler, follow, greedy
-from weft.search.sampling_filters import Cuts
+from weft.search.sampling_filters import SamplingFilter
 
-__all__ = ["Cuts", "Hypothesis", "Ranking", "Sampler", "Steps", "beam", "follow", "greedy"]
+__all__ = ["Hypothesis", "Ranking", "Sampler", "SamplingFilter", "Steps", "beam", "follow", "greedy"]

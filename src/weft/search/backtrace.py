@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from weft.search.hypothesis import Hypothesis
-from weft.search.state import Segment, by_step
+from weft.search.state import StepRecords, by_step
 from weft.search.trace import BeamTrace, Branch
 from weft.tree import map_tree
 
@@ -81,7 +81,7 @@ class _Endings(NamedTuple):
 
 
 def trace_back(
-    segments: Sequence[Segment],
+    segments: Sequence[StepRecords],
     sentences: int,
     size: int,
     *,
@@ -130,7 +130,7 @@ def trace_back(
     return answers
 
 
-def _collect(segments: Sequence[Segment], sentences: int, size: int) -> _History:
+def _collect(segments: Sequence[StepRecords], sentences: int, size: int) -> _History:
     shape = (sum(len(segment.records.over_B) for segment in segments), sentences, size)
     history = _History(
         parents=np.zeros(shape, dtype=np.int64),

@@ -27,10 +27,10 @@ from torch import Tensor
 
 from weft.errors import SearchError
 from weft.search.backtrace import BeamStep, Looked, trace_back
-from weft.search.constraints import Rule
+from weft.search.constraints import LogitsConstraint
 from weft.search.hypothesis import Hypothesis, Steps
 from weft.search.ranking import Ranking, coverage
-from weft.search.state import Bounds, Live, Loop, likeliest, ruled
+from weft.search.state import Limits, SearchState, StepLoop, apply_constraints, top_extensions
 from weft.search.top_k import Extensions, best, best_extensions
 from weft.tree import repeat
 
@@ -65,7 +65,7 @@ class _Key(NamedTuple):
     stop: str
     groups: int
     diversity: float
-    rules: tuple[Rule, ...]
+    rules: tuple[LogitsConstraint, ...]
     weights: bool
     trace: bool
 
@@ -80,7 +80,7 @@ class _Beam:
         self.quick = self.groups == 1 and not self.trace and all(rule.forbids for rule in self.rules)
         """Whether the best extensions can be found without log p of all the others; ratings then are log p."""
 
-    def advance(self, live: Live) -> tuple[Live, BeamStep]:
+    def advance(self, live: SearchState) -> tuple[SearchState, BeamStep]:
         """One step of all sentences; a tensor for a tensor, so that it can be recorded."""
         found: Found = live.found
         rows, size = found.totals_BK.shape
@@ -90,11 +90,11 @@ class _Beam:
             looked_BKS = found.looked_BKS + looked_RS.float().view(rows, size, -1)
         looked = None
         if self.quick:
-            best_C = likeliest(logits_RV, found.ratings_BK, 2 * size, live, self.rules, self.end)
+            best_C = top_extensions(logits_RV, found.ratings_BK, 2 * size, live, self.rules, self.end)
             chosen = _part(best_C, best_C.ratings_BC, size, self.end)
         else:
             log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-            rated_RV = ruled(log_RV, live, self.rules, self.end)
+            rated_RV = apply_constraints(log_RV, live, self.rules, self.end)
             chosen = self._choose(rated_RV, log_RV, found)
             looked = self._looked(rated_RV, log_RV, found, live.time_1 + 1) if self.trace else None
 
@@ -251,13 +251,13 @@ def beam(
     stop: str = "finished",
     groups: int = 1,
     diversity: float = 0.5,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[LogitsConstraint] = (),
     least: Sequence[int] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     weights: bool = False,
     trace: bool = False,
     device: torch.device | str = "cpu",
-    loop: Loop | None = None,
+    loop: StepLoop | None = None,
 ) -> list[list[Hypothesis]]:
     """The ``n_best`` hypotheses of every row, best first, each of at most ``limits[row]`` tokens.
 
@@ -274,11 +274,11 @@ def beam(
     finish = -(-max(finish or size, n_best) // groups) * groups
     rest = (n_best, stop, groups, diversity, tuple(rules), weights, trace)
     settings = _Beam(_Key(model, end, size, ranking, finish, *rest))
-    bounds = Bounds.of(limits, least, prefixes, device=device)
+    bounds = Limits.of(limits, least, prefixes, device=device)
     rows = len(limits)
     ratings_BK = torch.full((rows, size), NEVER, device=device)
     ratings_BK[:, :: size // groups] = 0.0
-    live = Live.begin(
+    live = SearchState.begin(
         repeat(model.start(memory), size), memory, bounds, begin=begin, rows=size, rules=rules, device=device
     )
     looked_BKS = None
@@ -294,7 +294,7 @@ def beam(
         best_BN=torch.full((rows, n_best), NEVER, device=device),
         looked_BKS=looked_BKS,
     )
-    steps = (loop or Loop()).run(
+    steps = (loop or StepLoop()).run(
         settings.advance, live._replace(found=found), key=settings.key, looks=weights or looked_BKS is not None
     )
     return trace_back(steps, rows, size, end=end, n_best=n_best, distinct=groups > 1, trace=trace)

@@ -36,7 +36,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from weft.errors import SearchError
-from weft.search.constraints import NOTHING, Rule, forbid
+from weft.search.constraints import NOTHING, LogitsConstraint, forbid
 from weft.search.hypothesis import Hypothesis, Steps
 from weft.search.ranking import Ranking, coverage
 from weft.search.top_k import best
@@ -157,7 +157,7 @@ def deal(banks: list[list[Branch]], places: int) -> Iterator[Branch]:
 
 
 @torch.no_grad()
-def required_beam(
+def constrained_beam(
     model: Steps,
     memory: Any,
     limits: Sequence[int],
@@ -168,7 +168,7 @@ def required_beam(
     size: int = 5,
     ranking: Ranking = Ranking(),
     n_best: int = 1,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[LogitsConstraint] = (),
     weights: bool = False,
     device: torch.device | str = "cpu",
     minimums: Sequence[int] | None = None,

@@ -3,8 +3,8 @@
 A rule is given the ratings of every next token (log-probabilities, R × V) and what each row has said, and gives the
 ratings back with some of them lowered; −∞ forbids. Rules know ids and rows only.
 
-    Banned             the token that would complete a banned phrase
-    NoRepeat           the token that would say an n-gram a second time                       Paulus et al. 2018
+    BannedPhrases             the token that would complete a banned phrase
+    NoRepeatNgrams           the token that would say an n-gram a second time                       Paulus et al. 2018
     RepetitionPenalty  every token already said, less gladly                                  Keskar et al. 2019
     NoLoops            the token that would complete a loop: one phrase over and over
 
@@ -30,7 +30,7 @@ NOTHING = -1
 """Fills the columns of a window from before the first token."""
 
 
-class Rule(Protocol):
+class LogitsConstraint(Protocol):
     """One rule. It must not wait for the device: no ``.item()``, no ``.tolist()``, no shape that depends on values."""
 
     window: int | None
@@ -61,7 +61,7 @@ def forbid(ratings_RV: Tensor, tokens_RX: Tensor, forbidden_RX: Tensor, *, in_pl
     return lower(ratings_RV, tokens_RX, least_RX.masked_fill_(forbidden_RX, float("-inf")), in_place=in_place)
 
 
-class Banned:
+class BannedPhrases:
     """Phrases that are never said: forbidden is the last token of each one whose others were just said.
 
     A phrase of one token is always forbidden. A phrase is matched by its ids, so words that a tokenizer can cut in
@@ -95,7 +95,7 @@ class Banned:
         return forbid(ratings_RV, last_P.expand_as(forbidden_RP), forbidden_RP, in_place=in_place)
 
 
-class NoRepeat:
+class NoRepeatNgrams:
     """No n-gram is said twice: forbidden is every token that followed an earlier saying of the last n − 1 tokens.
 
     Hard on names and on words that a sentence needs twice; with n = 1 no token is said twice at all.
@@ -123,7 +123,7 @@ class RepetitionPenalty:
 
     Keskar et al. 2019 (CTRL) divide the logit x of such a token by θ before the softmax, which punishes only where
     x > 0. Ratings are log-probabilities, never above 0, so here the rating is multiplied: p becomes p^θ. It is not
-    normalised again, since a search only compares. θ = 1 changes nothing; the paper's choice is 1.2.
+    normalized again, since a search only compares. θ = 1 changes nothing; the paper's choice is 1.2.
     """
 
     forbids = False

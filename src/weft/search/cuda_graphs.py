@@ -2,7 +2,8 @@
 
 A step of a small model is some hundred short kernels; asking for each of them from Python takes longer than running
 it. So a step is recorded once for its shapes and then played back whole. What a search knows lies in buffers that stay
-where they are; each playing writes the next `Live` into them, and the step's record into a history. Shapes come in a
+where they are; each playing writes the next `SearchState` into them, and the step's record into a history. Shapes
+come in a
 few sizes only: sentences are filled up with ones that are done, the past has room for 32, 64, 128, … tokens.
 
 Nothing waits for the device step by step: how many sentences are still going is read a few steps late. When half of
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.search.state import Advance, Live, Loop, Segment
+from weft.search.state import Advance, SearchState, StepLoop, StepRecords
 from weft.tree import Tree, fixed, leaves, map_tree
 
 ROOM = 32
@@ -36,9 +37,9 @@ class UnfitError(Exception):
 class Recording:
     """One recorded step with the buffers it reads and writes."""
 
-    def __init__(self, advance: Advance, live: Live, room: int, pool: Any) -> None:
+    def __init__(self, advance: Advance, live: SearchState, room: int, pool: Any) -> None:
         self.advance = advance  # what it was recorded of must stay
-        self.live: Live = map_tree(torch.clone, live)
+        self.live: SearchState = map_tree(torch.clone, live)
         self.room = room
         self._warm_up()
         self.going_T = torch.zeros(room, dtype=torch.int64, device=self.live.tokens_R.device)
@@ -61,7 +62,7 @@ class Recording:
             self.make_room(*self.advance(self.live))
         torch.cuda.current_stream().wait_stream(stream)
 
-    def make_room(self, after: Live, record: Tree) -> None:
+    def make_room(self, after: SearchState, record: Tree) -> None:
         """The history for steps like this one."""
         for old, new in zip(leaves(self.live), leaves(after), strict=True):
             if old.shape != new.shape:
@@ -88,7 +89,7 @@ class Recording:
         self.events[time].synchronize()
         return int(self.seen[time])
 
-    def play(self, live: Live, count: int, time: int) -> tuple[Segment, int, Tensor]:
+    def play(self, live: SearchState, count: int, time: int) -> tuple[StepRecords, int, Tensor]:
         """Step after step from ``time`` on, until a change of size is due: what was done, the time, who is still going.
 
         ``count``: of the sentences, those that were not just filled up.
@@ -103,7 +104,7 @@ class Recording:
                 break
         sentences = live.sentences_B[:count].cpu()
         found = map_tree(lambda leaf: leaf[begun:time, :count].cpu(), self.history)
-        return Segment(sentences, found), time, (~self.live.done_B[:count]).nonzero()[:, 0]
+        return StepRecords(sentences, found), time, (~self.live.done_B[:count]).nonzero()[:, 0]
 
 
 def _write(buffers: Tree, values: Tree) -> None:
@@ -113,7 +114,7 @@ def _write(buffers: Tree, values: Tree) -> None:
         torch._foreach_copy_([old for old, _ in changed], [new for _, new in changed])
 
 
-class RecordedLoop(Loop):
+class CudaGraphLoop(StepLoop):
     """A loop that keeps the steps it has recorded; one for each model on a GPU."""
 
     recording: type[Recording] = Recording
@@ -127,8 +128,10 @@ class RecordedLoop(Loop):
             self.pool = torch.cuda.graph_pool_handle()
             self.bytes = torch.cuda.get_device_properties(device).total_memory * SHARE
 
-    def run(self, advance: Advance, live: Live, *, key: Hashable = None, looks: bool = False) -> list[Segment]:
-        steps: list[Segment] = []
+    def run(
+        self, advance: Advance, live: SearchState, *, key: Hashable = None, looks: bool = False
+    ) -> list[StepRecords]:
+        steps: list[StepRecords] = []
         room, time = ROOM, 0
         count = len(live.sentences_B)
         live = live._replace(state=fixed(live.state, room, looks))
@@ -147,7 +150,7 @@ class RecordedLoop(Loop):
                     live = live._replace(state=fixed(live.state, room, looks))
         return steps
 
-    def _recording(self, advance: Advance, live: Live, room: int, key: Hashable) -> Recording | None:
+    def _recording(self, advance: Advance, live: SearchState, room: int, key: Hashable) -> Recording | None:
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves(live))
         whole = (key, room, shapes)
         if whole in self.recordings:
@@ -171,7 +174,7 @@ def size_for(count: int) -> int:
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
 
 
-def filled_up(live: Live, size: int) -> Live:
+def filled_up(live: SearchState, size: int) -> SearchState:
     """With as many sentences as a recording has, those added being done already."""
     count = len(live.sentences_B)
     if count == size:

@@ -56,7 +56,7 @@ def exhaustive(
 ) -> list[list[Hypothesis]]:
     """The ``n_best`` of all sequences of every row, best first; fewer where there are fewer.
 
-    Where nothing can end within the limit: the likeliest prefix of that length, ``ended="length"``, not proven.
+    Where nothing can end within the limit: the most likely prefix of that length, ``ended="length"``, not proven.
     """
     _check(n_best=n_best)
     if not limits:
@@ -97,7 +97,7 @@ def exact(
     """What `exhaustive` finds, without looking at what cannot win.
 
     ``max_nodes``: how many prefixes of a row may be expanded; after that the best found so far are given, not proven,
-    and where nothing ended at all the likeliest of the longest prefixes seen, ``ended="length"``. ``width``: how many
+    and where nothing ended at all the most likely of the longest prefixes seen, ``ended="length"``. ``width``: how many
     are expanded in one step. ``start``: for every row a score that ``n_best`` sequences are known to reach (by a beam,
     say), −∞ for nothing known; where fewer do reach it, the row is searched again without it.
     """
@@ -138,7 +138,7 @@ class _Found(NamedTuple):
 
 @dataclass
 class _Level:
-    """Prefixes of one length that wait to be expanded, likeliest first: a parent's row and one token more each."""
+    """Prefixes of one length that wait to be expanded, most likely first: a parent's row and one token more each."""
 
     state: Tree
     """Of the parents, before they are told the token."""
@@ -178,7 +178,7 @@ class _Search:
         self.best: list[_Found] = []
         """Finished, best first, never more than asked for."""
         self.longest: _Found | None = None
-        """The likeliest of the longest prefixes seen, as long as nothing has ended."""
+        """The most likely of the longest prefixes seen, as long as nothing has ended."""
         self.known = float("-inf")
         """A score that is reached for certain."""
         self.nodes = 0
@@ -273,8 +273,8 @@ class _Search:
         totals = level.totals[level.taken :]
         if not len(totals):
             return 0
-        likeliest = float(totals[0])
-        key = (-self.ranking.bound(likeliest, self.limit), -likeliest, level.said_RT.shape[1])
+        largest = float(totals[0])
+        key = (-self.ranking.bound(largest, self.limit), -largest, level.said_RT.shape[1])
         if len(self.best) == self.n_best and key > self.best[-1].key[:3]:
             return 0
         return int((totals / self.ranking.penalty(self.limit) >= self._worst()).sum())
@@ -306,7 +306,7 @@ class _Search:
         self.best = sorted(self.best)[: self.n_best]
 
     def _remember_longest(self, log_RV: Tensor, said_RT: Tensor, scores_RT: Tensor, totals_R: Tensor) -> None:
-        """The likeliest child, where it is longer than what was seen before, or as long and likelier."""
+        """The most likely child, where it is longer than what was seen before, or as long and likelier."""
         best_R, token_R = (found.cpu() for found in log_RV.max(1))
         place = int((totals_R + best_R.double()).argmax())
         total, length = float(totals_R[place] + best_R[place].double()), said_RT.shape[1]

@@ -22,7 +22,7 @@ LEAST = 1e-6
 class Ranking(NamedTuple):
     """How a finished hypothesis is scored."""
 
-    normalisation: Literal["power", "gnmt", "none"] = "power"
+    normalization: Literal["power", "gnmt", "none"] = "power"
     alpha: float = 1.0
     beta: float = 0.0
     """Of the coverage penalty; 0: none."""
@@ -38,15 +38,15 @@ class Ranking(NamedTuple):
 
     def penalty(self, length: int) -> float:
         """What log p is divided by; it grows with the length."""
-        if self.normalisation == "power":
+        if self.normalization == "power":
             return float(max(length, 1) ** self.alpha)
-        return ((5.0 + length) / 6.0) ** self.alpha if self.normalisation == "gnmt" else 1.0
+        return ((5.0 + length) / 6.0) ** self.alpha if self.normalization == "gnmt" else 1.0
 
     def penalties(self, lengths: Tensor) -> Tensor:
         """`penalty` of many lengths."""
-        if self.normalisation == "power":
+        if self.normalization == "power":
             return lengths.float().clamp(min=1.0) ** self.alpha
-        if self.normalisation == "gnmt":
+        if self.normalization == "gnmt":
             return ((5.0 + lengths.float()) / 6.0) ** self.alpha
         return torch.ones_like(lengths, dtype=torch.float32)
 

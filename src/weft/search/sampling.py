@@ -1,7 +1,8 @@
 """Searches that follow a single path: greedy (argmax at every step) and sampling.
 
     greedy    y_t = argmax p(y | y_<t, x)
-    sampling  y_t ~ p(y | y_<t, x), with a temperature and cut-offs (`Cuts`), several paths a sentence on request
+    sampling  y_t ~ p(y | y_<t, x), with a temperature and cut-offs (`SamplingFilter`), several paths a sentence on
+    request
 
 A draw depends on the seed, the sentence's own number, which of its paths it is, and the step: never on who else is in
 the batch. A path's score is log p(y|x) by the ranking given; what rules and cut-offs did does not change it.
@@ -18,11 +19,11 @@ import torch
 from torch import Tensor
 
 from weft.search.backtrace import stack_weights
-from weft.search.constraints import Rule
+from weft.search.constraints import LogitsConstraint
 from weft.search.hypothesis import Hypothesis, Steps
 from weft.search.ranking import Ranking, coverage
-from weft.search.sampling_filters import Cuts, draw, uniforms
-from weft.search.state import Bounds, Live, Loop, Segment, by_step, likeliest, ruled
+from weft.search.sampling_filters import SamplingFilter, draw, uniforms
+from weft.search.state import Limits, SearchState, StepLoop, StepRecords, apply_constraints, by_step, top_extensions
 from weft.search.top_k import best
 from weft.search.trace import Draw, PathTrace
 from weft.tree import map_tree, repeat
@@ -31,7 +32,7 @@ TRACED = 12
 """Candidates of a step that a trace shows."""
 
 
-class Choice(Protocol):
+class TokenChooser(Protocol):
     """How the next token is chosen."""
 
     def cut(self, ratings_RV: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ class Choice(Protocol):
 
 
 class Greedy:
-    """The likeliest token; of equals the one with the smallest id."""
+    """The most likely token; of equals the one with the smallest id."""
 
     def cut(self, ratings_RV: Tensor) -> Tensor:
         return ratings_RV
@@ -55,7 +56,7 @@ class Greedy:
 class Sampler:
     """A choice by chance from what the cut-offs leave."""
 
-    cuts: Cuts = field(default_factory=Cuts)
+    cuts: SamplingFilter = field(default_factory=SamplingFilter)
     seed: int = 1
 
     def cut(self, ratings_RV: Tensor) -> Tensor:
@@ -99,20 +100,20 @@ def follow(
     model: Steps,
     memory: Any,
     limits: Sequence[int],
-    choose: Choice,
+    choose: TokenChooser,
     *,
     begin: int,
     end: int,
     paths: int = 1,
     ranking: Ranking = Ranking("none"),
-    rules: Sequence[Rule] = (),
+    rules: Sequence[LogitsConstraint] = (),
     least: Sequence[int] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     names: Sequence[int] | None = None,
     weights: bool = False,
     trace: bool = False,
     device: torch.device | str = "cpu",
-    loop: Loop | None = None,
+    loop: StepLoop | None = None,
 ) -> list[list[Hypothesis]]:
     """``paths`` hypotheses for every row, in the order they were drawn, each of at most ``limits[row]`` tokens.
 
@@ -125,19 +126,19 @@ def follow(
     watch = weights or bool(ranking.beta)
     quick = isinstance(choose, Greedy) and not trace and all(rule.forbids for rule in rules)
 
-    def advance(live: Live) -> tuple[Live, PathStep]:
+    def advance(live: SearchState) -> tuple[SearchState, PathStep]:
         known: Paths = live.found
         logits_RV, state, looked_RS = model.step(live.tokens_R, live.state, live.memory)
         shape = known.going_BK.shape
         traced = None
         if quick:
-            found = likeliest(
+            found = top_extensions(
                 logits_RV, logits_RV.new_zeros(len(logits_RV), 1, dtype=torch.float32), 1, live, rules, end
             )
             tokens_R, logs_R = found.tokens_BC[:, 0], found.ratings_BC[:, 0]
         else:
             log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-            left_RV = choose.cut(ruled(log_RV, live, rules, end))
+            left_RV = choose.cut(apply_constraints(log_RV, live, rules, end))
             paths_BK = torch.arange(shape[1], device=log_RV.device).expand(shape)
             names_R = known.names_B.repeat_interleave(shape[1])
             tokens_R = choose.take(left_RV, names_R, paths_BK.flatten(), live.time_1)
@@ -157,10 +158,10 @@ def follow(
         after = live.take(state, None, tokens_R)
         return after._replace(found=Paths(going_BK, known.names_B), done_B=~going_BK.any(1)), step
 
-    live = Live.begin(
+    live = SearchState.begin(
         repeat(model.start(memory), paths) if paths > 1 else model.start(memory),
         memory,
-        Bounds.of(limits, least, prefixes, device=device),
+        Limits.of(limits, least, prefixes, device=device),
         begin=begin,
         rows=paths,
         rules=rules,
@@ -169,12 +170,12 @@ def follow(
     going_BK = torch.ones(rows, paths, dtype=torch.bool, device=device)
     known = Paths(going_BK, torch.tensor(list(names or range(rows)), device=device))
     key = (model, choose, end, paths, tuple(rules), watch, trace)
-    steps = (loop or Loop()).run(advance, live._replace(found=known), key=key, looks=watch)
+    steps = (loop or StepLoop()).run(advance, live._replace(found=known), key=key, looks=watch)
     return _write_out(steps, limits, paths, end=end, ranking=ranking, weights=weights)
 
 
-def _note(left_RV: Tensor, log_RV: Tensor, choose: Choice, tokens_R: Tensor, shape: torch.Size) -> _Traced:
-    """For a trace: the likeliest candidates, the one that was taken among them."""
+def _note(left_RV: Tensor, log_RV: Tensor, choose: TokenChooser, tokens_R: Tensor, shape: torch.Size) -> _Traced:
+    """For a trace: the most likely candidates, the one that was taken among them."""
     temperature = choose.cuts.temperature if isinstance(choose, Sampler) else 1.0
     probabilities_RV = (log_RV / temperature).softmax(-1)
     kept_RV = ~left_RV.isneginf() if isinstance(choose, Sampler) else _only(left_RV, tokens_R)
@@ -195,7 +196,7 @@ def _only(like_RV: Tensor, tokens_R: Tensor) -> Tensor:
 
 
 def _write_out(
-    segments: Sequence[Segment], limits: Sequence[int], paths: int, *, end: int, ranking: Ranking, weights: bool
+    segments: Sequence[StepRecords], limits: Sequence[int], paths: int, *, end: int, ranking: Ranking, weights: bool
 ) -> list[list[Hypothesis]]:
     segments, rows = [map_tree(Tensor.cpu, segment) for segment in segments], len(limits)
     shape = (sum(len(segment.records.tokens_BK) for segment in segments), rows, paths)

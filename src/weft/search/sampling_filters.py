@@ -1,10 +1,10 @@
 """The pieces of sampling: what is cut from a distribution, how a token is drawn, and where the chance comes from.
 
-Cut-offs, in this order, each over what those before it left in (renormalised), p the probability of a token v:
+Cut-offs, in this order, each over what those before it left in (renormalized), p the probability of a token v:
 
     temperature   p ∝ exp(rating / T)                          Ackley et al. 1985; above 1 flatter, below 1 sharper
-    top-k         the k likeliest                              Fan et al. 2018, 5.1
-    top-p         the fewest, likeliest first, that hold       Holtzman et al. 2020, 3.1 (nucleus)
+    top-k         the k most likely                              Fan et al. 2018, 5.1
+    top-p         the fewest, most likely first, that hold       Holtzman et al. 2020, 3.1 (nucleus)
                   at least this probability
     min-p         p ≥ min_p · max p                            Nguyen et al. 2024, 3
     typical       the fewest that hold at least this           Meister et al. 2023, 4
@@ -37,23 +37,23 @@ BLOCK = 256
 
 
 @dataclass(frozen=True)
-class Cuts:
+class SamplingFilter:
     """Ratings (logits or log-probabilities) to ratings, with −∞ for every token that is cut off."""
 
     temperature: float = 1.0
     top_k: int = 0
     """0: no limit."""
     top_p: float = 1.0
-    """0: the likeliest alone; 1: no limit."""
+    """0: the most likely alone; 1: no limit."""
     min_p: float = 0.0
-    """0: no limit; 1: the likeliest alone."""
+    """0: no limit; 1: the most likely alone."""
     typical: float = 1.0
     """0: the most typical alone; 1: no limit."""
 
     def __post_init__(self) -> None:
         if not torch.finfo(torch.float32).tiny <= self.temperature < math.inf:
             raise SearchError(
-                f"temperature: {self.temperature}; expected a positive number (for the likeliest token use greedy)"
+                f"temperature: {self.temperature}; expected a positive number (for the most likely token use greedy)"
             )
         if self.top_k < 0:
             raise SearchError(f"top_k: {self.top_k}; expected a number of tokens, or 0 for no limit")

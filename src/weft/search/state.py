@@ -1,6 +1,7 @@
 """A search between two steps, and the loop that takes the steps.
 
-Everything a search knows lies in a `Live`: a tree of tensors. A step makes a new one, of the same shapes, and a record
+Everything a search knows lies in a `SearchState`: a tree of tensors. A step makes a new one, of the same shapes, and
+a record
 of what was done. Sentences that are done leave the batch; the loop sees to it.
 """
 
@@ -12,14 +13,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.search.constraints import NOTHING, NoLoops, Rule
+from weft.search.constraints import NOTHING, LogitsConstraint, NoLoops
 from weft.search.top_k import Extensions, best_extensions, log_sums
 from weft.tree import Tree, keep, leaves, map_tree, select
 
-Advance = Callable[["Live"], tuple["Live", Tree]]
+Advance = Callable[["SearchState"], tuple["SearchState", Tree]]
 
 
-class Bounds(NamedTuple):
+class Limits(NamedTuple):
     """What holds for each sentence from the start."""
 
     limit_B: Tensor
@@ -37,7 +38,7 @@ class Bounds(NamedTuple):
         prefixes: Sequence[Sequence[int]] | None = None,
         *,
         device: torch.device | str,
-    ) -> Bounds:
+    ) -> Limits:
         prefix_BP = least_B = None
         if prefixes is not None and any(prefixes):
             longest = max(len(prefix) for prefix in prefixes)
@@ -48,7 +49,7 @@ class Bounds(NamedTuple):
         return cls(torch.tensor(list(limits), device=device), least_B, prefix_BP)
 
 
-class Live(NamedTuple):
+class SearchState(NamedTuple):
     """A search between two steps. Letters: B sentences, R rows (a sentence's stand side by side)."""
 
     tokens_R: Tensor
@@ -61,7 +62,7 @@ class Live(NamedTuple):
     """(B, …)"""
     sentences_B: Tensor
     """Which of the sentences that were given these are."""
-    bounds: Bounds
+    bounds: Limits
     done_B: Tensor
     found: Any
     """(B, …) whatever else the search keeps."""
@@ -73,13 +74,13 @@ class Live(NamedTuple):
         cls,
         state: Tree,
         memory: Tree,
-        bounds: Bounds,
+        bounds: Limits,
         *,
         begin: int,
         rows: int,
-        rules: Sequence[Rule],
+        rules: Sequence[LogitsConstraint],
         device: torch.device | str,
-    ) -> Live:
+    ) -> SearchState:
         """Before the first token. ``state``: of ``rows`` rows a sentence."""
         count = len(bounds.limit_B)
         window = 0
@@ -98,7 +99,7 @@ class Live(NamedTuple):
             time_1=torch.zeros(1, dtype=torch.int64, device=device),
         )
 
-    def take(self, state: Tree, rows_R: Tensor | None, tokens_R: Tensor) -> Live:
+    def take(self, state: Tree, rows_R: Tensor | None, tokens_R: Tensor) -> SearchState:
         """After a step: the rows that go on from ``rows_R`` (None: each from itself) and what each said."""
         said_RW = self.said_RW
         if rows_R is not None:
@@ -108,7 +109,7 @@ class Live(NamedTuple):
             said_RW = torch.cat([said_RW[:, 1:], tokens_R[:, None]], 1)
         return self._replace(state=state, said_RW=said_RW, tokens_R=tokens_R, time_1=self.time_1 + 1)
 
-    def keep(self, sentences: Tensor) -> Live:
+    def keep(self, sentences: Tensor) -> SearchState:
         """Some of the sentences alone, with all that belongs to them."""
         share = len(self.tokens_R) // len(self.sentences_B)
         rows = sentences
@@ -117,10 +118,12 @@ class Live(NamedTuple):
         tokens_R, state, said_RW = keep((self.tokens_R, self.state, self.said_RW), rows)
         of_sentences = (self.memory, self.sentences_B, self.bounds, self.done_B, self.found)
         memory, sentences_B, bounds, done_B, found = select(of_sentences, sentences)
-        return Live(tokens_R, state, said_RW, memory, sentences_B, bounds, done_B, found, self.time_1)
+        return SearchState(tokens_R, state, said_RW, memory, sentences_B, bounds, done_B, found, self.time_1)
 
 
-def ruled(ratings_RV: Tensor, live: Live, rules: Sequence[Rule], end: int, *, in_place: bool = False) -> Tensor:
+def apply_constraints(
+    ratings_RV: Tensor, live: SearchState, rules: Sequence[LogitsConstraint], end: int, *, in_place: bool = False
+) -> Tensor:
     """The ratings of the next token under the rules, least lengths and forced prefixes."""
     share = len(ratings_RV) // len(live.sentences_B)
     least_B, prefix_BP = live.bounds.least_B, live.bounds.prefix_BP
@@ -145,7 +148,9 @@ def ruled(ratings_RV: Tensor, live: Live, rules: Sequence[Rule], end: int, *, in
     return ratings_RV
 
 
-def likeliest(logits_RV: Tensor, begun_BK: Tensor, n: int, live: Live, rules: Sequence[Rule], end: int) -> Extensions:
+def top_extensions(
+    logits_RV: Tensor, begun_BK: Tensor, n: int, live: SearchState, rules: Sequence[LogitsConstraint], end: int
+) -> Extensions:
     """The ``n`` best extensions of every sentence's hypotheses, by log p; all rules only forbid.
 
     The logits are overwritten.
@@ -154,7 +159,7 @@ def likeliest(logits_RV: Tensor, begun_BK: Tensor, n: int, live: Live, rules: Se
     if logits_RV.is_cuda and simple and n <= logits_RV.shape[1]:
         return _likeliest_on_gpu(logits_RV, begun_BK, n, live, rules, end)
     begun_BK = begun_BK - log_sums(logits_RV).view_as(begun_BK)
-    rated_RV = ruled(logits_RV, live, rules, end, in_place=True)
+    rated_RV = apply_constraints(logits_RV, live, rules, end, in_place=True)
     if n == begun_BK.shape[1] == 1:
         tokens_B1 = rated_RV.argmax(-1, keepdim=True)
         return Extensions(begun_BK + rated_RV.gather(1, tokens_B1), torch.zeros_like(tokens_B1), tokens_B1)
@@ -162,12 +167,12 @@ def likeliest(logits_RV: Tensor, begun_BK: Tensor, n: int, live: Live, rules: Se
 
 
 def _likeliest_on_gpu(
-    logits_RV: Tensor, begun_BK: Tensor, n: int, live: Live, rules: Sequence[Rule], end: int
+    logits_RV: Tensor, begun_BK: Tensor, n: int, live: SearchState, rules: Sequence[LogitsConstraint], end: int
 ) -> Extensions:
-    from weft.kernels.triton.top_k import best_tokens
+    from weft.kernels.triton.top_k import top_tokens
 
     loops = rules[0].settings if rules and isinstance(rules[0], NoLoops) else None
-    values_RC, tokens_RC = best_tokens(
+    values_RC, tokens_RC = top_tokens(
         logits_RV,
         n,
         end=end,
@@ -184,7 +189,7 @@ def _likeliest_on_gpu(
     return Extensions(ratings_BC, index_BC // n, tokens_RC.view(rows, -1).gather(1, index_BC))
 
 
-class Segment(NamedTuple):
+class StepRecords(NamedTuple):
     """Some steps in a row that the same sentences were in."""
 
     sentences: Tensor
@@ -193,26 +198,28 @@ class Segment(NamedTuple):
     """What was done: tensors (T, n, …)."""
 
 
-class Loop:
+class StepLoop:
     """Takes the steps one after the other; done sentences leave the batch after every one."""
 
-    def run(self, advance: Advance, live: Live, *, key: Hashable = None, looks: bool = False) -> list[Segment]:
+    def run(
+        self, advance: Advance, live: SearchState, *, key: Hashable = None, looks: bool = False
+    ) -> list[StepRecords]:
         """Until all are done: what was done.
 
         ``key``: what the step depends on beside ``live``, for a loop that keeps steps; ``looks``: whether attention
         weights are wanted.
         """
-        steps: list[Segment] = []
+        steps: list[StepRecords] = []
         while len(live.sentences_B):
             sentences_B = live.sentences_B
             live, record = advance(live)
-            steps.append(Segment(sentences_B, map_tree(lambda leaf: leaf[None], record)))
+            steps.append(StepRecords(sentences_B, map_tree(lambda leaf: leaf[None], record)))
             if bool(live.done_B.any()):
                 live = live.keep((~live.done_B).nonzero()[:, 0])
         return steps
 
 
-def by_step(segments: Sequence[Segment], sentence: int) -> list[tuple[Any, tuple[int, int]]]:
+def by_step(segments: Sequence[StepRecords], sentence: int) -> list[tuple[Any, tuple[int, int]]]:
     """For every step that a sentence was in: the records, and its place (step, row) in them."""
     found: list[tuple[Any, tuple[int, int]]] = []
     for sentences, records in segments:

@@ -44,7 +44,7 @@ class Draw(NamedTuple):
     """One step of a single path."""
 
     tokens: list[int]
-    """The likeliest candidates, best first; the drawn one is always among them."""
+    """The most likely candidates, best first; the drawn one is always among them."""
     probabilities: list[float]
     """Of each, as the model gave it (after the temperature, before any cut-off)."""
     kept: list[bool]

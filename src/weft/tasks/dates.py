@@ -26,7 +26,7 @@ MONTHS = (
     *("July", "August", "September", "October", "November", "December"),
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-SPELT = (
+SPELLED = (
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh"),
     *("twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"),
     *("twentieth", "twenty-first", "twenty-second", "twenty-third", "twenty-fourth", "twenty-fifth", "twenty-sixth"),
@@ -87,9 +87,9 @@ LONG: tuple[Callable[[date], str], ...] = (
     lambda d: f"{_weekday(d)} {ordinal(d.day)} {_month(d)} {d.year}",
     lambda d: f"{_weekday(d)[:3]}, {d.day:02d} {_short(d)} {d.year}",
     lambda d: f"{_weekday(d)[:3]} {_short(d)} {d.day} {d.year}",
-    lambda d: f"the {SPELT[d.day - 1]} of {_month(d)}, {d.year}",
-    lambda d: f"{_month(d)} the {SPELT[d.day - 1]}, {d.year}",
-    lambda d: f"{_weekday(d)} the {SPELT[d.day - 1]} of {_month(d)} {d.year}",
+    lambda d: f"the {SPELLED[d.day - 1]} of {_month(d)}, {d.year}",
+    lambda d: f"{_month(d)} the {SPELLED[d.day - 1]}, {d.year}",
+    lambda d: f"{_weekday(d)} the {SPELLED[d.day - 1]} of {_month(d)} {d.year}",
 )
 SHORT: tuple[Callable[[date], str], ...] = (
     lambda d: f"{d.month}/{d.day}/{_two_digits(d)}",

@@ -1,4 +1,4 @@
-"""Byte-pair encoding: words are cut into pieces that were learned by merging frequent neighbours.
+"""Byte-pair encoding: words are cut into pieces that were learned by merging frequent neighbors.
 
 Sennrich et al. 2016, *Neural machine translation of rare words with subword units*. Learning, encoding and the file
 (`tokenizer.json`) are those of the `tokenizers` library; a file opened with it alone encodes identically.
@@ -44,7 +44,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from weft.errors import VocabularyError
 from weft.text.bpe_dropout import Dropout
-from weft.text.pretokenization import BYTE_MARK, MARK, Form, byte_alphabet, recognise, skeleton, with_model
+from weft.text.pretokenization import BYTE_MARK, MARK, Pretokenization, byte_alphabet, recognize, skeleton, with_model
 from weft.text.specials import SPECIALS, UNKNOWN
 from weft.text.subwords import Subwords, check_learning, choose_wholes, count_words, stretches, too_small
 from weft.text.symbols import BYTE_PIECES
@@ -59,7 +59,7 @@ class BPE(Subwords):
     kind = "bpe"
     can_drop = True
 
-    def __init__(self, vocabulary: dict[str, int], merges: list[tuple[str, str]], form: Form) -> None:
+    def __init__(self, vocabulary: dict[str, int], merges: list[tuple[str, str]], form: Pretokenization) -> None:
         model = models.BPE(
             vocabulary,
             merges,
@@ -76,9 +76,11 @@ class BPE(Subwords):
     def learn(
         cls, texts: Iterable[str], *, size: int | None = None, minimum_count: int = 1, **form_choices: Any
     ) -> Self:
-        """Learn merges until there are `size` ids, or no pair occurs `minimum_count` times; the rest is a `Form`."""
+        """Learn merges until there are `size` ids, or no pair occurs `minimum_count` times; the rest is a
+        `Pretokenization`.
+        """
         size = check_learning(cls.kind, size, minimum_count)
-        form = Form.checked(**form_choices)
+        form = Pretokenization.checked(**form_choices)
         if form.protect or form.byte_fallback:
             texts = list(texts)
         wholes = choose_wholes(texts, form, size=size, minimum_count=minimum_count)
@@ -182,16 +184,16 @@ class BPE(Subwords):
         """The single symbols of a word; of what is never cut, the whole."""
         if word in self._uncut:
             return [self._ids[word]]
-        spelt: list[int] = []
+        spelled: list[int] = []
         for character in word:
             id = self._ids.get(character)
             if id is not None:
-                spelt.append(id)
+                spelled.append(id)
             elif self.form.byte_fallback:
-                spelt += [self._ids[BYTE_PIECES[value]] for value in character.encode()]
+                spelled += [self._ids[BYTE_PIECES[value]] for value in character.encode()]
             else:
-                spelt.append(UNKNOWN)
-        return spelt
+                spelled.append(UNKNOWN)
+        return spelled
 
     @cached_property
     def _uncut(self) -> frozenset[str]:
@@ -201,9 +203,9 @@ class BPE(Subwords):
         return frozenset(word for word in self._ids if len(word) > 1 and word not in made) - {*SPECIALS, *BYTE_PIECES}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any], *, name: str, form: Form | None = None) -> Self:
+    def from_json(cls, found: dict[str, Any], *, name: str, form: Pretokenization | None = None) -> Self:
         """From the content of a `tokenizer.json` that weft wrote."""
-        form = form or recognise(found)
+        form = form or recognize(found)
         if form is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
         try:
@@ -220,12 +222,12 @@ class BPE(Subwords):
             raise VocabularyError(f"{name}: damaged: {reason}") from None
 
 
-def _count_characters(texts: Iterable[str], form: Form) -> Counter[str]:
-    """Of normalised text."""
-    normalise = skeleton(form, guarded=False).normalizer.normalize_str
+def _count_characters(texts: Iterable[str], form: Pretokenization) -> Counter[str]:
+    """Of normalized text."""
+    normalize = skeleton(form, guarded=False).normalizer.normalize_str
     counts: Counter[str] = Counter()
     for stretch in stretches(texts, form):
-        counts.update(form.spelling(normalise(stretch)))
+        counts.update(form.spelling(normalize(stretch)))
     return counts
 
 
@@ -242,7 +244,7 @@ def _repeated(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
 
 
 def _without_marks(
-    vocabulary: dict[str, int], merges: list[tuple[str, str]], form: Form
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], form: Pretokenization
 ) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Leave out merges that spell a mark or the like, and the pieces that can then not be made; ids close up."""
     first = dict.fromkeys(form.first)

@@ -6,7 +6,7 @@ Characters may come with tags, for what is no spelling: the features of a word f
     gehen <V><PST(SG)>   →   g  e  h  e  n  ␣  <V>  <PST(SG)>
 
 A tag is text and a symbol like any other: it decodes to its spelling, and one never seen is unknown, as a whole. What
-is spelt like a mark (``<unk>``, ``<s>``, ``</s>``) is no tag, but characters.
+is spelled like a mark (``<unk>``, ``<s>``, ``</s>``) is no tag, but characters.
 
 Characters may be decomposed (Unicode's NFD): a Korean syllable into its letters, ``é`` into ``e`` and an accent. What
 is decoded is composed again (NFC)::
@@ -66,7 +66,7 @@ class Character:
         minimum_count: int = 1,
         tags: bool = False,
         decompose: bool = False,
-        normalise: str = "none",
+        normalize: str = "none",
         lowercase: bool = False,
         symbols: Iterable[str] = (),
         protect: Iterable[str] = (),
@@ -75,7 +75,7 @@ class Character:
         texts = list(checked(texts)) if protect else checked(texts)
         preparation = Preparation.learn(
             texts if isinstance(texts, list) else (),
-            normalise=normalise,
+            normalize=normalize,
             lowercase=lowercase,
             symbols=symbols,
             protect=protect,

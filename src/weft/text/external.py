@@ -5,7 +5,7 @@ others follow in their own order; ``theirs`` keeps, for every id here, the one t
 
 **Marks.** The unknown is the model's own. Begin and end are what the file's post-processor puts around a text or, where
 it has none, tokens of the usual names (``<s>``, ``[CLS]``, ...; ``</s>``, ``[SEP]``, ``<|endoftext|>``, ...). One token
-that is both is the end. No marks are added to a text, and text spelt like one never becomes it: such a text is read
+that is both is the end. No marks are added to a text, and text spelled like one never becomes it: such a text is read
 without the file's special tokens, and what is a mark even then becomes unknown. Other special tokens (``<pad>``,
 ``<extra_id_0>``) are found in text as their library finds them, and are decoded to their spelling.
 
@@ -53,7 +53,7 @@ class _Engine(Protocol):
     def content(self) -> str: ...
 
 
-class Foreign:
+class ExternalTokenizer:
     """Another's tokenizer with weft's marks."""
 
     kind = "foreign"
@@ -140,7 +140,7 @@ class Foreign:
         """What a person may want to know, a line each."""
         marks = zip(SPECIALS, self.theirs[: len(SPECIALS)], strict=True)
         named = [f"{mark} {'none' if id is None else self._engine.shown(id)}" for mark, id in marks]
-        return [f"made with {self.source}; normalisation: its own", f"marks: {', '.join(named)}"]
+        return [f"made with {self.source}; normalization: its own", f"marks: {', '.join(named)}"]
 
     @classmethod
     def from_tokenizers(cls, content: str, *, name: str) -> Self:

@@ -1,4 +1,4 @@
-"""Unicode normalisation and case, the same for every kind of tokenizer.
+"""Unicode normalization and case, the same for every kind of tokenizer.
 
 ``nfc`` composes what looks and means the same (``e`` and an accent become ``é``, Korean letters a syllable); ``nfkc``
 also replaces compatibility forms by plain ones (full-width letters, ligatures, ``①``, no-break space). ``lowercase``
@@ -19,26 +19,26 @@ from weft.errors import VocabularyError, nearest
 FORMS = ("none", "nfc", "nfkc")
 
 
-def steps(normalise: str, lowercase: bool) -> list[normalizers.Normalizer]:
+def steps(normalize: str, lowercase: bool) -> list[normalizers.Normalizer]:
     """The library's normalizers, in order."""
-    if normalise not in FORMS:
-        raise VocabularyError(f"normalise {normalise!r} is not known; {nearest(str(normalise), FORMS)}")
+    if normalize not in FORMS:
+        raise VocabularyError(f"normalize {normalize!r} is not known; {nearest(str(normalize), FORMS)}")
     found: list[normalizers.Normalizer] = []
-    if normalise != "none":
-        found.append(normalizers.NFC() if normalise == "nfc" else normalizers.NFKC())
+    if normalize != "none":
+        found.append(normalizers.NFC() if normalize == "nfc" else normalizers.NFKC())
     if lowercase:
         found.append(normalizers.Lowercase())
     return found
 
 
-def function(normalise: str, lowercase: bool) -> Callable[[str], str] | None:
-    """What normalises a text; None where nothing is to be done."""
-    found = steps(normalise, lowercase)
+def function(normalize: str, lowercase: bool) -> Callable[[str], str] | None:
+    """What normalizes a text; None where nothing is to be done."""
+    found = steps(normalize, lowercase)
     together: Callable[[str], str] = normalizers.Sequence(found).normalize_str
     return together if found else None
 
 
-def described(normalise: str, lowercase: bool) -> str:
+def described(normalize: str, lowercase: bool) -> str:
     """For people: ``nfkc, lowercase``, or ``none``."""
-    named = [normalise] * (normalise != "none") + ["lowercase"] * lowercase
+    named = [normalize] * (normalize != "none") + ["lowercase"] * lowercase
     return ", ".join(named) or "none"

@@ -1,4 +1,4 @@
-"""What is done to a text before it is cut into characters or words: symbols, normalisation, protected matches.
+"""What is done to a text before it is cut into characters or words: symbols, normalization, protected matches.
 
 The settings of a tokenizer of units, and what they make of a text: stretches, each either one token (an atom) or text
 to be cut. Where nothing is set there is one stretch, the text.
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from weft.errors import VocabularyError
-from weft.text import normalization as normalising
+from weft.text import normalization as normalizing
 from weft.text.symbols import Protected, check_patterns, check_symbols, symbol_pattern
 
 
@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
 class Preparation:
     """The settings. `wholes` are protected matches that are one token each."""
 
-    normalise: str = "none"
+    normalize: str = "none"
     lowercase: bool = False
     symbols: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Preparation:
         cls,
         texts: Sequence[str],
         *,
-        normalise: str,
+        normalize: str,
         lowercase: bool,
         symbols: Iterable[str],
         protect: Iterable[str],
@@ -47,8 +47,8 @@ class Preparation:
         without: str = "",
     ) -> Preparation:
         """Check the settings, and find the protected matches seen often enough: at most a quarter of the ids."""
-        normalising.steps(normalise, lowercase)
-        first = cls(normalise, lowercase, check_symbols(symbols, without=without), check_patterns(protect))
+        normalizing.steps(normalize, lowercase)
+        first = cls(normalize, lowercase, check_symbols(symbols, without=without), check_patterns(protect))
         if not first.protect:
             return first
         if minimum_count < 1:
@@ -58,7 +58,7 @@ class Preparation:
         stripped = first._protected.frequent(between, most=most, minimum_count=minimum_count)
         found = dict.fromkeys(match.strip() for match in stripped)
         wholes = tuple(match for match in found if match and match not in first.symbols)
-        return cls(first.normalise, first.lowercase, first.symbols, first.protect, wholes)
+        return cls(first.normalize, first.lowercase, first.symbols, first.protect, wholes)
 
     @property
     def is_plain(self) -> bool:
@@ -70,7 +70,7 @@ class Preparation:
         return bool(self.symbols or self.protect)
 
     def stretches(self, text: str) -> list[Stretch]:
-        """The stretches of a text, none of them empty; end to end they are the normalised text."""
+        """The stretches of a text, none of them empty; end to end they are the normalized text."""
         if not self.protect:
             return list(self._between_symbols(text))
         found: list[Stretch] = []
@@ -104,7 +104,7 @@ class Preparation:
 
     @cached_property
     def _normal(self) -> Any:
-        return normalising.function(self.normalise, self.lowercase)
+        return normalizing.function(self.normalize, self.lowercase)
 
     @cached_property
     def _protected(self) -> Protected:
@@ -116,8 +116,8 @@ class Preparation:
 
     def content(self) -> dict[str, object]:
         """What the file says of it: what is not as usual."""
-        given = {"normalise": self.normalise, "lowercase": self.lowercase, "given": list(self.symbols)}
-        usual: dict[str, object] = {"normalise": "none", "lowercase": False, "given": [], "protect": [], "wholes": []}
+        given = {"normalize": self.normalize, "lowercase": self.lowercase, "given": list(self.symbols)}
+        usual: dict[str, object] = {"normalize": "none", "lowercase": False, "given": [], "protect": [], "wholes": []}
         found = {**given, "protect": list(self.protect), "wholes": list(self.wholes)}
         return {name: value for name, value in found.items() if value != usual[name]}
 
@@ -129,18 +129,18 @@ class Preparation:
             if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
                 raise VocabularyError(f"{name}: damaged: {key} is not a list of texts")
             lists[key] = tuple(value)
-        lowercase, normalise = found.get("lowercase", False), found.get("normalise", "none")
+        lowercase, normalize = found.get("lowercase", False), found.get("normalize", "none")
         if not isinstance(lowercase, bool):
             raise VocabularyError(f"{name}: damaged: lowercase is {lowercase!r}, expected true or false")
         try:
-            normalising.steps(normalise, lowercase)
+            normalizing.steps(normalize, lowercase)
             symbols, protect = check_symbols(lists["given"]), check_patterns(lists["protect"])
         except VocabularyError as error:
             raise VocabularyError(f"{name}: damaged: {error}") from None
-        return cls(normalise, lowercase, symbols, protect, lists["wholes"])
+        return cls(normalize, lowercase, symbols, protect, lists["wholes"])
 
     def description(self) -> list[str]:
         """What a person may want to know, a line each."""
-        found = [f"normalisation: {normalising.described(self.normalise, self.lowercase)}"]
+        found = [f"normalization: {normalizing.described(self.normalize, self.lowercase)}"]
         found += [f"symbols: {' '.join(self.symbols)}"] if self.symbols else []
         return found + [f"protected: {pattern}" for pattern in self.protect]

@@ -1,8 +1,9 @@
 """How pieces of words (BPE, unigram) see a text: the library's normalizer, cuts and decoder, as one value.
 
-A `Form` says it all and can be read back from a `tokenizer.json` by `recognise`; a file that no form gives is foreign.
+A `Pretokenization` says it all and can be read back from a `tokenizer.json` by `recognize`; a file that no form
+gives is foreign.
 
-**Words.** A text is cut at every space, and each space is kept as a mark on one of its neighbours: at the end of the
+**Words.** A text is cut at every space, and each space is kept as a mark on one of its neighbors: at the end of the
 word before it (``end_of_word``: ``low</w>``), or at the beginning of the word after it (``▁low``). The first and the
 last word get the mark too, so that a word has the same pieces wherever it stands. In the file the mark is one
 character: ``▁`` (U+2581), or ``Ġ`` for byte level. With ``split_punctuation`` no piece crosses a punctuation mark or
@@ -30,34 +31,34 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from weft.errors import VocabularyError
-from weft.text import normalization as normalising
+from weft.text import normalization as normalizing
 from weft.text.specials import SPECIALS, UNKNOWN
 from weft.text.symbols import BYTE_PIECES, alternatives, check_patterns, check_symbols, together
 
 MARK = "▁"
 MARK_TYPED = "_"
 BYTE_MARK = "Ġ"  # stands for the space
-SPELT_MARK = r"<(?=(?:/?s|unk|0x[0-9A-F]{2})>)"  # what would begin a mark or a byte piece, were it no text
+SPELLED_MARK = r"<(?=(?:/?s|unk|0x[0-9A-F]{2})>)"  # what would begin a mark or a byte piece, were it no text
 
 
 @dataclass(frozen=True)
-class Form:
+class Pretokenization:
     """How a text becomes words, and what pieces there are beside the learned ones."""
 
     end_of_word: bool = True
     byte_level: bool = False
     split_punctuation: bool = True
     byte_fallback: bool = False
-    normalise: str = "none"
+    normalize: str = "none"
     lowercase: bool = False
     symbols: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
 
     @classmethod
-    def checked(cls, **choices: Any) -> Form:
+    def checked(cls, **choices: Any) -> Pretokenization:
         """A form whose symbols and patterns are good; bytes need no byte pieces."""
         found = cls(**choices)
-        normalising.steps(found.normalise, found.lowercase)
+        normalizing.steps(found.normalize, found.lowercase)
         for symbol in check_symbols(found.symbols) if found.byte_level else ():
             if len(symbol) == 1 or not symbol.isascii():  # its characters would stand for bytes
                 raise VocabularyError(f"symbol {symbol!r}: with byte_level, expected two or more ASCII characters")
@@ -74,15 +75,15 @@ class Form:
         return (*SPECIALS, *self.symbols, *(BYTE_PIECES if self.byte_fallback else ()))
 
     def spelling(self, text: str) -> str:
-        """How a piece of normalised text is written in the vocabulary."""
+        """How a piece of normalized text is written in the vocabulary."""
         if self.byte_level:
             alphabet = byte_alphabet()
             return "".join(alphabet[value] for value in text.encode())
         return text.replace(" ", MARK)
 
 
-def skeleton(form: Form, *, guarded: bool) -> tokenizers.Tokenizer:
-    """The library's tokenizer with an empty model. Guarded: text spelt like a mark is cut, and so never the mark."""
+def skeleton(form: Pretokenization, *, guarded: bool) -> tokenizers.Tokenizer:
+    """The library's tokenizer with an empty model. Guarded: text spelled like a mark is cut, and so never the mark."""
     library = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNKNOWN]))
     late = form.byte_level or bool(form.protect)  # spaces stay spaces until the text is cut
     mark = " " if late else MARK
@@ -90,7 +91,7 @@ def skeleton(form: Form, *, guarded: bool) -> tokenizers.Tokenizer:
     to_mark += [] if late else [normalizers.Replace(" ", MARK)]
     at_end = normalizers.Replace(Regex(r"(?<=[\s\S])\z"), mark)  # after the last character, if there is one
     outer_mark: normalizers.Normalizer = at_end if form.end_of_word else normalizers.Prepend(mark)
-    steps = normalising.steps(form.normalise, form.lowercase)
+    steps = normalizing.steps(form.normalize, form.lowercase)
     library.normalizer = normalizers.Sequence([*steps, *to_mark, outer_mark])
     cuts: list[pre_tokenizers.PreTokenizer] = []
     if form.protect:
@@ -100,7 +101,7 @@ def skeleton(form: Form, *, guarded: bool) -> tokenizers.Tokenizer:
         if form.split_punctuation:
             cuts.append(pre_tokenizers.Split(Regex(_punctuation(mark, form.end_of_word)), "isolated"))
     if guarded:
-        cuts.append(pre_tokenizers.Split(Regex(SPELT_MARK), "isolated"))
+        cuts.append(pre_tokenizers.Split(Regex(SPELLED_MARK), "isolated"))
     if form.byte_level:
         cuts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False))
     elif form.protect:
@@ -110,7 +111,7 @@ def skeleton(form: Form, *, guarded: bool) -> tokenizers.Tokenizer:
     return library
 
 
-def _decoding(form: Form) -> list[decoders.Decoder]:
+def _decoding(form: Pretokenization) -> list[decoders.Decoder]:
     spaces = decoders.ByteLevel() if form.byte_level else decoders.Replace(MARK, " ")
     edges = "".join(f"{alternatives([symbol])}|" for symbol in sorted(form.symbols, key=len, reverse=True))
     # Not decoders.Strip: at the end it panics on the empty text (tokenizers 0.23).
@@ -128,10 +129,10 @@ def _punctuation(mark: str, end_of_word: bool) -> str:
     return rf"{mark}?[^\p{{P}}\p{{S}}]+['’](?=\p{{L}})|{mark}?[^\p{{P}}\p{{S}}]+|{mark}?[\p{{P}}\p{{S}}]"
 
 
-def _cuts_around(form: Form) -> str:
+def _cuts_around(form: Pretokenization) -> str:
     """All cuts in one expression, where patterns are protected: a match, or a word up to the next match.
 
-    The patterns are written before it as a comment, for `recognise`.
+    The patterns are written before it as a comment, for `recognize`.
     """
     protected = together(form.protect)
     free = f"(?!{protected})"
@@ -147,7 +148,7 @@ def _cuts_around(form: Form) -> str:
     return "|".join([f"(?#protect {noted})" + protected, *words, " "])
 
 
-def with_model(form: Form, model: models.Model, *, guarded: bool) -> tokenizers.Tokenizer:
+def with_model(form: Pretokenization, model: models.Model, *, guarded: bool) -> tokenizers.Tokenizer:
     """The library's tokenizer with a model whose first ids are those of the form."""
     library = skeleton(form, guarded=guarded)
     library.model = model
@@ -155,7 +156,7 @@ def with_model(form: Form, model: models.Model, *, guarded: bool) -> tokenizers.
     return library
 
 
-def recognise(found: dict[str, Any]) -> Form | None:
+def recognize(found: dict[str, Any]) -> Pretokenization | None:
     """The form of a `tokenizer.json` that weft wrote; None for any other."""
     try:
         kinds = [step["type"] for step in found["normalizer"]["normalizers"]]
@@ -164,9 +165,9 @@ def recognise(found: dict[str, Any]) -> Form | None:
         noted = re.match(r"\(\?#protect (.*?)\)", patterns[0], re.DOTALL)
         protect = tuple(json.loads(noted[1])) if noted else ()
         unigram = found["model"]["type"] == "Unigram"
-        base = Form(
+        base = Pretokenization(
             byte_fallback=found["model"]["byte_fallback"],
-            normalise="nfc" if "NFC" in kinds else "nfkc" if "NFKC" in kinds else "none",
+            normalize="nfc" if "NFC" in kinds else "nfkc" if "NFKC" in kinds else "none",
             lowercase="Lowercase" in kinds,
             symbols=symbols,
             protect=protect,

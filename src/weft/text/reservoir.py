@@ -32,7 +32,7 @@ def sample(
     seed: int,
     size: Callable[[Item], int] = len,  # type: ignore[assignment]
 ) -> list[Item]:
-    """At most so many characters of a stream (what `size` says of an item), drawn without favour, in stream order."""
+    """At most so many characters of a stream (what `size` says of an item), drawn without favor, in stream order."""
     if characters < 1:
         raise DataError(f"a sample of {characters} characters; expected 1 or more")
     draw = Random(seed).random

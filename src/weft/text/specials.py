@@ -1,6 +1,6 @@
 """The three marks that are no text: their ids, their spellings, and how an id is shown to a person.
 
-They hold the first ids of every vocabulary. They are ids only: text spelt like a mark (``</s>`` typed by somebody) is
+They hold the first ids of every vocabulary. They are ids only: text spelled like a mark (``</s>`` typed by somebody) is
 ordinary text and never becomes the mark's id.
 """
 

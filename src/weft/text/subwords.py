@@ -16,13 +16,13 @@ from tokenizers import Regex, pre_tokenizers
 
 from weft.errors import VocabularyError
 from weft.files import save_text
-from weft.text import normalization as normalising
-from weft.text.pretokenization import MARK, SPELT_MARK, Form, byte_alphabet, skeleton
+from weft.text import normalization as normalizing
+from weft.text.pretokenization import MARK, SPELLED_MARK, Pretokenization, byte_alphabet, skeleton
 from weft.text.specials import END, SPECIALS, UNKNOWN_TEXT, visible
 from weft.text.symbols import Protected, symbol_pattern
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import check_ids, check_text
-from weft.text.word_cache import Arrays, Bulk, end_to_end, rows
+from weft.text.word_cache import Arrays, WordCache, end_to_end, rows
 
 
 class Subwords:
@@ -31,7 +31,7 @@ class Subwords:
     kind: str
     can_drop = False
 
-    def __init__(self, form: Form, library: tokenizers.Tokenizer, spellings: Sequence[str]) -> None:
+    def __init__(self, form: Pretokenization, library: tokenizers.Tokenizer, spellings: Sequence[str]) -> None:
         self.form = form
         self._library = library
         self._fixed = range(len(SPECIALS), len(SPECIALS) + len(form.symbols))
@@ -82,9 +82,9 @@ class Subwords:
         return [found.ids for found in self._library.encode_batch_fast(words, add_special_tokens=False)]
 
     @cached_property
-    def _bulk(self) -> Bulk:
+    def _bulk(self) -> WordCache:
         two_marks = self.encode(" ")
-        return Bulk(self._encode_words, two_marks[: len(two_marks) // 2], self._symbols)
+        return WordCache(self._encode_words, two_marks[: len(two_marks) // 2], self._symbols)
 
     @cached_property
     def _symbols(self) -> re.Pattern[str] | None:
@@ -141,7 +141,7 @@ class Subwords:
     def description(self) -> list[str]:
         """What a person may want to know, a line each."""
         form = self.form
-        found = [f"normalisation: {normalising.described(form.normalise, form.lowercase)}"]
+        found = [f"normalization: {normalizing.described(form.normalize, form.lowercase)}"]
         found += [f"symbols: {' '.join(form.symbols)}"] if form.symbols else []
         found += [f"protected: {pattern}" for pattern in form.protect]
         found += ["unknown characters become bytes"] if form.byte_fallback else []
@@ -159,7 +159,7 @@ class Subwords:
         return sorted(new, key=lambda one: (-counts[one], one))
 
 
-def stretches(texts: Iterable[str], form: Form) -> Iterator[str]:
+def stretches(texts: Iterable[str], form: Pretokenization) -> Iterator[str]:
     """What stands between the symbols of the texts."""
     symbols = symbol_pattern(form.symbols)
     for text in texts:
@@ -170,8 +170,8 @@ def stretches(texts: Iterable[str], form: Form) -> Iterator[str]:
             yield from filter(None, symbols.split(text)[::2])
 
 
-def count_words(texts: Iterable[str], form: Form, *, guarded: bool) -> Counter[str]:
-    """How often each word occurs, as it is spelt in the vocabulary."""
+def count_words(texts: Iterable[str], form: Pretokenization, *, guarded: bool) -> Counter[str]:
+    """How often each word occurs, as it is spelled in the vocabulary."""
     library = skeleton(form, guarded=guarded)
     if form.protect:
         raw = Counter(stretches(texts, form))
@@ -186,14 +186,14 @@ def count_words(texts: Iterable[str], form: Form, *, guarded: bool) -> Counter[s
     return counts
 
 
-def choose_wholes(texts: Iterable[str], form: Form, *, size: int, minimum_count: int) -> list[str]:
+def choose_wholes(texts: Iterable[str], form: Pretokenization, *, size: int, minimum_count: int) -> list[str]:
     """Protected matches that get an id as a whole, as the vocabulary spells them: at most a quarter of the ids."""
     if not form.protect:
         return []
     library = skeleton(form, guarded=True)
     normal = (library.normalizer.normalize_str(stretch) for stretch in stretches(texts, form))
     found = Protected(form.protect).frequent(normal, most=size // 4, minimum_count=minimum_count)
-    guard = pre_tokenizers.Split(Regex(SPELT_MARK), "isolated")  # what is spelt like a mark is always cut
+    guard = pre_tokenizers.Split(Regex(SPELLED_MARK), "isolated")  # what is spelled like a mark is always cut
     wholes = [form.spelling(match) for match in found if len(guard.pre_tokenize_str(match)) == 1]
     return [spelling for spelling in wholes if spelling not in form.first]
 

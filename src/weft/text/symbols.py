@@ -1,10 +1,10 @@
 """What is never cut: given symbols, and what regular expressions protect.
 
 **Symbols** are strings such as ``<2de>`` or ``<turn>``. Each is exactly one token wherever it stands, is found in the
-text as it is given (before normalisation; the longest where several fit) and decodes to its own spelling.
+text as it is given (before normalization; the longest where several fit) and decodes to its own spelling.
 
 **Protected patterns** are regular expressions of the Oniguruma kind (that of the `tokenizers` library, for every kind
-of tokenizer): ``\\d+``, ``\\p{Lu}+``, ``\\{\\w+\\}``. They see the text between symbols after normalisation. At each
+of tokenizer): ``\\d+``, ``\\p{Lu}+``, ``\\{\\w+\\}``. They see the text between symbols after normalization. At each
 place they are tried in the order given. What matches is a unit: nothing is joined across its edges. A match seen often
 enough in learning has an id as a whole; others are cut inside. The most frequent ones have ids, at most a quarter of
 all. Back references by number do not work: the patterns become one expression.

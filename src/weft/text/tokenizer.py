@@ -10,7 +10,7 @@ word       word of `weft.text.word_splitting`, or between words never seen      
            white space                                                        are one space apart, and the
                                                                               text has no U+FFED (see units)
 bpe        learned pieces of words: frequent     characters never seen; none  if every character is known
-           neighbours merged                     with ``byte_level`` or       and the text has no U+2581
+           neighbors merged                     with ``byte_level`` or       and the text has no U+2581
                                                  ``byte_fallback``            (always with ``byte_level``)
 unigram    learned pieces of words: the          like bpe; a run of unknown   like bpe
            likeliest cut                         characters is one unknown
@@ -22,11 +22,11 @@ What happens to difficult input, for every kind:
 
 - an unknown symbol becomes the unknown's id, and in decoded text ``⁇`` (U+2047);
 - the empty text has no ids, and no ids are the empty text; a text of white space alone has no words;
-- text spelt like a mark (``</s>``, ``<unk>``) is text, never the mark;
+- text spelled like a mark (``</s>``, ``<unk>``) is text, never the mark;
 - the length of a line is not limited, and a line of a megabyte without a space takes about a second at most;
 - NUL, other control characters, emoji, combining marks and right-to-left text are characters like any other: no
-  reordering and, unless asked for, no normalisation (é as one code point and as two are different texts) and no case
-  folding. With ``normalise`` or ``lowercase`` what comes back is the normalised text (`weft.text.normalization`);
+  reordering and, unless asked for, no normalization (é as one code point and as two are different texts) and no case
+  folding. With ``normalize`` or ``lowercase`` what comes back is the normalized text (`weft.text.normalization`);
 - given symbols (``<2de>``) are one token wherever they stand, and protected patterns are units (`weft.text.symbols`);
 - line ends (LF, CR, CR LF, U+2028) inside a text are characters for characters, bytes and BPE, white space for words;
 - a lone surrogate is not text: `VocabularyError`; so is an id outside the vocabulary.
@@ -43,8 +43,8 @@ from typing import Any, Protocol, Self
 
 from weft.errors import VocabularyError, nearest
 from weft.text.bpe import BPE
-from weft.text.external import Foreign
-from weft.text.pretokenization import recognise
+from weft.text.external import ExternalTokenizer
+from weft.text.pretokenization import recognize
 from weft.text.unigram import Unigram
 from weft.text.word_cache import Arrays
 from weft.text.words import FORMAT, Byte, Character, Word
@@ -119,7 +119,7 @@ def learn(
     split_punctuation: bool = True,
     tags: bool = False,
     decompose: bool = False,
-    normalise: str = "none",
+    normalize: str = "none",
     lowercase: bool = False,
     symbols: Sequence[str] = (),
     protect: Sequence[str] = (),
@@ -134,13 +134,13 @@ def learn(
     split_punctuation   word, bpe, unigram: a punctuation mark is no part of the word beside it
     tags                character: a tag such as ``<ACC(PL)>`` is one symbol
     decompose           character: of decomposed text, a Korean syllable as its letters
-    normalise           all but byte: ``none``, ``nfc`` or ``nfkc``
+    normalize           all but byte: ``none``, ``nfc`` or ``nfkc``
     lowercase           all but byte: small letters only
     symbols             all but byte: texts such as ``<2de>`` that are one token wherever they stand
     protect             all but byte: regular expressions; what matches is a unit, the frequent ones with an id each
     byte_fallback       bpe, unigram: a character without an id becomes its bytes, so that nothing is unknown
     """
-    prepared = {"normalise": normalise, "lowercase": lowercase, "symbols": tuple(symbols), "protect": tuple(protect)}
+    prepared = {"normalize": normalize, "lowercase": lowercase, "symbols": tuple(symbols), "protect": tuple(protect)}
     if kind == "byte":
         for name, value in prepared.items():
             if value and value != "none":
@@ -170,16 +170,16 @@ def load(path: Path | str) -> Tokenizer:
     path = Path(path)
     content = _read(path)
     found = _parse(content, path)
-    if isinstance(found, Foreign):
+    if isinstance(found, ExternalTokenizer):
         return found
     name = str(path)
     if "weft_tokenizer" not in found:
         model = found.get("model")
         if not isinstance(model, dict):
             raise VocabularyError(f"{path}: not a tokenizer written by weft, nor a tokenizer.json")
-        form = recognise(found)
+        form = recognize(found)
         if form is None:
-            return Foreign.from_tokenizers(content.decode("utf-8"), name=name)
+            return ExternalTokenizer.from_tokenizers(content.decode("utf-8"), name=name)
         pieces = Unigram if model.get("type") == "Unigram" else BPE
         return pieces.from_json(found, name=name, form=form)
     version, kind = found["weft_tokenizer"], found.get("kind")
@@ -187,7 +187,7 @@ def load(path: Path | str) -> Tokenizer:
         raise VocabularyError(f"{path}: damaged: its format is {version!r}, expected a whole number")
     if version > FORMAT:
         raise VocabularyError(f"{path}: written by a newer weft (format {version}; this one reads up to {FORMAT})")
-    for unit in (Character, Byte, Word, Foreign):
+    for unit in (Character, Byte, Word, ExternalTokenizer):
         if kind == unit.kind:
             return unit.from_json(found, name=name)
     raise VocabularyError(f"{path}: unknown kind of tokenizer {kind!r}; {nearest(str(kind), TOKENIZERS)}")
@@ -202,13 +202,13 @@ def _read(path: Path) -> bytes:
         raise VocabularyError(f"{path}: cannot read the tokenizer: {message}") from None
 
 
-def _parse(content: bytes, path: Path) -> dict[str, Any] | Foreign:
+def _parse(content: bytes, path: Path) -> dict[str, Any] | ExternalTokenizer:
     try:
         found = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
         if content[:1] == b"\n":  # how a SentencePiece model begins: its first piece
             try:
-                return Foreign.from_sentencepiece(content, name=str(path))
+                return ExternalTokenizer.from_sentencepiece(content, name=str(path))
             except VocabularyError as error:
                 if "pip install" in str(error):
                     raise

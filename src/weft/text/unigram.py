@@ -15,7 +15,7 @@ most 16 characters. Ids go from the likeliest piece to the least likely, ties in
 **Protected matches** with an id as a whole score just above their best cut into other pieces. They are pieces like any
 other: a longer word may be cut into one and a rest, where that is likeliest.
 
-**Marks.** Text spelt like a mark or a byte piece is cut after its ``<``.
+**Marks.** Text spelled like a mark or a byte piece is cut after its ``<``.
 
 **Limits.** Nothing is learned from words that hold a control character or ``▅``, which SentencePiece keeps for itself;
 their characters are pieces all the same. `encode` takes the best cut; it does not sample.
@@ -32,7 +32,7 @@ from typing import Any, Self
 from tokenizers import models
 
 from weft.errors import VocabularyError
-from weft.text.pretokenization import Form, byte_alphabet, recognise, with_model
+from weft.text.pretokenization import Pretokenization, byte_alphabet, recognize, with_model
 from weft.text.subwords import Subwords, check_learning, choose_wholes, count_words, too_small
 
 THREADS = 4  # a part of the definition: sums come out otherwise on other numbers of them
@@ -48,7 +48,7 @@ class Unigram(Subwords):
 
     kind = "unigram"
 
-    def __init__(self, scores: Scores, form: Form) -> None:
+    def __init__(self, scores: Scores, form: Pretokenization) -> None:
         model = models.Unigram(scores, 0, form.byte_fallback)
         super().__init__(form, with_model(form, model, guarded=True), [piece for piece, _ in scores])
         self._scores = scores
@@ -59,7 +59,7 @@ class Unigram(Subwords):
     ) -> Self:
         """Learn at most `size` ids; without bytes, `minimum_count` only decides about protected matches."""
         size = check_learning(cls.kind, size, minimum_count)
-        form = Form.checked(**form_choices)
+        form = Pretokenization.checked(**form_choices)
         if form.protect:
             texts = list(texts)
         wholes = choose_wholes(texts, form, size=size, minimum_count=minimum_count)
@@ -94,9 +94,9 @@ class Unigram(Subwords):
         return type(self)([*self._scores, *((one, lowest) for one in new)], self.form)
 
     @classmethod
-    def from_json(cls, found: dict[str, Any], *, name: str, form: Form | None = None) -> Self:
+    def from_json(cls, found: dict[str, Any], *, name: str, form: Pretokenization | None = None) -> Self:
         """From the content of a `tokenizer.json` that weft wrote."""
-        form = form or recognise(found)
+        form = form or recognize(found)
         if form is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
         try:
@@ -111,7 +111,7 @@ class Unigram(Subwords):
             raise VocabularyError(f"{name}: damaged: {reason}") from None
 
 
-def _learn_pieces(words: dict[str, int], required: set[str], form: Form, *, size: int) -> dict[str, float]:
+def _learn_pieces(words: dict[str, int], required: set[str], form: Pretokenization, *, size: int) -> dict[str, float]:
     """SentencePiece's pieces and scores, and the required characters it did not see; at most `size` of them."""
     try:
         import sentencepiece

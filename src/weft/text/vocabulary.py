@@ -3,7 +3,7 @@
 The marks of `weft.text.specials` come first. Then the symbols: the most frequent first, and among equally frequent
 ones in code point order, so that the same text always gives the same ids, in whatever order it was read.
 
-The marks are not in the table that is looked up: a symbol spelt ``</s>`` has an id of its own, or is unknown.
+The marks are not in the table that is looked up: a symbol spelled ``</s>`` has an id of its own, or is unknown.
 """
 
 from __future__ import annotations

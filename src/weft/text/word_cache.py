@@ -43,7 +43,7 @@ class _Numbers(dict[str, int]):
         return number
 
 
-class Bulk:
+class WordCache:
     """Words and their ids. The empty word, between two spaces, has the ids of a mark alone."""
 
     def __init__(self, encode: Encode, empty: list[int], symbols: re.Pattern[str] | None = None) -> None:

@@ -2,21 +2,21 @@
 
 Each is saved as JSON: ``{"weft_tokenizer": 1, "kind": "word", "symbols": [...], ...}``, most frequent symbol first.
 
-Words are reversible. Where a word stood glued to its neighbour, one of the two carries the joiner ``￭`` (U+FFED) on
+Words are reversible. Where a word stood glued to its neighbor, one of the two carries the joiner ``￭`` (U+FFED) on
 that side: a punctuation mark takes it towards the word before it; otherwise the first of the two, which is then an
 opening mark or an elided word, takes it towards the word after it::
 
     il m'a entarté.   →   il  m'￭  a  entarté  ￭.
     vu (hier)?        →   vu  (￭  hier  ￭)  ￭?
 
-So the vocabulary knows ``￭.`` and ``(￭``, the letters' words are the same with and without a neighbour, and `decode`
+So the vocabulary knows ``￭.`` and ``(￭``, the letters' words are the same with and without a neighbor, and `decode`
 restores the line exactly if its words were separated by single spaces and it neither began nor ended with one. All
 white space (as `str.split` sees it) counts as one space. A ``￭`` in the text itself is read as ``■`` (U+25A0), the
 character that Unicode gives as its equivalent. An unknown word decodes as ``⁇`` between spaces.
 
 Given symbols and protected matches (`weft.text.symbols`) are one symbol each, words or characters; they carry no
 joiner.
-Where one is glued to its neighbour a joiner stands alone between them, as a token::
+Where one is glued to its neighbor a joiner stands alone between them, as a token::
 
     a<2de> b   →   a  ￭  <2de>  b
 """
@@ -39,7 +39,7 @@ from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.unit_files import FIRST, FORMAT, checked, count, read_choice, read_symbols, read_vocabulary, save
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import Vocabulary, check_ids, check_text
-from weft.text.word_cache import Arrays, Bulk, end_to_end
+from weft.text.word_cache import Arrays, WordCache, end_to_end
 
 __all__ = ["FORMAT", "Byte", "Character", "Word", "cut"]
 
@@ -83,7 +83,7 @@ class Byte:
 
     def description(self) -> list[str]:
         """What a person may want to know, a line each."""
-        return ["normalisation: none"]
+        return ["normalization: none"]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text; what is not valid UTF-8 becomes U+FFFD, as `bytes.decode(errors="replace")` has it."""
@@ -138,7 +138,7 @@ class Word:
         size: int | None = None,
         minimum_count: int = 1,
         split_punctuation: bool = True,
-        normalise: str = "none",
+        normalize: str = "none",
         lowercase: bool = False,
         symbols: Iterable[str] = (),
         protect: Iterable[str] = (),
@@ -147,7 +147,7 @@ class Word:
         texts = list(_typed(texts)) if protect else _typed(texts)
         preparation = Preparation.learn(
             texts if isinstance(texts, list) else (),
-            normalise=normalise,
+            normalize=normalize,
             lowercase=lowercase,
             symbols=symbols,
             protect=protect,
@@ -195,8 +195,8 @@ class Word:
         return end_to_end(self.encode_batch(texts)) if self.preparation.cuts else self._bulk.arrays(texts)
 
     @cached_property
-    def _bulk(self) -> Bulk:
-        return Bulk(self.encode_batch, [])
+    def _bulk(self) -> WordCache:
+        return WordCache(self.encode_batch, [])
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._lay_out(ids)[0]

@@ -2,7 +2,7 @@
 
 A ragged batch has no pads, but its size differs from the last one's, and with it the plans of every kernel; and a
 recurrence is a thousand small kernels, each of which waits for Python. Here a batch is filled up with tokens that have
-no loss, so that all have the same number of tokens; forward, backward, clipping and optimiser are recorded once and
+no loss, so that all have the same number of tokens; forward, backward, clipping and optimizer are recorded once and
 then launched as one. Rows and their lengths vary: a graph is kept for each of a few counts and bounds. Where a run is
 long enough to pay for it, a Transformer's layers are compiled too (one compilation for all layers of a side).
 """
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from weft.data.batching.batches import budgets
-from weft.data.batching.prefetch import Drawn
+from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, Extent
 from weft.models import AnyModel, Seq2Seq
 from weft.models.recurrent import RecurrentStack
@@ -33,7 +33,7 @@ EAGER = 3
 
 def can_pack(model: AnyModel, settings: TrainingSettings, device: torch.device) -> TypeGuard[Seq2Seq]:
     """Whether updates of this model can be recorded: no shape in them may depend on the lengths of a batch."""
-    if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimiser == "sgd":
+    if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
     return isinstance(model, Seq2Seq) and not getattr(model.encoder, "reverse_source", False)
 
@@ -152,13 +152,13 @@ class Recorded:
         self.tokens.fill_(batch.target.layout.total)
 
 
-class PackedUpdate:
+class CudaGraphUpdate:
     """Updates by CUDA graph; see the module."""
 
     def __init__(
         self,
         model: Seq2Seq,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         settings: TrainingSettings,
         extent: Extent,
         *,
@@ -168,7 +168,7 @@ class PackedUpdate:
         compiled: bool,
     ) -> None:
         self.model = model
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.settings = settings
         self.begin = begin
         self.device = device
@@ -187,7 +187,7 @@ class PackedUpdate:
                 if isinstance(part, TransformerLayer):
                     part.compile()
 
-    def __call__(self, drawn: Drawn, *, rate: float, own: float) -> Measured:
+    def __call__(self, drawn: StepBatches, *, rate: float, own: float) -> Measured:
         [batch] = drawn.batches
         self._forget_if_moved()
         recorded = self._recorded(batch)
@@ -227,7 +227,7 @@ class PackedUpdate:
 
     def _record(self, recorded: Recorded) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize(self.device)
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             self._update(recorded)
@@ -239,9 +239,9 @@ class PackedUpdate:
             self._update_in_precision(recorded)
 
     def _update_in_precision(self, recorded: Recorded) -> None:
-        """One update on what ``recorded`` holds; where it would spoil the weights, the optimiser leaves them alone."""
-        self.optimiser.zero_grad(set_to_none=True)
-        for group in self.optimiser.param_groups:  # not once for all: a restored optimiser has rates of its own
+        """One update on what ``recorded`` holds; where it would spoil the weights, the optimizer leaves them alone."""
+        self.optimizer.zero_grad(set_to_none=True)
+        for group in self.optimizer.param_groups:  # not once for all: a restored optimizer has rates of its own
             group["lr"] = self.rate
         with in_precision(self.precision, self.device):
             states = self.model.states(recorded.source.ragged(), recorded.inputs.ragged()).states
@@ -252,9 +252,9 @@ class PackedUpdate:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf, foreach=True)
         self.measured[0] = loss.negative_log_likelihood / recorded.tokens
         self.measured[1] = norm
-        self.optimiser.found_inf = (~self.measured.isfinite().all()).float()  # type: ignore[attr-defined]
-        self.optimiser.grad_scale = None  # type: ignore[attr-defined]
-        self.optimiser.step()
+        self.optimizer.found_inf = (~self.measured.isfinite().all()).float()  # type: ignore[attr-defined]
+        self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+        self.optimizer.step()
 
 
 def pays_to_compile(model: torch.nn.Module, settings: TrainingSettings) -> bool:

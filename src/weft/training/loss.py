@@ -20,7 +20,7 @@ class Loss(NamedTuple):
     """Sums over the tokens of a batch."""
 
     smoothed: Tensor
-    """What is minimised."""
+    """What is minimized."""
     negative_log_likelihood: Tensor
     """−Σ log p(y_t), without smoothing and without gradient: what perplexity is made of."""
 

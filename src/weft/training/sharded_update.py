@@ -1,4 +1,4 @@
-"""Training a model that does not fit: weights, gradients and optimiser state divided over the workers.
+"""Training a model that does not fit: weights, gradients and optimizer state divided over the workers.
 
 FSDP2 (``torch.distributed.fsdp.fully_shard``): every weight is cut into as many parts as there are workers; before a
 layer is used its parts are gathered, afterwards they are let go again, and a gradient is summed and divided in one go.
@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from weft.data.batching.batches import BatchSource
-from weft.data.batching.prefetch import Drawn
+from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models import AnyModel
 from weft.models.transformer import TransformerLayer
@@ -75,7 +75,7 @@ class ShardedUpdate(PlainUpdate):
     def __init__(
         self,
         model: AnyModel,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         settings: TrainingSettings,
         *,
         losses: Losses,
@@ -88,7 +88,7 @@ class ShardedUpdate(PlainUpdate):
     ) -> None:
         super().__init__(
             model,
-            optimiser,
+            optimizer,
             settings,
             begin=begin,
             device=device,
@@ -103,7 +103,7 @@ class ShardedUpdate(PlainUpdate):
         found: Loss = self.losses(batch, own)
         return found
 
-    def fill_up(self, drawn: Drawn, own: float) -> None:
+    def fill_up(self, drawn: StepBatches, own: float) -> None:
         rounds = -(-self.settings.accumulate // self.workers.count)
         for _ in range(rounds - len(drawn.batches)):
             loss = self.compute(self.spare, own)

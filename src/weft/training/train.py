@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from weft import preparation as corpus
-from weft.data.batching.streaming import Streamed
+from weft.data.batching.streaming import StreamedCorpus
 from weft.data.pairs import Pair
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
@@ -125,7 +125,7 @@ def train(
         ),
     )
     for event in trainer.events():
-        if isinstance(event, Finished) and isinstance(prepared.data, Streamed):
+        if isinstance(event, Finished) and isinstance(prepared.data, StreamedCorpus):
             event = replace(event, left_out=_left_out(recipe, [prepared.data.fates]))
         if isinstance(event, Finished) and workers.leads:
             _conclude(folder, recipe, tokenizers, event, trainer.progress.last_validation)

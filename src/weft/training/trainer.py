@@ -1,7 +1,7 @@
 """The training loop: an iterator of events. It prints nothing and knows nothing of text.
 
 One update: the loss of ``accumulate`` batches, averaged over their target tokens; gradients clipped to a norm; one
-step of the optimiser at the schedule's rate. An update whose loss or gradient is not finite is skipped and counted;
+step of the optimizer at the schedule's rate. An update whose loss or gradient is not finite is skipped and counted;
 too many in a row end the run, with the last good state saved. Several workers share out the batches of an update
 (distributed.py); all of them run this loop, and the first one validates, writes and decides.
 """
@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel, ValidationError
 
 from weft.data.batching.batches import BatchSource, Position
-from weft.data.batching.prefetch import Drawn, ahead, draw
+from weft.data.batching.prefetch import StepBatches, ahead, draw
 from weft.errors import CheckpointError, TrainingError
 from weft.models import AnyModel
 from weft.recipe import TrainingSettings
@@ -26,20 +26,20 @@ from weft.runs.folder import (
     Checkpoint,
     RunFolder,
     Tensors,
-    optimiser_tensors,
+    optimizer_tensors,
     random_states,
     read_tensors,
-    restore_optimiser,
+    restore_optimizer,
     restore_random,
     write_tensors,
 )
 from weft.runs.weights import load_weights, mean_of, model_tensors
-from weft.training.cuda_graph_update import PackedUpdate, can_pack, pays_to_compile
+from weft.training.cuda_graph_update import CudaGraphUpdate, can_pack, pays_to_compile
 from weft.training.distributed import ALONE, Workers, whole
 from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
 from weft.training.forcing import own_share
 from weft.training.schedules import make_schedule
-from weft.training.update import Measured, PlainUpdate, Update, make_optimiser, precision_of
+from weft.training.update import Measured, PlainUpdate, Update, make_optimizer, precision_of
 
 SKIPS_ALLOWED = 5
 """Updates in a row that may be skipped before the run stops."""
@@ -106,7 +106,7 @@ class _Started(NamedTuple):
 
 
 class Trainer:
-    """One run: the model, the data, the optimiser and where they stand. Iterate `events`."""
+    """One run: the model, the data, the optimizer and where they stand. Iterate `events`."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Trainer:
         self.together = False
         """Whether the workers are in the loop, and wait for each other."""
         self.model = model if self.sharded else model.to(device)
-        self.optimiser = make_optimiser(self.model, settings)
+        self.optimizer = make_optimizer(self.model, settings)
         self.schedule = make_schedule(settings.schedule, warmup=settings.warmup, steps=settings.steps)
         self.progress = Progress()
         self.saved_step = -1
@@ -149,9 +149,9 @@ class Trainer:
         precision = precision_of(model, settings, self.device)
         if self.workers.count == 1 and can_pack(model, settings, self.device):
             compiled = settings.compile == "on" or (settings.compile == "auto" and pays_to_compile(model, settings))
-            return PackedUpdate(
+            return CudaGraphUpdate(
                 model,
-                self.optimiser,
+                self.optimizer,
                 settings,
                 self.data.extent,
                 begin=self.begin,
@@ -161,7 +161,7 @@ class Trainer:
             )
         return PlainUpdate(
             model,
-            self.optimiser,
+            self.optimizer,
             settings,
             begin=self.begin,
             device=self.device,
@@ -171,17 +171,17 @@ class Trainer:
         )
 
     def _divide(self) -> None:
-        """Divide the weights, and what the optimiser knows, over the workers. Until then they stay off the GPU."""
+        """Divide the weights, and what the optimizer knows, over the workers. Until then they stay off the GPU."""
         from weft.training.sharded_update import ShardedUpdate, shard, spare_batch
 
-        settings, moments = self.settings, optimiser_tensors(self.optimiser)
+        settings, moments = self.settings, optimizer_tensors(self.optimizer)
         self.twin = copy.deepcopy(self.model) if self.workers.leads and self.validate else None
         losses = shard(self.model, settings, begin=self.begin, device=self.device, workers=self.workers)
-        self.optimiser = make_optimiser(self.model, settings)
-        restore_optimiser(self.optimiser, moments, where=str(self.folder.path))
+        self.optimizer = make_optimizer(self.model, settings)
+        restore_optimizer(self.optimizer, moments, where=str(self.folder.path))
         self.update = ShardedUpdate(
             self.model,
-            self.optimiser,
+            self.optimizer,
             settings,
             losses=losses,
             spare=spare_batch(self.data, settings, seed=self.seed),
@@ -202,9 +202,9 @@ class Trainer:
                 f"run with its weights: --from {self.folder.path}"
             )
         load_weights(self.model, checkpoint.weights, where=where)
-        generators = {name: value for name, value in checkpoint.optimiser.items() if name.startswith("random.")}
-        moments = {name: value for name, value in checkpoint.optimiser.items() if name not in generators}
-        restore_optimiser(self.optimiser, moments, where=where)
+        generators = {name: value for name, value in checkpoint.optimizer.items() if name.startswith("random.")}
+        moments = {name: value for name, value in checkpoint.optimizer.items() if name not in generators}
+        restore_optimizer(self.optimizer, moments, where=where)
         restore_random(generators, where=where)
         try:
             self.progress = Progress.model_validate(checkpoint.state)
@@ -223,7 +223,7 @@ class Trainer:
         progress = self.progress
         if self.workers.leads or self.sharded:
             weights = self._weights()
-            tensors = {**optimiser_tensors(self.optimiser), **random_states()}
+            tensors = {**optimizer_tensors(self.optimizer), **random_states()}
         if self.workers.leads:
             if not progress.best:
                 self.folder.write_model(weights, step=progress.step)
@@ -290,7 +290,7 @@ class Trainer:
             return "patience"
         return "steps" if progress.step >= settings.steps else ""
 
-    def _start(self, steps: Iterator[Drawn]) -> _Started:
+    def _start(self, steps: Iterator[StepBatches]) -> _Started:
         """Set the next update going."""
         settings, progress = self.settings, self.progress
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""One update of the weights: the loss of a few batches, gradients clipped, one step of the optimiser.
+"""One update of the weights: the loss of a few batches, gradients clipped, one step of the optimizer.
 
 Several workers share the batches out and add their gradients up (distributed.py). An update whose loss or gradient is
 not finite leaves the weights as they were. What was measured is asked for later (`Measured.fetch`): on a GPU the next
@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from weft.data.batching.prefetch import Drawn
+from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models import AnyModel
 from weft.recipe import TrainingSettings
@@ -37,18 +37,18 @@ class Measured:
 class Update(Protocol):
     """Makes the update of one step."""
 
-    def __call__(self, drawn: Drawn, *, rate: float, own: float) -> Measured:
+    def __call__(self, drawn: StepBatches, *, rate: float, own: float) -> Measured:
         """``own``: the share of the model's own predictions that the decoder reads."""
 
 
-def make_optimiser(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimiser of a recipe, in one kernel, and on a GPU fit to be recorded."""
+def make_optimizer(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """The optimizer of a recipe, in one kernel, and on a GPU fit to be recorded."""
     rate, decay = settings.learning_rate, settings.weight_decay
     first = next(model.parameters())
-    if settings.optimiser == "sgd":
+    if settings.optimizer == "sgd":
         fused = not is_divided(first)  # PyTorch has no such kernel for divided weights
         return torch.optim.SGD(model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=fused)
-    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
     betas = (settings.beta1, settings.beta2)
     return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True, capturable=first.is_cuda)
 
@@ -86,7 +86,7 @@ class PlainUpdate:
     def __init__(
         self,
         model: AnyModel,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         settings: TrainingSettings,
         *,
         begin: int,
@@ -97,7 +97,7 @@ class PlainUpdate:
     ) -> None:
         """``seed``: of what is drawn, where an update has several batches."""
         self.model = model
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.settings = settings
         self.begin = begin
         self.device = device
@@ -105,12 +105,12 @@ class PlainUpdate:
         self.workers = workers
         self.seed = seed
 
-    def __call__(self, drawn: Drawn, *, rate: float, own: float) -> Measured:
+    def __call__(self, drawn: StepBatches, *, rate: float, own: float) -> Measured:
         with tensor_float(self.precision == "tf32"):
             return self._update(drawn, rate, own)
 
-    def _update(self, drawn: Drawn, rate: float, own: float) -> Measured:
-        self.optimiser.zero_grad(set_to_none=True)
+    def _update(self, drawn: StepBatches, rate: float, own: float) -> Measured:
+        self.optimizer.zero_grad(set_to_none=True)
         likelihood = torch.zeros((), device=self.device)
         for number, batch in zip(drawn.numbers, drawn.batches, strict=True):
             self._seed(drawn.step, number)
@@ -123,9 +123,9 @@ class PlainUpdate:
         norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf))
         found, size = torch.stack([likelihood / drawn.target_tokens, norm]).tolist()
         if math.isfinite(found) and math.isfinite(size):
-            for group in self.optimiser.param_groups:
+            for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            self.optimiser.step()
+            self.optimizer.step()
         return Measured(lambda: (found, size))
 
     def _seed(self, step: int, number: int) -> None:
@@ -142,7 +142,7 @@ class PlainUpdate:
     def loss_of(self, batch: Batch, own: float) -> Loss:
         return batch_loss(self.model, batch, begin=self.begin, own=own, smoothing=self.settings.label_smoothing)
 
-    def fill_up(self, drawn: Drawn, own: float) -> None:
+    def fill_up(self, drawn: StepBatches, own: float) -> None:
         """What a worker does that has fewer batches than others: nothing."""
 
     def add_up(self, measured: Tensor) -> None:

@@ -17,7 +17,7 @@ Where it cannot be ours to the letter:
               a beam, what was dropped on the way is not looked at.
     weights   are of one more pass: a beam mixes up the first row of a batch. So it has no coverage penalty either.
     rules     (no_repeat_ngram, repetition_penalty, least) change logits before the softmax, so that what is left is
-              normalised again; ours change ratings after it. A beam's `score` is by what CTranslate2 used.
+              normalized again; ours change ratings after it. A beam's `score` is by what CTranslate2 used.
     α = 0     is given as 10⁻⁹, which divides by 1: at 0 a beam would stop as soon as its best hypothesis ends.
 
 Rounding aside (1e-5 in float32), log p is ours.
@@ -50,7 +50,7 @@ BATCH = 64
 """Sentences a batch on a CPU, where more gain nothing."""
 BATCH_ON_GPU = 512
 NO_PENALTY = 1e-9
-SAID = {"kind", "size", "finish", "stop", "groups", "normalisation", "length_penalty", "coverage_penalty", "no_loops"}
+SAID = {"kind", "size", "finish", "stop", "groups", "normalization", "length_penalty", "coverage_penalty", "no_loops"}
 """Settings that are told to CTranslate2, or looked at in `supports`."""
 ELSEWHERE = {"max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens", "engine", "compute_type"}
 """Settings that are the caller's: they are in the limits, or come after the search."""
@@ -98,8 +98,8 @@ def supports(settings: SearchSettings, *, n_best: int = 1) -> str | None:
         known = SAID | ELSEWHERE | OF_CHANCE | OF_BEAMS | OF_PROOFS
         if name not in known and value != field.get_default(call_default_factory=True):
             return f"search.{name}: {value!r} cannot be said to CTranslate2, or means something else there"
-    if settings.normalisation == "gnmt":
-        return "search.normalisation: 'gnmt' is not known to CTranslate2; it has 'power' and 'none'"
+    if settings.normalization == "gnmt":
+        return "search.normalization: 'gnmt' is not known to CTranslate2; it has 'power' and 'none'"
     if settings.kind == "greedy":
         return None if n_best == 1 else f"n_best: {n_best}; greedy search finds one output"
     if settings.stop != "finished":
@@ -119,7 +119,7 @@ def options_of(settings: SearchSettings) -> dict[str, Any]:
         "kind": settings.kind,
         "size": settings.size,
         "finish": settings.finish,
-        "length_penalty": 0.0 if settings.normalisation == "none" else settings.length_penalty,
+        "length_penalty": 0.0 if settings.normalization == "none" else settings.length_penalty,
         "coverage_penalty": settings.coverage_penalty,
         "no_loops": settings.no_loops,
     }

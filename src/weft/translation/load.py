@@ -48,9 +48,9 @@ def load(
     if precision == "bf16":
         model = model.to(place, torch.bfloat16)
     elif precision == "int8" and engine != "ctranslate2":  # which makes its own eight bits of the weights as they are
-        from weft.models.quantization import quantise
+        from weft.models.quantization import quantize
 
-        model = quantise(model)
+        model = quantize(model)
     return Translator(
         model,
         first.tokenizers,

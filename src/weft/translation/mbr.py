@@ -17,7 +17,9 @@ Utility = Callable[[str, str], float]
 """u(hypothesis, reference): the larger the better."""
 
 
-def minimum_risk(texts: Sequence[str], utility: Utility, *, weights: Sequence[float] | None = None) -> list[float]:
+def expected_utilities(
+    texts: Sequence[str], utility: Utility, *, weights: Sequence[float] | None = None
+) -> list[float]:
     """The expected utility of every text; the best is the largest. Texts that come again are worked out once.
 
     ``weights``: how much each text counts as a reference; one each if not given.

@@ -27,7 +27,7 @@ class Translation:
     source: str
     text: str
     score: float
-    """What the search ranked it by: log p(y|x) / |y|^α, or as `search.normalisation` says; for mbr the mean utility."""
+    """What the search ranked it by: log p(y|x) / |y|^α, or as `search.normalization` says; for mbr the mean utility."""
     log_probability: float
     tokens: list[str]
     ids: list[int]

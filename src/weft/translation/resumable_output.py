@@ -44,7 +44,7 @@ class Record(NamedTuple):
     """Names and values that must be the same to go on."""
 
 
-class GrowingFile:
+class ResumableOutput:
     """An output file, to be written window by window: a context that removes what holds nothing, and keeps the rest."""
 
     def __init__(self, path: Path | str, *, resume: bool = False) -> None:
@@ -69,7 +69,7 @@ class GrowingFile:
         made = self.path.stat().st_mtime_ns
         return all(one.stat().st_mtime_ns <= made for one in since if one.exists())
 
-    def __enter__(self) -> GrowingFile:
+    def __enter__(self) -> ResumableOutput:
         """Open FILE.part and lock it: what cannot be written is refused before any work is done."""
         if self.path.exists() and not self.path.is_file():
             what = "is a folder" if self.path.is_dir() else "is not a regular file"
@@ -144,7 +144,7 @@ class GrowingFile:
     @property
     def _open(self) -> int:
         if self._handle is None:
-            raise ValueError("a GrowingFile is written to within its context")
+            raise ValueError("a ResumableOutput is written to within its context")
         return self._handle
 
     def _size(self) -> int:

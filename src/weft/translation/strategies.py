@@ -1,6 +1,6 @@
 """The table of searches: what ``search.kind`` may name, on the command line and in Python alike.
 
-A strategy is given a model, what it is to be asked (`Asked`) and the settings; it gives hypotheses, best first.
+A strategy is given a model, what it is to be asked (`SearchRequest`) and the settings; it gives hypotheses, best first.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 from weft.errors import SearchError
 from weft.evaluation.sentence_metrics import UTILITIES
 from weft.recipe import SearchSettings
-from weft.search import Cuts, Hypothesis, Ranking, Sampler, Steps, beam, follow, greedy
-from weft.search.constrained_beam import required_beam
-from weft.search.constraints import Banned, NoLoops, NoRepeat, RepetitionPenalty, Rule
+from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter, Steps, beam, follow, greedy
+from weft.search.constrained_beam import constrained_beam
+from weft.search.constraints import BannedPhrases, LogitsConstraint, NoLoops, NoRepeatNgrams, RepetitionPenalty
 from weft.search.exact import exact, exhaustive
-from weft.search.state import Loop
+from weft.search.state import StepLoop
 from weft.text import specials
-from weft.translation.mbr import minimum_risk
+from weft.translation.mbr import expected_utilities
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """What is wanted of one batch."""
 
     memory: Any
@@ -43,7 +43,7 @@ class Asked:
     weights: bool = False
     trace: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    loop: Loop | None = None
+    loop: StepLoop | None = None
 
     def common(self) -> dict[str, Any]:
         """What every search takes."""
@@ -51,20 +51,20 @@ class Asked:
 
 
 NO_LOOPS = NoLoops()
-Strategy = Callable[[Steps, Asked, SearchSettings], list[list[Hypothesis]]]
+Strategy = Callable[[Steps, SearchRequest, SearchSettings], list[list[Hypothesis]]]
 
 
-def _greedy(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _greedy(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     _one_only(asked, settings)
     return follow(model, asked.memory, asked.limits, greedy, **asked.common(), **_steered(asked, settings))
 
 
-def _sample(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _sample(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     return _draw(model, asked, settings, asked.n_best)
 
 
-def _draw(model: Steps, asked: Asked, settings: SearchSettings, paths: int) -> list[list[Hypothesis]]:
-    cuts = Cuts(
+def _draw(model: Steps, asked: SearchRequest, settings: SearchSettings, paths: int) -> list[list[Hypothesis]]:
+    cuts = SamplingFilter(
         temperature=settings.temperature,
         top_k=settings.top_k,
         top_p=settings.top_p,
@@ -76,13 +76,13 @@ def _draw(model: Steps, asked: Asked, settings: SearchSettings, paths: int) -> l
     return follow(model, asked.memory, asked.limits, choose, **common)
 
 
-def _minimum_risk(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _minimum_risk(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """Draw many, take the one that agrees most with the others: its score is that agreement."""
     utility = UTILITIES[settings.utility]
     answers = []
     for found in _draw(model, replace(asked, trace=False), settings, max(settings.samples, asked.n_best)):
         texts = [asked.decode(one.tokens) for one in found]
-        worth = minimum_risk(texts, utility)
+        worth = expected_utilities(texts, utility)
         ranked = sorted(range(len(found)), key=lambda place: -worth[place])
         first: dict[str, int] = {}
         for place in ranked:
@@ -91,7 +91,7 @@ def _minimum_risk(model: Steps, asked: Asked, settings: SearchSettings) -> list[
     return answers
 
 
-def _beam(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _beam(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     size = max(settings.size, asked.n_best)
     if asked.required:
         _without(asked, settings, "search.required", stop="finished", groups=1)
@@ -99,7 +99,7 @@ def _beam(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hyp
             raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
         if asked.trace:
             raise SearchError("search.required: a beam with required phrases keeps no trace")
-        return required_beam(
+        return constrained_beam(
             model,
             asked.memory,
             asked.limits,
@@ -127,7 +127,7 @@ def _beam(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hyp
     )
 
 
-def _exact(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _exact(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     _plain(asked, settings)
     quick = beam(
         model, asked.memory, asked.limits, **asked.common(), ranking=_ranking(settings), n_best=asked.n_best, size=5
@@ -152,7 +152,7 @@ def _better(ours: list[Hypothesis], theirs: list[Hypothesis]) -> list[Hypothesis
     return max(ours, theirs, key=lambda found: (found[0].ended == "end", found[0].score))
 
 
-def _exhaustive(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _exhaustive(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     _plain(asked, settings)
     return exhaustive(
         model,
@@ -175,7 +175,7 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def search(model: Steps, asked: Asked, settings: SearchSettings) -> list[list[Hypothesis]]:
+def search(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """The hypotheses of every sentence, best first, by the strategy that the settings name."""
     return STRATEGIES[settings.kind](model, asked, settings)
 
@@ -186,15 +186,15 @@ def name_of(ids: Sequence[int]) -> int:
 
 
 def _ranking(settings: SearchSettings) -> Ranking:
-    return Ranking(settings.normalisation, settings.length_penalty, settings.coverage_penalty)
+    return Ranking(settings.normalization, settings.length_penalty, settings.coverage_penalty)
 
 
-def _rules(asked: Asked, settings: SearchSettings) -> list[Rule]:
-    rules: list[Rule] = []
+def _rules(asked: SearchRequest, settings: SearchSettings) -> list[LogitsConstraint]:
+    rules: list[LogitsConstraint] = []
     if asked.banned:
-        rules.append(Banned(asked.banned))
+        rules.append(BannedPhrases(asked.banned))
     if settings.no_repeat_ngram:
-        rules.append(NoRepeat(settings.no_repeat_ngram))
+        rules.append(NoRepeatNgrams(settings.no_repeat_ngram))
     if settings.repetition_penalty != 1.0:
         rules.append(RepetitionPenalty(settings.repetition_penalty))
     if settings.no_loops and max(asked.limits) >= 10:
@@ -202,7 +202,7 @@ def _rules(asked: Asked, settings: SearchSettings) -> list[Rule]:
     return rules
 
 
-def _steered(asked: Asked, settings: SearchSettings) -> dict[str, Any]:
+def _steered(asked: SearchRequest, settings: SearchSettings) -> dict[str, Any]:
     """What the searches take that go forward step by step."""
     return {
         "ranking": _ranking(settings),
@@ -214,14 +214,14 @@ def _steered(asked: Asked, settings: SearchSettings) -> dict[str, Any]:
     }
 
 
-def _one_only(asked: Asked, settings: SearchSettings) -> None:
+def _one_only(asked: SearchRequest, settings: SearchSettings) -> None:
     if asked.n_best > 1:
         raise SearchError(
             f"--n-best {asked.n_best}: {settings.kind} search finds one output; use search.kind = 'beam' or 'sample'"
         )
 
 
-def _plain(asked: Asked, settings: SearchSettings) -> None:
+def _plain(asked: SearchRequest, settings: SearchSettings) -> None:
     """The exact searches judge the model itself: nothing may steer them."""
     _without(asked, settings, f"search.kind = '{settings.kind}'", no_repeat_ngram=0, repetition_penalty=1.0, banned=[])
     _without(asked, settings, f"search.kind = '{settings.kind}'", min_length=0, min_ratio=0.0, coverage_penalty=0.0)
@@ -231,7 +231,7 @@ def _plain(asked: Asked, settings: SearchSettings) -> None:
         raise SearchError(f"search.kind = '{settings.kind}' keeps no trace; use greedy, sample or beam")
 
 
-def _without(asked: Asked, settings: SearchSettings, what: str, **expected: object) -> None:
+def _without(asked: SearchRequest, settings: SearchSettings, what: str, **expected: object) -> None:
     for name, value in expected.items():
         if getattr(settings, name) != value:
             raise SearchError(f"search.{name}: cannot be used with {what}; leave it at {value!r}")

@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 import torch
 
-from weft.attention import Seen
+from weft.attention import AttentionRecord
 from weft.data.batching.batches import in_order
 from weft.data.pairs import Pair
 from weft.data.reading.lines import windows
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import RecipeError, SearchError
 from weft.evaluation.likelihood import token_log_probabilities
-from weft.models import Ensemble, PrefixModel, RecurrentLanguageModel, Searchable
+from weft.models import Ensemble, PrefixLM, RecurrentLanguageModel, Searchable
 from weft.models.encoders import TransformerEncoder
-from weft.models.prompted_lm import Answering
+from weft.models.prompted_lm import PromptedLM
 from weft.preparation import Tokenizers, encode_pairs, sources_of
 from weft.ragged import Layout, Ragged
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.search import Hypothesis, Steps
-from weft.search.cuda_graphs import RecordedLoop
-from weft.search.state import Loop
+from weft.search.cuda_graphs import CudaGraphLoop
+from weft.search.state import StepLoop
 from weft.text import specials
 from weft.translation.results import HeadMap, PairScore, Translation, WordMap, nothing
-from weft.translation.strategies import Asked, name_of
+from weft.translation.strategies import SearchRequest, name_of
 from weft.translation.strategies import search as run_search
 from weft.translation.word_alignment import group_words, word_links, word_map
 
@@ -88,7 +88,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.recipe = recipe
         self.folder = folder
-        self.loop: Loop | None = RecordedLoop(self.device) if self.device.type == "cuda" else None
+        self.loop: StepLoop | None = CudaGraphLoop(self.device) if self.device.type == "cuda" else None
 
     @overload
     def translate(
@@ -247,11 +247,11 @@ class Translator:
         model: Steps = self.model
         with torch.no_grad():
             if wants.prompted:
-                model = Answering(self.model, specials.BEGIN)
+                model = PromptedLM(self.model, specials.BEGIN)
                 memory: Any = model.encode(torch.stack(batch.to(self.device).split()))
             else:
                 memory = self.model.encode(self._there(batch))
-        asked = Asked(
+        asked = SearchRequest(
             memory=memory,
             limits=self.limits(lengths, prefixes, settings),
             least=[max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in lengths],
@@ -373,7 +373,7 @@ class Translator:
         else:
             ids, source = tokens.encode(source), ""
         source_ids = [*self.tokenizers.source.encode(source), specials.END] if self.recipe.model.has_source else []
-        seen: list[Seen] = []
+        seen: list[AttentionRecord] = []
         with torch.no_grad():
             said = Ragged.of([[*ids, *end]], self.device)
             self.model.states(Ragged.of([source_ids], self.device), said.shifted(specials.BEGIN), seen=seen)
@@ -400,7 +400,7 @@ class Translator:
 
     @property
     def _is_prefix(self) -> bool:
-        return isinstance(self.model, PrefixModel)
+        return isinstance(self.model, PrefixLM)
 
     def force(self, pairs: Sequence[Pair]) -> list[Translation]:
         """What the model makes of targets that are given: their scores, attention and links."""

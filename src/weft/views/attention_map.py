@@ -37,7 +37,7 @@ ASCII_SHADES = (". ", "--", "++", "xx", "##")
 SHADE_STEPS = (0.1, 0.3, 0.5, 0.75)
 """From which share of the largest weight on each further shade is used."""
 BLUES = ((255, 255, 255), (222, 235, 247), (158, 202, 225), (66, 146, 198), (8, 81, 156), (8, 48, 107))
-"""The colours at equal steps from no weight to the largest, after ColorBrewer's Blues."""
+"""The colors at equal steps from no weight to the largest, after ColorBrewer's Blues."""
 CELL = 2
 """Terminal columns of one cell: about a square."""
 LONGEST_LABEL = 28
@@ -53,7 +53,7 @@ def terminal(
     width: int | None = None,
     title: str | None = None,
 ) -> TerminalMap:
-    """The map for rich's `print`: coloured where there are colours, in shades ``·░▒▓█`` where there are none.
+    """The map for rich's `print`: colored where there are colors, in shades ``·░▒▓█`` where there are none.
 
     A map wider than `width` (by default the terminal) is cut into bands of source tokens, one below the other.
     """
@@ -63,7 +63,7 @@ def terminal(
 
 @dataclass(frozen=True)
 class TerminalMap:
-    """What `terminal` gives. It is laid out when printed, since only then the width and the colours are known."""
+    """What `terminal` gives. It is laid out when printed, since only then the width and the colors are known."""
 
     weights_TS: np.ndarray
     source: list[str]
@@ -72,7 +72,7 @@ class TerminalMap:
     title: str | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        coloured = console.color_system in ("256", "truecolor") and not console.no_color
+        colored = console.color_system in ("256", "truecolor") and not console.no_color
         source, target = self.source, self.target
         if options.ascii_only:
             source, target = _ascii(source), _ascii(target)
@@ -92,10 +92,10 @@ class TerminalMap:
                 label = shorten(label, gutter)
                 line = Text(" " * (gutter - cell_len(label)) + label + " ")
                 for share in row_S:
-                    line.append_text(_cell(float(share), coloured, options.ascii_only))
+                    line.append_text(_cell(float(share), colored, options.ascii_only))
                 lines.append(line)
         lines.append(Text())
-        lines.append(_key(peak, gutter, coloured, options.ascii_only))
+        lines.append(_key(peak, gutter, colored, options.ascii_only))
         for line in lines:
             line.no_wrap = True
             line.truncate(width, overflow="crop")
@@ -113,21 +113,21 @@ def _header(source: Sequence[str], gutter: int, width: int, ascii_only: bool) ->
         yield Text.assemble((stem, "dim"), shorten(label, max(width - len(stem), 1)))
 
 
-def _cell(share: float, coloured: bool, ascii_only: bool) -> Text:
-    if coloured:
-        red, green, blue = _colour(share)
+def _cell(share: float, colored: bool, ascii_only: bool) -> Text:
+    if colored:
+        red, green, blue = _color(share)
         return Text(" " * CELL, style=Style.parse(f"on rgb({red},{green},{blue})"))
     shades = ASCII_SHADES if ascii_only else SHADES
     return Text(shades[sum(share >= step for step in SHADE_STEPS)])
 
 
-def _key(peak: float, gutter: int, coloured: bool, ascii_only: bool) -> Text:
+def _key(peak: float, gutter: int, colored: bool, ascii_only: bool) -> Text:
     """What the shades mean, in weights."""
     key = Text(" " * (gutter + 1))
-    if coloured:
+    if colored:
         key.append("0 ")
         for step in range(9):
-            key.append_text(_cell(step / 8, coloured, ascii_only))
+            key.append_text(_cell(step / 8, colored, ascii_only))
         return key.append(f" {peak:.2g}")
     shades = ASCII_SHADES if ascii_only else SHADES
     return key.append(
@@ -135,8 +135,8 @@ def _key(peak: float, gutter: int, coloured: bool, ascii_only: bool) -> Text:
     )
 
 
-def _colour(share: float) -> tuple[int, int, int]:
-    """The colour between two neighbours of BLUES."""
+def _color(share: float) -> tuple[int, int, int]:
+    """The color between two neighbors of BLUES."""
     place = min(max(share, 0.0), 1.0) * (len(BLUES) - 1)
     low = min(int(place), len(BLUES) - 2)
     red, green, blue = (round(a + (b - a) * (place - low)) for a, b in zip(BLUES[low], BLUES[low + 1], strict=True))
@@ -221,7 +221,7 @@ def _grid(axes: Axes, weights_TS: np.ndarray, source: list[str], target: list[st
     rows, columns = weights_TS.shape
     mesh = axes.pcolormesh(
         weights_TS,
-        cmap=LinearSegmentedColormap.from_list("weft", [tuple(part / 255 for part in colour) for colour in BLUES]),
+        cmap=LinearSegmentedColormap.from_list("weft", [tuple(part / 255 for part in color) for color in BLUES]),
         vmin=0,
         vmax=float(weights_TS.max()) or 1.0,
         edgecolors="#d9dee5",

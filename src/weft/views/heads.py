@@ -2,7 +2,7 @@
 
 One row of panels for each layer, one column for each head, a block for each kind of attention; in each panel the rows
 are the tokens that look and the columns the tokens looked at (Vaswani et al. 2017, figures 3 to 5). All panels share
-one colour scale, so that a sharp head and an even one can be told apart. `draw_heads` writes SVG, PNG or PDF,
+one color scale, so that a sharp head and an even one can be told apart. `draw_heads` writes SVG, PNG or PDF,
 `terminal_heads` gives an overview for the terminal. A single map with all its labels is `attention_map`'s business.
 
 Known limits: those of `attention_map`; and the panels of one kind must be about the same tokens, since they share
@@ -43,7 +43,7 @@ MARGIN, SCALE, HEADING, NUMBER, GAP = 0.15, 0.5, 0.3, 0.2, 0.1
 THINNEST = 0.4
 """Inches below which a short side is stretched: 3 target tokens against 60 of the source would be a mere line."""
 SMALLEST_LABEL, LARGEST_LABEL = 5.5, 10.0
-"""Points. Where even the smallest labels would touch, only every second, third, … token is labelled."""
+"""Points. Where even the smallest labels would touch, only every second, third, … token is labeled."""
 LONGEST_LABEL = 18
 MOST_VECTORS = 20_000
 """Cells in all; beyond that they are pixels, since viewers of SVG and PDF choke on so many."""
@@ -176,7 +176,7 @@ def _figure(blocks: list[Block], title: str, families: list[str]) -> Figure:
     words = "attention weight, one scale for all panels; rows look at columns"
     every = _every(pitch, label)
     if every > 1:
-        words += f"; at least 1 token in {every} is labelled"
+        words += f"; at least 1 token in {every} is labeled"
     caption, note = page.style(13, INK), page.style(9, FAINT)
     top = MARGIN
     if title:
@@ -234,7 +234,7 @@ def _panels(
 
 
 def _every(pitch: float, label: dict[str, Any]) -> int:
-    """Of how many tokens one is labelled, so that lines of text do not touch."""
+    """Of how many tokens one is labeled, so that lines of text do not touch."""
     return max(math.ceil(label["fontsize"] * 1.1 / 72 / pitch - 1e-6), 1)
 
 
@@ -243,7 +243,7 @@ def _cells(axes: Axes, weights_TS: np.ndarray, peak: float, *, lines: bool, vect
 
     mesh = axes.pcolormesh(
         weights_TS,
-        cmap=LinearSegmentedColormap.from_list("weft", [tuple(part / 255 for part in colour) for colour in BLUES]),
+        cmap=LinearSegmentedColormap.from_list("weft", [tuple(part / 255 for part in color) for color in BLUES]),
         vmin=0,
         vmax=peak,
         edgecolors=LINES if lines else "face" if vectors else "none",
@@ -269,14 +269,14 @@ def terminal_heads(panels: Sequence[HeadPanel], *, width: int | None = None, tit
 
 @dataclass(frozen=True)
 class TerminalHeads:
-    """What `terminal_heads` gives. It is laid out when printed, since only then width and colours are known."""
+    """What `terminal_heads` gives. It is laid out when printed, since only then width and colors are known."""
 
     blocks: list[Block]
     width: int | None
     title: str | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        coloured = console.color_system in ("256", "truecolor") and not console.no_color
+        colored = console.color_system in ("256", "truecolor") and not console.no_color
         width = min(self.width or options.max_width, options.max_width)
         peak = _peak(self.blocks)
         lines = [Text(visible(self.title).replace("␣", " "), style="bold")] if self.title else []
@@ -293,7 +293,7 @@ class TerminalHeads:
                     some = heads[start : start + beside]
                     maps = [_pool(block.weights[layer, head], *pool) / peak for head in some]
                     captions = [f"{layer}.{head}" for head in some]
-                    lines += _strip(captions, maps, wide, coloured, options.ascii_only)
+                    lines += _strip(captions, maps, wide, colored, options.ascii_only)
                     lines.append(Text())
         note = "layer.head; rows look at columns"
         if most != (1, 1):
@@ -302,7 +302,7 @@ class TerminalHeads:
             line.no_wrap = True
             line.truncate(width, overflow="crop")
             yield line
-        yield from _key(peak, -1, coloured, options.ascii_only).wrap(console, width)
+        yield from _key(peak, -1, colored, options.ascii_only).wrap(console, width)
         yield from Text(note, style="dim").wrap(console, width)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
@@ -325,7 +325,7 @@ def _pool(weights_TS: np.ndarray, rows: int, columns: int) -> np.ndarray:
     return np.maximum.reduceat(tall_TS, np.arange(0, weights_TS.shape[1], columns), axis=1)
 
 
-def _strip(captions: list[str], maps: list[np.ndarray], wide: int, coloured: bool, ascii_only: bool) -> Iterator[Text]:
+def _strip(captions: list[str], maps: list[np.ndarray], wide: int, colored: bool, ascii_only: bool) -> Iterator[Text]:
     """Maps side by side, each under its caption and as wide as the wider of the two."""
     slot = max(maps[0].shape[1] * wide, *map(len, captions)) + BETWEEN
     yield Text("".join(caption.ljust(slot) for caption in captions).rstrip(), style="dim")
@@ -333,7 +333,7 @@ def _strip(captions: list[str], maps: list[np.ndarray], wide: int, coloured: boo
         line = Text()
         for shares_TS in maps:
             for share in shares_TS[row]:
-                line.append_text(_cell(float(share), coloured, ascii_only)[:wide])
+                line.append_text(_cell(float(share), colored, ascii_only)[:wide])
             line.append(" " * (slot - shares_TS.shape[1] * wide))
         line.rstrip()
         yield line

@@ -28,7 +28,7 @@ LARGEST_PICTURE = 12_000
 """Pixels a side; beyond that a PNG is drawn more coarsely."""
 _drawing = threading.Lock()
 INK, FAINT, FRAME, LINES = "#1f2933", "#52606d", "#9aa5b1", "#d9dee5"
-"""Colours of titles, of notes, of the frames of panels and of the lines between cells."""
+"""Colors of titles, of notes, of the frames of panels and of the lines between cells."""
 
 
 def picture_format(path: Path) -> str:
@@ -91,8 +91,8 @@ class Page:
         FigureCanvasAgg(figure)
         return cls(figure, {"parse_math": False, "usetex": False, "family": families})
 
-    def style(self, points: float, colour: str, **more: Any) -> dict[str, Any]:
-        return self.text | {"fontsize": points, "color": colour} | more
+    def style(self, points: float, color: str, **more: Any) -> dict[str, Any]:
+        return self.text | {"fontsize": points, "color": color} | more
 
     def inches(self, words: Iterable[str], style: dict[str, Any]) -> float:
         """The width of the widest."""

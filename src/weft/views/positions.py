@@ -65,7 +65,7 @@ def similarity(table_PD: np.ndarray) -> np.ndarray:
 def draw_positions(tables: Mapping[str, np.ndarray], to: str | Path, *, title: str = "") -> Path:
     """Write the tables side by side, each above its similarity, in the format the path ends in: .svg, .png or .pdf.
 
-    Each table has a colour scale of its own (learned vectors are far shorter than sinusoids), as wide below 0 as above;
+    Each table has a color scale of its own (learned vectors are far shorter than sinusoids), as wide below 0 as above;
     similarities share one from −1 to 1. The same tables give the same bytes.
     """
     path = Path(to)
@@ -131,14 +131,14 @@ def _height(table_PD: np.ndarray) -> float:
 
 
 def _heat(page: Page, axes: Axes, values: np.ndarray, peak: float, names: tuple[str, str], *, digits: int) -> None:
-    """Values from −peak to peak as colours, and as numbers where there are few."""
+    """Values from −peak to peak as colors, and as numbers where there are few."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.ticker import MaxNLocator
 
-    colours = [tuple(part / 255 for part in colour) for colour in DIVERGING]
+    colors = [tuple(part / 255 for part in color) for color in DIVERGING]
     axes.imshow(
         values,
-        cmap=LinearSegmentedColormap.from_list("weft", colours),
+        cmap=LinearSegmentedColormap.from_list("weft", colors),
         vmin=-peak,
         vmax=peak,
         aspect="auto",
@@ -183,7 +183,7 @@ def terminal_positions(
 
 @dataclass(frozen=True)
 class TerminalPositions:
-    """What `terminal_positions` gives. It is laid out when printed, since only then width and colours are known."""
+    """What `terminal_positions` gives. It is laid out when printed, since only then width and colors are known."""
 
     table_PD: np.ndarray
     positions: int
@@ -191,14 +191,14 @@ class TerminalPositions:
     title: str | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        coloured = console.color_system in ("256", "truecolor") and not console.no_color
+        colored = console.color_system in ("256", "truecolor") and not console.no_color
         width = min(self.width or options.max_width, options.max_width)
         if self.title:
             yield from Text(visible(self.title).replace("␣", " "), style="bold").wrap(console, width)
         for line in _numbers(self.table_PD, self.positions, width):
             yield from line.wrap(console, width)
         yield Text()
-        for line in _map(self.table_PD, self.positions, width, coloured, options.ascii_only):
+        for line in _map(self.table_PD, self.positions, width, colored, options.ascii_only):
             yield from line.wrap(console, width)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
@@ -224,10 +224,10 @@ def _numbers(table_PD: np.ndarray, positions: int, width: int) -> Iterator[Text]
         yield Text.assemble((f"{row:>{gutter}}", "dim"), shown)
 
 
-def _map(table_PD: np.ndarray, positions: int, width: int, coloured: bool, ascii_only: bool) -> Iterator[Text]:
+def _map(table_PD: np.ndarray, positions: int, width: int, colored: bool, ascii_only: bool) -> Iterator[Text]:
     """The similarity, two terminal columns a cell, or one if only that fits, and what its shades mean.
 
-    Colours go from −1 to 1. Five shades are too few for that: they share what lies between the lowest cosine and the
+    Colors go from −1 to 1. Five shades are too few for that: they share what lies between the lowest cosine and the
     highest.
     """
     rows = min(positions, table_PD.shape[0])
@@ -241,10 +241,10 @@ def _map(table_PD: np.ndarray, positions: int, width: int, coloured: bool, ascii
     for row, cosines_P in enumerate(cosines_PP):
         line = Text.assemble((f"{row:>{gutter - 1}} ", "dim"))
         for cosine in cosines_P:
-            share = float(cosine) if coloured else float(cosine - low) / (high - low)
-            line.append_text((_paint(share) if coloured else _cell(share, coloured, ascii_only))[:wide])
+            share = float(cosine) if colored else float(cosine - low) / (high - low)
+            line.append_text((_paint(share) if colored else _cell(share, colored, ascii_only))[:wide])
         yield line
-    if coloured:
+    if colored:
         yield Text.assemble("-1 ", *(_paint(step / 4) for step in range(-4, 5)), " 1")
         return
     shades = ASCII_SHADES if ascii_only else SHADES
@@ -253,7 +253,7 @@ def _map(table_PD: np.ndarray, positions: int, width: int, coloured: bool, ascii
 
 
 def _paint(cosine: float) -> Text:
-    """A cell in the colour of a value from −1 to 1, between two neighbours of DIVERGING."""
+    """A cell in the color of a value from −1 to 1, between two neighbors of DIVERGING."""
     steps = np.linspace(-1, 1, len(DIVERGING))
     red, green, blue = (round(float(np.interp(cosine, steps, part))) for part in zip(*DIVERGING, strict=True))
     return Text(" " * CELL, style=Style.parse(f"on rgb({red},{green},{blue})"))

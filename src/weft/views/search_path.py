@@ -22,7 +22,7 @@ from weft.errors import DataError
 from weft.search.trace import Draw, PathTrace
 from weft.views.labels import shorten, visible
 from weft.views.picture import FAINT, FRAME, INK, LINES, Page, picture_format, write_picture
-from weft.views.search_tree import BLUE, GREY, LONGEST_LABEL, LOOKS, Label, caption, plain, rendered, upright
+from weft.views.search_tree import BLUE, GRAY, LONGEST_LABEL, LOOKS, Label, caption, plain, rendered, upright
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,7 +208,7 @@ def _panel(
     y = top + HEAD
     for place, word in step:
         taken, kept = place == draw.drawn, draw.kept[place]
-        style = page.style(POINTS, BLUE if taken else INK if kept else GREY, weight="bold" if taken else "normal")
+        style = page.style(POINTS, BLUE if taken else INK if kept else GRAY, weight="bold" if taken else "normal")
         middle = y + ROW / 2
         if taken:
             axes.text(left, middle, "▶", ha="left", va="center", **page.style(SMALL, BLUE))

@@ -173,7 +173,7 @@ def rendered(lines: Sequence[Text], width: int, color: bool, ascii_only: bool = 
 
 
 def plain(label: Label, ascii_only: bool) -> Label:
-    """The label made visible and, if it must be, spelt in ASCII."""
+    """The label made visible and, if it must be, spelled in ASCII."""
     if not ascii_only:
         return lambda token: visible(label(token))
     return lambda token: visible(label(token)).encode("ascii", "backslashreplace").decode()
@@ -269,7 +269,7 @@ class TreeWriter:
 SAMPLES = (("winner", "the winner's path"), ("kept", "kept"), ("finished", "finished"), ("cut", "cut"))
 EXPLAINED = "Number: log p of all tokens so far. Score: what finished ones are ranked by."
 COUNTED = " (+n): so many of its branches were cut."
-BLUE, PALE, GREEN, GREY, BAND = "#08519c", "#deebf7", "#2f8f5b", "#7b8794", "#f5f7fa"
+BLUE, PALE, GREEN, GRAY, BAND = "#08519c", "#deebf7", "#2f8f5b", "#7b8794", "#f5f7fa"
 TOKEN, NUMBER, SMALL = 10.0, 7.5, 7.5
 """Points of a token, of the number below it, and of a cut branch."""
 KEPT_HIGH, FINISHED_HIGH, CUT_HIGH, LINE = 0.4, 0.56, 0.17, 0.14
@@ -486,7 +486,7 @@ def _edge(axes: Axes, start: tuple[float, float], end: tuple[float, float], chil
     elif child.kind == "cut":
         look = {"edgecolor": FRAME, "linewidth": 0.6, "linestyle": (0, (3, 2)), "zorder": 1}
     else:
-        look = {"edgecolor": GREY, "linewidth": 1.0, "zorder": 1}
+        look = {"edgecolor": GRAY, "linewidth": 1.0, "zorder": 1}
     name = "winner-edge" if child.node.wins else "edge"
     axes.add_patch(PathPatch(curve, facecolor="none", capstyle="butt", gid=f"{name}-{step}-{place}", **look))
 
@@ -496,7 +496,7 @@ def _draw_mark(axes: Axes, page: Page, mark: Mark, x: float, y: float, wide: flo
     step, place = mark.node.step, mark.node.place
     if mark.kind == "cut":
         words = f"{upright(mark.words)} {mark.small}".rstrip()
-        axes.text(x + 0.04, y, words, ha="left", va="center", gid=f"cut-{step}-{place}", **page.style(SMALL, GREY))
+        axes.text(x + 0.04, y, words, ha="left", va="center", gid=f"cut-{step}-{place}", **page.style(SMALL, GRAY))
         return
     wins = mark.node.wins
     name = "winner" if wins else mark.kind
@@ -512,8 +512,8 @@ def _node_box(
     axes: Axes, corner: tuple[float, float], size: tuple[float, float], kind: str, *, wins: bool, gid: str = ""
 ) -> None:
     """A live node's box, with a second one inside it, its ring, where it finished."""
-    colour = BLUE if wins else GREEN if kind == "finished" else GREY
-    look: dict[str, Any] = {"edgecolor": colour, "linewidth": 1.6 if wins else 1.0}
+    color = BLUE if wins else GREEN if kind == "finished" else GRAY
+    look: dict[str, Any] = {"edgecolor": color, "linewidth": 1.6 if wins else 1.0}
     _box(axes, *corner, *size, fill=PALE if wins else "white", gid=gid, **look)
     if kind == "finished":
         (x, y), (wide, high) = corner, size

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.data.batching import batches as module
-from weft.data.batching.batches import POOL, Position, Stored, StoredBatches, _cut, budgets, in_order, packed, pool_size
+from weft.data.batching.batches import (
+    POOL,
+    Position,
+    StoredBatchStream,
+    StoredCorpus,
+    _cut,
+    budgets,
+    in_order,
+    packed,
+    pool_size,
+)
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.store.token_store import Extent, PairStore, TokenStore
 from weft.errors import DataError
@@ -31,7 +41,7 @@ def corpus(lengths: list[tuple[int, int]]) -> PairStore:
 MANY = corpus([(1 + number % 7, 1 + number * 5 % 11) for number in range(230)])
 
 
-def next_rows(stream: StoredBatches, step: int = 1) -> np.ndarray:
+def next_rows(stream: StoredBatchStream, step: int = 1) -> np.ndarray:
     """The rows of the next batch, as its targets tell them, in their order."""
     [planned] = stream.take(step, 1)
     batch = planned.make()
@@ -41,7 +51,7 @@ def next_rows(stream: StoredBatches, step: int = 1) -> np.ndarray:
 
 def epoch_of(pairs: PairStore, budget: int, *, seed: int, epoch: int) -> list[np.ndarray]:
     """The rows of every batch of an epoch."""
-    stream = Stored(pairs).batches(budget, seed=seed, start=Position(epoch=epoch))
+    stream = StoredCorpus(pairs).batches(budget, seed=seed, start=Position(epoch=epoch))
     found: list[np.ndarray] = []
     while stream.position.epoch == epoch:
         found.append(next_rows(stream))
@@ -221,7 +231,7 @@ class TestCutting:
 
     def test_no_pairs_are_refused(self) -> None:
         with pytest.raises(DataError, match=r"^there are no pairs to make batches of$"):
-            Stored(corpus([])).batches(5, seed=1)
+            StoredCorpus(corpus([])).batches(5, seed=1)
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["longer targets", "longer sources"])
@@ -294,7 +304,7 @@ class TestPools:
         lengths = [(4, 5)] * (3 * POOL * budget // 5)
         pairs = corpus(lengths)
         counts = [0, 0, 0]
-        stream = Stored(pairs).batches(budget, seed=1)
+        stream = StoredCorpus(pairs).batches(budget, seed=1)
         while stream.position.epoch == 0 and stream.position.pool < 3:
             counts[stream.position.pool] += 1
             stream.take(1, 1)
@@ -319,7 +329,7 @@ def literal(pairs: PairStore, budget: int, *, seed: int, epochs: int) -> list[tu
 def test_the_stream_reads_pool_after_pool_and_epoch_after_epoch(budget: int, pool: int) -> None:
     with patch.object(module, "POOL", pool):
         expected = literal(MANY, budget, seed=5, epochs=3)
-        stream = Stored(MANY).batches(budget, seed=5)
+        stream = StoredCorpus(MANY).batches(budget, seed=5)
         for after, rows in expected:
             assert next_rows(stream).tolist() == rows
             assert stream.position == after
@@ -327,7 +337,7 @@ def test_the_stream_reads_pool_after_pool_and_epoch_after_epoch(budget: int, poo
 
 def test_positions_name_the_batch_to_be_read_next() -> None:
     count = len(epoch_of(MANY, 400, seed=5, epoch=0))
-    stream = Stored(MANY).batches(400, seed=5)
+    stream = StoredCorpus(MANY).batches(400, seed=5)
     assert stream.position == Position(0, 0, 0, 0)
     positions = []
     for _ in range(count + 1):
@@ -339,7 +349,7 @@ def test_positions_name_the_batch_to_be_read_next() -> None:
 
 
 def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
-    one, many = (Stored(MANY).batches(40, seed=5) for _ in range(2))
+    one, many = (StoredCorpus(MANY).batches(40, seed=5) for _ in range(2))
     for step in range(1, 30):
         singles = [one.take(step, 1)[0] for _ in range(7)]
         together = many.take(step, 7)
@@ -354,7 +364,7 @@ def test_from_any_position_on_it_is_the_tail_of_the_whole_stream(
     lengths: list[tuple[int, int]], budget: int, seed: int, skip: int, pool: int
 ) -> None:
     with patch.object(module, "POOL", pool):
-        data = Stored(corpus(lengths))
+        data = StoredCorpus(corpus(lengths))
         whole = data.batches(budget, seed=seed)
         for _ in range(skip):
             whole.take(1, 1)
@@ -367,7 +377,7 @@ def test_from_any_position_on_it_is_the_tail_of_the_whole_stream(
 
 
 @st.composite
-def mixed(draw: st.DrawFn) -> Stored:
+def mixed(draw: st.DrawFn) -> StoredCorpus:
     """Parts with shares, variants and times, one after the other in a store; the last one is there at any time."""
     parts: list[Part] = []
     start = 0
@@ -387,7 +397,7 @@ def mixed(draw: st.DrawFn) -> Stored:
     parts.append(Part(start, draw(st.integers(1, 7))))
     count = start + parts[-1].pairs
     lengths = draw(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), min_size=count, max_size=count))
-    return Stored(corpus(lengths), tuple(parts), draw(st.sampled_from([1.0, 1.0, 3.0])))
+    return StoredCorpus(corpus(lengths), tuple(parts), draw(st.sampled_from([1.0, 1.0, 3.0])))
 
 
 class TestMixed:
@@ -396,7 +406,7 @@ class TestMixed:
     @settings(deadline=None, max_examples=100)
     @given(mixed(), st.integers(1, 12), st.integers(1, 3), st.integers(1, 20), st.integers(1, 3))
     def test_from_any_step_on_it_is_the_tail_of_the_whole_stream(
-        self, data: Stored, budget: int, each: int, step: int, pool: int
+        self, data: StoredCorpus, budget: int, each: int, step: int, pool: int
     ) -> None:
         with patch.object(module, "POOL", pool):
             whole = data.batches(budget, seed=2)
@@ -412,7 +422,7 @@ class TestMixed:
 
     @settings(deadline=None, max_examples=100)
     @given(mixed(), st.integers(1, 12), st.integers(1, 3))
-    def test_an_epoch_of_a_stage_is_what_the_mixture_says(self, data: Stored, budget: int, pool: int) -> None:
+    def test_an_epoch_of_a_stage_is_what_the_mixture_says(self, data: StoredCorpus, budget: int, pool: int) -> None:
         with patch.object(module, "POOL", pool):
             mixture = Mixture(data.parts, temperature=data.temperature, seed=2)
             for stage, first in enumerate(mixture.stages):
@@ -433,7 +443,7 @@ class TestMixed:
     def test_a_stage_begins_with_its_step(self, each: int) -> None:
         """Whatever was left of the epoch before; and with its own beginning."""
         parts = (Part(0, 60, last_step=4), Part(60, 50, first_step=3), Part(110, 40, first_step=8))
-        data = Stored(corpus([(3, 4)] * 150), parts)
+        data = StoredCorpus(corpus([(3, 4)] * 150), parts)
         stream = data.batches(8, seed=1)
         read: list[set[int]] = []
         for step in range(1, 12):
@@ -448,7 +458,7 @@ class TestMixed:
         assert set.union(*read[2:4]) == {0, 1} and set.union(*read[7:]) == {1, 2}
 
     def test_a_stage_without_parts_is_an_error_when_it_is_reached(self) -> None:
-        data = Stored(corpus([(3, 4)] * 9), (Part(0, 9, last_step=2),))
+        data = StoredCorpus(corpus([(3, 4)] * 9), (Part(0, 9, last_step=2),))
         stream = data.batches(8, seed=1)
         stream.take(1, 1)
         stream.take(2, 1)
@@ -459,10 +469,13 @@ class TestMixed:
         )
 
     def test_a_store_without_parts_is_one_part(self) -> None:
-        one, other = Stored(MANY).batches(40, seed=1), Stored(MANY, (Part(0, len(MANY)),)).batches(40, seed=1)
+        one, other = (
+            StoredCorpus(MANY).batches(40, seed=1),
+            StoredCorpus(MANY, (Part(0, len(MANY)),)).batches(40, seed=1),
+        )
         for _ in range(60):
             assert next_rows(one).tolist() == next_rows(other).tolist()
-        assert Stored(MANY).extent == MANY.extent
+        assert StoredCorpus(MANY).extent == MANY.extent
 
 
 class Claimed:
@@ -500,7 +513,7 @@ def claimed(rows: int) -> tuple[PairStore, list[Claimed]]:
 def test_beginning_anywhere_touches_a_pool_and_no_more(rows: int, parts: int, start: Position) -> None:
     pairs, arrays = claimed(rows)
     each = rows // parts
-    data = Stored(pairs, tuple(Part(part * each, each) for part in range(parts)))
+    data = StoredCorpus(pairs, tuple(Part(part * each, each) for part in range(parts)))
     stream = data.batches(1000, seed=1, start=start)
     assert not any(array.read for array in arrays), "nothing is read before it is needed"
     pool = pool_size(pairs.extent, 1000)

@@ -162,7 +162,7 @@ class TestChance:
         assert is_even(np.bincount((rows - places) % size * 30 // size, minlength=30))
 
     @pytest.mark.parametrize("size", [LISTED + 1, 2**17, 150_000, 10**9, 10**12])
-    def test_neighbours_are_no_neighbours(self, size: int) -> None:
+    def test_neighbors_are_no_neighbors(self, size: int) -> None:
         rows = Permutation(size, (9, 1))[np.arange(50_000)]
         steps = np.diff(rows) % size
         assert is_even(np.bincount(steps * 30 // size, minlength=30))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.batching.batches import Planned, Position, Stored
+from weft.data.batching.batches import LazyBatch, Position, StoredCorpus
 from weft.data.batching.mixture import Part
-from weft.data.batching.prefetch import Drawn, ahead, draw
+from weft.data.batching.prefetch import StepBatches, ahead, draw
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.ragged import Ragged
 
@@ -26,8 +26,10 @@ def corpus(count: int = 150) -> PairStore:
     )
 
 
-MIXED = Stored(corpus(), (Part(0, 40, last_step=6), Part(40, 30, variants=2, weight=2.0), Part(100, 50, first_step=4)))
-PLAIN = Stored(corpus())
+MIXED = StoredCorpus(
+    corpus(), (Part(0, 40, last_step=6), Part(40, 30, variants=2, weight=2.0), Part(100, 50, first_step=4))
+)
+PLAIN = StoredCorpus(corpus())
 either = pytest.mark.parametrize("data", [PLAIN, MIXED], ids=["plain", "mixed"])
 
 
@@ -38,7 +40,7 @@ def told(batches: list[Batch]) -> list[tuple[list[int], list[int]]]:
 class TestDrawing:
     @either
     @pytest.mark.parametrize("each", [1, 3, 8])
-    def test_alone_is_what_the_stream_gives(self, data: Stored, each: int) -> None:
+    def test_alone_is_what_the_stream_gives(self, data: StoredCorpus, each: int) -> None:
         stream = data.batches(30, seed=1)
         for drawn in islice(draw(data.batches(30, seed=1), first_step=1, each=each), 12):
             batches = [planned.make() for planned in stream.take(drawn.step, each)]
@@ -50,7 +52,7 @@ class TestDrawing:
     @quick
     @given(st.sampled_from([PLAIN, MIXED]), st.integers(1, 9), st.integers(1, 12), st.integers(0, 3))
     def test_workers_share_out_what_one_alone_would_have(
-        self, data: Stored, each: int, workers: int, seed: int
+        self, data: StoredCorpus, each: int, workers: int, seed: int
     ) -> None:
         alone = draw(data.batches(20, seed=seed), first_step=1, each=each)
         shares = [
@@ -71,7 +73,7 @@ class TestDrawing:
 
     @either
     @pytest.mark.parametrize("skip", [1, 3, 5, 6, 7, 11])
-    def test_a_saved_position_leads_to_the_next_step(self, data: Stored, skip: int) -> None:
+    def test_a_saved_position_leads_to_the_next_step(self, data: StoredCorpus, skip: int) -> None:
         """Of any number of workers."""
         *_, last, first, second = islice(draw(data.batches(30, seed=1), first_step=1, each=4), skip + 2)
         assert last.step == skip
@@ -97,8 +99,8 @@ class TestDrawing:
                 self.made.append(number)
                 return Batch(Ragged.of([[1]]), Ragged.of([[1]]))
 
-            def take(self, step: int, count: int) -> list[Planned]:
-                return [Planned(1, number, lambda number=number: self.make(number)) for number in range(count)]  # type: ignore[misc]
+            def take(self, step: int, count: int) -> list[LazyBatch]:
+                return [LazyBatch(1, number, lambda number=number: self.make(number)) for number in range(count)]  # type: ignore[misc]
 
         drawn = next(draw(Stream(), first_step=5, each=7, rank=1, workers=3))
         assert Stream.made == drawn.numbers == [1, 4]
@@ -110,7 +112,7 @@ class TestDrawing:
         assert epochs == [0, 3, 6, 9]
 
     def test_a_stage_begins_with_its_epoch_0(self) -> None:
-        data = Stored(corpus(), (Part(0, 100), Part(100, 50, first_step=4)))
+        data = StoredCorpus(corpus(), (Part(0, 100), Part(100, 50, first_step=4)))
         drawn = list(islice(draw(data.batches(100_000, seed=1), first_step=1, each=1), 6))
         assert [one.epoch for one in drawn] == [0, 1, 2, 0, 1, 2]
         assert [one.position for one in drawn] == [Position(stage, epoch) for stage in (0, 1) for epoch in (1, 2, 3)]
@@ -119,7 +121,7 @@ class TestDrawing:
         batches = [
             corpus().batch(rows.nonzero()[0]) for rows in (corpus().target.lengths > 5, corpus().target.lengths < 2)
         ]
-        drawn = Drawn.of(batches)
+        drawn = StepBatches.of(batches)
         assert (drawn.step, drawn.epoch, drawn.numbers, drawn.position) == (1, 0, [0, 1], Position())
         assert drawn.batches == batches
         assert drawn.source_tokens == sum(len(batch.source.values) for batch in batches)
@@ -217,7 +219,7 @@ class TestAhead:
         stream.close()  # type: ignore[attr-defined]
 
     @either
-    def test_steps_are_the_same_with_it(self, data: Stored) -> None:
+    def test_steps_are_the_same_with_it(self, data: StoredCorpus) -> None:
         stream = ahead(draw(data.batches(30, seed=1), first_step=1, each=2))
         for ours, theirs in zip(islice(stream, 12), draw(data.batches(30, seed=1), first_step=1, each=2), strict=False):
             assert told(ours.batches) == told(theirs.batches)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from weft.data.batching.batches import Position
-from weft.data.batching.streaming import WINDOW, Streamed, StreamedPart
+from weft.data.batching.streaming import WINDOW, StreamedCorpus, StreamedPart
 from weft.data.reading import blocks
-from weft.data.store.block_tokenizer import Ids, Piece
+from weft.data.store.block_tokenizer import Ids, TokenizedBlock
 from weft.errors import DataError
 from weft.preparation import prepare
 from weft.recipe import make_recipe
@@ -29,7 +29,7 @@ def encode(numbered):
     """A block is a list of lengths: each row becomes its corpus, its turn and its place, and something more."""
     for corpus, turn, (place, lengths) in numbered:
         rows = [[corpus, turn, place, *[9] * length] for length in lengths]
-        yield Piece(np.full(len(rows), -1, np.int16), ids(rows), ids(rows))
+        yield TokenizedBlock(np.full(len(rows), -1, np.int16), ids(rows), ids(rows))
 
 
 def part(*sizes, **shares):
@@ -39,7 +39,7 @@ def part(*sizes, **shares):
 
 
 def streamed(*parts, **more):
-    return Streamed(parts, encode, max_length=9, **more)
+    return StreamedCorpus(parts, encode, max_length=9, **more)
 
 
 def rows_of(planned):
@@ -157,7 +157,7 @@ def test_only_as_much_is_read_as_is_trained_on():
             read.append(place)
             yield place, [1]
 
-    Streamed((StreamedPart(endless),), encode, 9).batches(10_000, seed=1).take(1, 2)
+    StreamedCorpus((StreamedPart(endless),), encode, 9).batches(10_000, seed=1).take(1, 2)
     assert len(read) <= 3 * WINDOW
 
 

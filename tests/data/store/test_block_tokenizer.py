@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from weft.data.filtering.steps import Duplicates, Identical, Length, Lowercase, Replace
 from weft.data.pairs import Pair, Problem
-from weft.data.store.block_tokenizer import BAD, BLANK, KEPT, LONG, Encoder, Encoders, Encoding, Ids, chosen
+from weft.data.store.block_tokenizer import (
+    BAD,
+    BLANK,
+    KEPT,
+    LONG,
+    BlockTokenizer,
+    BlockTokenizerFactory,
+    BlockTokenizerSpec,
+    Ids,
+    chosen,
+)
 from weft.errors import VocabularyError
 from weft.text.specials import END
 from weft.text.tokenizer import learn
@@ -63,8 +73,8 @@ STEPS = (Identical(), Lowercase())
 
 
 def test_every_row_has_its_fate(words):
-    asked = Encoding((words,), STEPS, max_length=3, bad_rows="skip")
-    piece = Encoder(asked)(Rows(ROWS))
+    asked = BlockTokenizerSpec((words,), STEPS, max_length=3, bad_rows="skip")
+    piece = BlockTokenizer(asked)(Rows(ROWS))
     assert piece.fates.tolist() == [KEPT, BAD, BLANK, BLANK, 0, LONG, KEPT, BAD, LONG]
     assert piece.error is None
     assert piece.problems == {"columns": 1, "encoding": 1, "blank": 2}
@@ -79,12 +89,12 @@ def test_every_row_has_its_fate(words):
 
 
 def test_the_first_bad_row_ends_it(words):
-    piece = Encoder(Encoding((words,)))(Rows(ROWS))
+    piece = BlockTokenizer(BlockTokenizerSpec((words,)))(Rows(ROWS))
     assert piece.error == "corpus.tsv:12: 1 column, expected 2; mend it, or set data.bad_rows = 'skip'"
 
 
 def test_the_first_blank_row_ends_it_if_asked(words):
-    piece = Encoder(Encoding((words,), bad_rows="skip", blank_rows="error"))(Rows(ROWS))
+    piece = BlockTokenizer(BlockTokenizerSpec((words,), bad_rows="skip", blank_rows="error"))(Rows(ROWS))
     assert piece.error == "corpus.tsv:13: the source is blank; mend it, or set data.blank_rows = 'skip'"
 
 
@@ -99,47 +109,51 @@ def test_the_first_blank_row_ends_it_if_asked(words):
     ],
 )
 def test_a_blank_side_is_named(words, pair, sources, side):
-    piece = Encoder(Encoding((words,), sources=sources, blank_rows="error"))(Rows((pair,)))
+    piece = BlockTokenizer(BlockTokenizerSpec((words,), sources=sources, blank_rows="error"))(Rows((pair,)))
     assert piece.error == f"corpus.tsv:11: the {side} is blank; mend it, or set data.blank_rows = 'skip'"
 
 
 def test_a_language_model_has_no_sources(words):
-    piece = Encoder(Encoding((words,), sources="none", max_length=2))(Rows((Pair("", "x y"), Pair("a b c", "x"))))
+    piece = BlockTokenizer(BlockTokenizerSpec((words,), sources="none", max_length=2))(
+        Rows((Pair("", "x y"), Pair("a b c", "x")))
+    )
     assert piece.fates.tolist() == [KEPT, KEPT]
     assert split(piece.source) == [[], []] and [len(row) for row in split(piece.target)] == [3, 2]
 
 
 def test_a_prompt_has_no_end_mark(words):
-    piece = Encoder(Encoding((words,), sources="prompt", max_length=9))(Rows((Pair("a b", "x"),)))
+    piece = BlockTokenizer(BlockTokenizerSpec((words,), sources="prompt", max_length=9))(Rows((Pair("a b", "x"),)))
     encode = learn("word", ["a b c d e x y z"], size=50).encode
     assert split(piece.source) == [encode("a b")] and split(piece.target) == [[*encode("x"), END]]
 
 
 def test_what_a_step_leaves_blank_is_counted_as_blank(words):
-    asked = Encoding((words,), (Replace("^b$", ""), Duplicates("source")), max_length=9, blank_rows="error")
-    piece = Encoder(asked)(Rows((Pair("a", "b"), Pair("a", "x"), Pair("b", "x"))))
+    asked = BlockTokenizerSpec((words,), (Replace("^b$", ""), Duplicates("source")), max_length=9, blank_rows="error")
+    piece = BlockTokenizer(asked)(Rows((Pair("a", "b"), Pair("a", "x"), Pair("b", "x"))))
     assert piece.fates.tolist() == [BLANK, KEPT, BLANK] and piece.problems["blank"] == 2
     assert len(piece.target.lengths) == 1
     assert (piece.hashes[1] != 0).tolist() == [True, True, True]
 
 
 def test_hashes_are_zero_where_a_row_did_not_come(words):
-    asked = Encoding((words,), (Identical(), Duplicates("pair"), Length(most=2)), max_length=1, bad_rows="skip")
-    piece = Encoder(asked)(Rows((*ROWS, Pair("a b", "x"))))
+    asked = BlockTokenizerSpec(
+        (words,), (Identical(), Duplicates("pair"), Length(most=2)), max_length=1, bad_rows="skip"
+    )
+    piece = BlockTokenizer(asked)(Rows((*ROWS, Pair("a b", "x"))))
     assert piece.fates.tolist() == [LONG, BAD, BLANK, BLANK, 0, 2, KEPT, BAD, 2, LONG]
     assert (piece.hashes[1] == 0).tolist() == [False, True, True, True, True, False, False, True, False, False]
     assert piece.hashes[1][0] == piece.hashes[1][9] != piece.hashes[1][5]
 
 
 def test_without_tokenizers_rows_are_only_filtered():
-    piece = Encoder(Encoding((), STEPS, max_length=1, bad_rows="skip"))(Rows(ROWS))
+    piece = BlockTokenizer(BlockTokenizerSpec((), STEPS, max_length=1, bad_rows="skip"))(Rows(ROWS))
     assert piece.fates.tolist() == [KEPT, BAD, BLANK, BLANK, 0, KEPT, KEPT, BAD, KEPT]
     assert len(piece.target.lengths) == 0
 
 
 def test_examples_are_of_what_is_dropped_as_it_was(words):
-    asked = Encoding((words,), (Lowercase(), Identical()), max_length=3, bad_rows="skip", examples=1)
-    piece = Encoder(asked)(Rows((*ROWS, Pair("B", "b"))))
+    asked = BlockTokenizerSpec((words,), (Lowercase(), Identical()), max_length=3, bad_rows="skip", examples=1)
+    piece = BlockTokenizer(asked)(Rows((*ROWS, Pair("B", "b"))))
     shown = {fate: found for fate, found in piece.examples.items() if found}
     assert shown == {
         1: [("corpus.tsv:15", Pair("a a", "a a "))],
@@ -148,13 +162,13 @@ def test_examples_are_of_what_is_dropped_as_it_was(words):
 
 
 def test_an_empty_block(words):
-    piece = Encoder(Encoding((words,), (Duplicates(),), max_length=5))(Rows(()))
+    piece = BlockTokenizer(BlockTokenizerSpec((words,), (Duplicates(),), max_length=5))(Rows(()))
     assert len(piece.fates) == len(piece.source.lengths) == len(piece.hashes[0]) == 0
 
 
 def test_what_is_asked_and_what_is_answered_can_be_sent(words):
-    asked = Encoding((words,), (*STEPS, Duplicates()), max_length=3, bad_rows="skip", examples=2)
-    piece = Encoder(pickle.loads(pickle.dumps(asked)))(Rows(ROWS))
+    asked = BlockTokenizerSpec((words,), (*STEPS, Duplicates()), max_length=3, bad_rows="skip", examples=2)
+    piece = BlockTokenizer(pickle.loads(pickle.dumps(asked)))(Rows(ROWS))
     again = pickle.loads(pickle.dumps(piece))
     assert again.fates.tolist() == piece.fates.tolist() and split(again.target) == split(piece.target)
 
@@ -172,9 +186,9 @@ def test_what_is_asked_and_what_is_answered_can_be_sent(words):
 )
 def test_any_rows_against_a_plain_loop(words, rows, most, sources):
     tokenizer = learn("word", ["a b c d e x y z"], size=50)
-    piece = Encoder(Encoding((words,), (Identical(),), sources=sources, max_length=most, bad_rows="skip"))(
-        Rows(tuple(rows))
-    )
+    piece = BlockTokenizer(
+        BlockTokenizerSpec((words,), (Identical(),), sources=sources, max_length=most, bad_rows="skip")
+    )(Rows(tuple(rows)))
     fates, source_ids, target_ids = [], [], []
     for row in rows:
         if isinstance(row, Problem):
@@ -214,30 +228,33 @@ PAIRS = (Pair("the tower was there", "a flower"), Pair("slower mower", "lower po
 
 class TestDropout:
     def test_variants_differ_and_each_is_the_same_again(self, pieces):
-        asked = Encoding((pieces,), dropout=0.5, max_length=50)
-        encoder = Encoder(asked)
+        asked = BlockTokenizerSpec((pieces,), dropout=0.5, max_length=50)
+        encoder = BlockTokenizer(asked)
         cuts = [split(encoder(Rows(PAIRS), variant).source) for variant in range(4)]
         assert len({str(cut) for cut in cuts}) > 1
-        assert cuts == [split(Encoder(asked)(Rows(PAIRS), variant).source) for variant in range(4)]
+        assert cuts == [split(BlockTokenizer(asked)(Rows(PAIRS), variant).source) for variant in range(4)]
         texts = [[encoder.tokenizers[0].decode(row) for row in cut] for cut in cuts]
         assert texts == [[pair.source for pair in PAIRS]] * 4
 
-    def test_a_cut_does_not_depend_on_the_neighbours(self, pieces):
-        encoder = Encoder(Encoding((pieces,), dropout=0.5))
+    def test_a_cut_does_not_depend_on_the_neighbors(self, pieces):
+        encoder = BlockTokenizer(BlockTokenizerSpec((pieces,), dropout=0.5))
         together = split(encoder(Rows(PAIRS)).target)
         assert together == [row for pair in PAIRS for row in split(encoder(Rows((pair,))).target)]
 
     def test_another_seed_cuts_otherwise(self, pieces):
-        found = [split(Encoder(Encoding((pieces,), dropout=0.5, seed=seed))(Rows(PAIRS)).source) for seed in (1, 2)]
+        found = [
+            split(BlockTokenizer(BlockTokenizerSpec((pieces,), dropout=0.5, seed=seed))(Rows(PAIRS)).source)
+            for seed in (1, 2)
+        ]
         assert found[0] != found[1]
 
     def test_the_same_rows_are_kept_in_each_variant(self, pieces):
         """Those whose plain cut is short enough, however long this one is."""
-        plain = Encoder(Encoding((pieces,)))(Rows(PAIRS))
+        plain = BlockTokenizer(BlockTokenizerSpec((pieces,)))(Rows(PAIRS))
         most = int(sorted(np.maximum(plain.source.lengths, plain.target.lengths))[1]) - 1
-        wanted = Encoder(Encoding((pieces,), max_length=most))(Rows(PAIRS)).fates.tolist()
+        wanted = BlockTokenizer(BlockTokenizerSpec((pieces,), max_length=most))(Rows(PAIRS)).fates.tolist()
         assert {KEPT, LONG} == set(wanted)
-        encoder = Encoder(Encoding((pieces,), dropout=0.9, max_length=most))
+        encoder = BlockTokenizer(BlockTokenizerSpec((pieces,), dropout=0.9, max_length=most))
         longest = 0
         for variant in range(5):
             piece = encoder(Rows(PAIRS), variant)
@@ -247,11 +264,13 @@ class TestDropout:
 
     def test_of_words_is_refused(self, words):
         with pytest.raises(VocabularyError, match=r"^tokenizer.dropout: a tokenizer of kind 'word' cannot leave out"):
-            Encoder(Encoding((words,), dropout=0.1))(Rows(PAIRS))
+            BlockTokenizer(BlockTokenizerSpec((words,), dropout=0.1))(Rows(PAIRS))
 
 
 def test_several_corpora_each_with_its_own_steps(words):
-    both = Encoders([Encoding((words,), (Lowercase(),)), Encoding((words,), (Identical(),))])
+    both = BlockTokenizerFactory(
+        [BlockTokenizerSpec((words,), (Lowercase(),)), BlockTokenizerSpec((words,), (Identical(),))]
+    )
     rows = Rows((Pair("A", "A"),))
     assert both((0, 0, rows)).fates.tolist() == [KEPT] and both((1, 3, rows)).fates.tolist() == [0]
     assert both.encoders[1].variant == 3

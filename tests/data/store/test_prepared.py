@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.data.pairs import Pair
 from weft.data.store import prepared
-from weft.data.store.block_tokenizer import BAD, BLANK, KEPT, LONG, Ids, Piece
+from weft.data.store.block_tokenizer import BAD, BLANK, KEPT, LONG, Ids, TokenizedBlock
 from weft.data.store.prepared import Counts, PreparedFolder, StoreWriter, tally
 from weft.errors import DataError
 
@@ -26,7 +26,7 @@ def piece(sources, targets, fates=None, hashes=None):
     """A piece of rows that are all kept, unless their fates are given."""
     fates = [KEPT] * len(targets) if fates is None else fates
     found = {step: np.array(one, dtype=np.uint64) for step, one in (hashes or {}).items()}
-    return Piece(np.array(fates, dtype=np.int16), ids(sources), ids(targets), found)
+    return TokenizedBlock(np.array(fates, dtype=np.int16), ids(sources), ids(targets), found)
 
 
 def rows_of(store):

@@ -31,7 +31,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Planned:
+class LazyBatch:
     """A batch that can be made, and its size: of batches that others make, that is all one needs to know."""
 
     source_tokens: int
@@ -45,7 +45,7 @@ class BatchStream(Protocol):
     position: Position
     """After the last batch that was taken."""
 
-    def take(self, step: int, count: int) -> list[Planned]:
+    def take(self, step: int, count: int) -> list[LazyBatch]:
         """The batches of a step. Steps are asked for in their order."""
         ...
 
@@ -62,7 +62,7 @@ class BatchSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredCorpus:
     """A token store to train on: all of it alike, or its parts mixed."""
 
     pairs: PairStore
@@ -73,14 +73,14 @@ class Stored:
     def extent(self) -> Extent:
         return self.pairs.extent
 
-    def batches(self, budget: int, *, seed: int, start: Position = Position()) -> StoredBatches:
+    def batches(self, budget: int, *, seed: int, start: Position = Position()) -> StoredBatchStream:
         parts = self.parts or (Part(0, len(self.pairs)),)
-        return StoredBatches(
+        return StoredBatchStream(
             self.pairs, budget, mixture=Mixture(parts, temperature=self.temperature, seed=seed), start=start
         )
 
 
-class StoredBatches:
+class StoredBatchStream:
     """Batches of a token store."""
 
     def __init__(self, pairs: PairStore, budget: int, *, mixture: Mixture, start: Position = Position()) -> None:
@@ -91,20 +91,20 @@ class StoredBatches:
         self.size = pool_size(pairs.extent, budget)
         self._planned: tuple[Position, list[np.ndarray]] | None = None
 
-    def take(self, step: int, count: int) -> list[Planned]:
+    def take(self, step: int, count: int) -> list[LazyBatch]:
         stage = self.mixture.stage_of(step)
         if stage != self.position.stage:
             self.position = Position(stage)
         return [self._next() for _ in range(count)]
 
-    def _next(self) -> Planned:
+    def _next(self) -> LazyBatch:
         while self.position.batch >= len(batches := self._pool(self.position._replace(batch=0))):
             self._go_on(0)  # a pool of a pair or two may be nothing by rounding, or the corpus is shorter than it was
         rows = batches[self.position.batch]
         self._go_on(len(batches))
         sides = (self.pairs.source, self.pairs.target)
         source_tokens, target_tokens = (int(side.lengths_of(rows).sum()) for side in sides)
-        return Planned(source_tokens, target_tokens, lambda: self.pairs.batch(rows))
+        return LazyBatch(source_tokens, target_tokens, lambda: self.pairs.batch(rows))
 
     def _go_on(self, batches: int) -> None:
         """Step over a batch of a pool that has so many."""

@@ -18,7 +18,7 @@ NAP = 0.002
 NOTHING = object()
 
 
-class Drawn(NamedTuple):
+class StepBatches(NamedTuple):
     """What one step trains on."""
 
     step: int
@@ -35,20 +35,20 @@ class Drawn(NamedTuple):
     """After it."""
 
     @classmethod
-    def of(cls, batches: list[Batch]) -> Drawn:
+    def of(cls, batches: list[Batch]) -> StepBatches:
         """A first step on given batches."""
         source_tokens = sum(batch.source.layout.total for batch in batches)
         target_tokens = sum(batch.target.layout.total for batch in batches)
         return cls(1, 0, batches, list(range(len(batches))), source_tokens, target_tokens, Position())
 
 
-def draw(stream: BatchStream, *, first_step: int, each: int, rank: int = 0, workers: int = 1) -> Iterator[Drawn]:
+def draw(stream: BatchStream, *, first_step: int, each: int, rank: int = 0, workers: int = 1) -> Iterator[StepBatches]:
     """Step after step, ``each`` batches a step shared out among the workers."""
     for step in count(first_step):
         begun = stream.position
         planned = stream.take(step, each)
         own = list(range(rank, each, workers))
-        yield Drawn(
+        yield StepBatches(
             step=step,
             epoch=begun.epoch if begun.stage == stream.position.stage else 0,
             batches=[planned[number].make() for number in own],

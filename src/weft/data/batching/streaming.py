@@ -17,10 +17,10 @@ from itertools import count, islice
 
 import numpy as np
 
-from weft.data.batching.batches import Planned, Position, packed
+from weft.data.batching.batches import LazyBatch, Position, packed
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.reading.blocks import Block
-from weft.data.store.block_tokenizer import Ids, Piece
+from weft.data.store.block_tokenizer import Ids, TokenizedBlock
 from weft.data.store.token_store import Extent, PairStore, TokenStore, offsets_of
 from weft.errors import DataError
 
@@ -43,12 +43,12 @@ class StreamedPart:
 
 Numbered = tuple[int, int, Block]
 """The number of a corpus, how often it was read before, and a block of it."""
-Encode = Callable[[Iterator[Numbered]], Iterator[Piece]]
+Encode = Callable[[Iterator[Numbered]], Iterator[TokenizedBlock]]
 """Blocks to pieces, in the same order."""
 
 
 @dataclass(frozen=True)
-class Streamed:
+class StreamedCorpus:
     """Corpora to train on as they are read."""
 
     parts: tuple[StreamedPart, ...]
@@ -70,9 +70,9 @@ class Streamed:
             known.pairs, known.source_tokens, known.target_tokens, longest if known.source_tokens else 1, longest
         )
 
-    def batches(self, budget: int, *, seed: int, start: Position = Position()) -> StreamedBatches:
+    def batches(self, budget: int, *, seed: int, start: Position = Position()) -> StreamedBatchStream:
         mixture = self._mixture(seed)
-        return StreamedBatches(
+        return StreamedBatchStream(
             self, lambda stage, window: self._windows(mixture, stage, window), budget, mixture, start
         )
 
@@ -127,7 +127,7 @@ def _again_and_again(part: StreamedPart) -> Iterator[tuple[int, Block]]:
             raise DataError(f"data.train: {part.name} has no rows")
 
 
-def _store(pieces: Sequence[Piece]) -> PairStore:
+def _store(pieces: Sequence[TokenizedBlock]) -> PairStore:
     for piece in pieces:
         if piece.error is not None:
             raise DataError(piece.error)
@@ -140,12 +140,12 @@ def _side(many: Sequence[Ids]) -> TokenStore:
     return TokenStore(np.concatenate([ids.values for ids in many]), offsets_of(lengths))
 
 
-class StreamedBatches:
+class StreamedBatchStream:
     """Batches of windows."""
 
     def __init__(
         self,
-        data: Streamed,
+        data: StreamedCorpus,
         windows: Callable[[int, int], Iterator[PairStore]],
         budget: int,
         mixture: Mixture,
@@ -160,14 +160,14 @@ class StreamedBatches:
         self.window: PairStore | None = None
         self.rows: list[np.ndarray] = []
 
-    def take(self, step: int, count: int) -> list[Planned]:
+    def take(self, step: int, count: int) -> list[LazyBatch]:
         stage = self.mixture.stage_of(step)
         if stage != self.position.stage:
             self.position = Position(stage)
             self.reading = self.window = None
         return [self._next() for _ in range(count)]
 
-    def _next(self) -> Planned:
+    def _next(self) -> LazyBatch:
         stage, epoch, pool, batch = self.position
         if self.reading is None:
             self.reading = self.windows(stage, pool)
@@ -181,4 +181,4 @@ class StreamedBatches:
         self.position = Position(stage, epoch, pool, batch + 1)
         sides = (window.source, window.target)
         source_tokens, target_tokens = (int(side.lengths_of(rows).sum()) for side in sides)
-        return Planned(source_tokens, target_tokens, lambda: window.batch(rows))
+        return LazyBatch(source_tokens, target_tokens, lambda: window.batch(rows))

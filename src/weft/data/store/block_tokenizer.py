@@ -34,7 +34,7 @@ Sources = Literal["text", "prompt", "none"]
 
 
 @dataclass(frozen=True)
-class Encoding:
+class BlockTokenizerSpec:
     """All that a worker needs to know; it can be pickled."""
 
     tokenizers: tuple[Path, ...]
@@ -48,7 +48,7 @@ class Encoding:
     blank_rows: Policy = "skip"
     dropout: float = 0.0
     variant: int = 0
-    """Cuts with dropout differ from variant to variant."""
+    """Tokenizations with dropout differ from variant to variant."""
     examples: int = 0
     """Dropped rows to send back of each fate."""
 
@@ -61,7 +61,7 @@ class Ids(NamedTuple):
 
 
 @dataclass
-class Piece:
+class TokenizedBlock:
     """What became of a block."""
 
     fates: np.ndarray
@@ -77,19 +77,19 @@ class Piece:
     """What ends the preparation here."""
 
 
-class Encoder:
+class BlockTokenizer:
     """Blocks to pieces."""
 
-    def __init__(self, asked: Encoding) -> None:
+    def __init__(self, asked: BlockTokenizerSpec) -> None:
         self.asked = asked
         self.variant = asked.variant
         self.pipeline = Pipeline(asked.steps, seed=asked.seed)
         self.tokenizers = [load(path) for path in asked.tokenizers]
 
-    def __call__(self, block: Block, variant: int | None = None) -> Piece:
+    def __call__(self, block: Block, variant: int | None = None) -> TokenizedBlock:
         asked = self.asked
         self.variant = asked.variant if variant is None else variant
-        piece = Piece(np.zeros(0, np.int16), _none(), _none())
+        piece = TokenizedBlock(np.zeros(0, np.int16), _none(), _none())
         fates: list[int] = []
         pairs: list[Pair] = []
         numbers: list[int] = []
@@ -125,7 +125,7 @@ class Encoder:
             self._show(piece, block.name, numbers, shown)
         return piece
 
-    def _spoils(self, piece: Piece, kind: str, message: str, policy: Policy) -> bool:
+    def _spoils(self, piece: TokenizedBlock, kind: str, message: str, policy: Policy) -> bool:
         """Note a problem; whether it is the end."""
         piece.problems[kind] += 1
         piece.first.setdefault(kind, message)
@@ -134,7 +134,7 @@ class Encoder:
             piece.error = f"{message}; {hint} = 'skip'"
         return piece.error is not None
 
-    def _encode(self, piece: Piece, pairs: Sequence[Pair], rows: np.ndarray) -> None:
+    def _encode(self, piece: TokenizedBlock, pairs: Sequence[Pair], rows: np.ndarray) -> None:
         asked = self.asked
         target = self._cut(self.tokenizers[-1], [pair.target for pair in pairs])
         if asked.sources == "none":
@@ -175,7 +175,7 @@ class Encoder:
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         return Ids(np.array([one for row in rows for one in row], dtype=np.int32), lengths)
 
-    def _show(self, piece: Piece, name: str, numbers: list[int], pairs: dict[int, Pair]) -> None:
+    def _show(self, piece: TokenizedBlock, name: str, numbers: list[int], pairs: dict[int, Pair]) -> None:
         """Put some dropped rows into the piece."""
         for place, fate in enumerate(piece.fates.tolist()):
             found = piece.examples.setdefault(fate, [])
@@ -183,13 +183,13 @@ class Encoder:
                 found.append((f"{name}:{numbers[place]}", pairs[place]))
 
 
-class Encoders:
+class BlockTokenizerFactory:
     """Blocks of several corpora to pieces."""
 
-    def __init__(self, asked: Sequence[Encoding]) -> None:
-        self.encoders = [Encoder(one) for one in asked]
+    def __init__(self, asked: Sequence[BlockTokenizerSpec]) -> None:
+        self.encoders = [BlockTokenizer(one) for one in asked]
 
-    def __call__(self, numbered: tuple[int, int, Block]) -> Piece:
+    def __call__(self, numbered: tuple[int, int, Block]) -> TokenizedBlock:
         """A block with the number of its corpus and of the turn in which it is read."""
         number, turn, block = numbered
         return self.encoders[number](block, turn)

@@ -24,7 +24,7 @@ import numpy as np
 
 from weft.data.filtering.duplicates import decide_duplicates
 from weft.data.pairs import Pair
-from weft.data.store.block_tokenizer import BLANK, KEPT, LONG, Piece
+from weft.data.store.block_tokenizer import BLANK, KEPT, LONG, TokenizedBlock
 from weft.data.store.token_store import Extent, PairStore, TokenStore
 from weft.errors import DataError
 from weft.files import save_text
@@ -49,7 +49,7 @@ class Counts:
     first: dict[str, str] = field(default_factory=dict)
     examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
 
-    def add(self, piece: Piece, examples: int = 0) -> None:
+    def add(self, piece: TokenizedBlock, examples: int = 0) -> None:
         """Count a piece; duplicates are not known yet."""
         self.rows += len(piece.fates)
         self.problems.update(piece.problems)
@@ -75,7 +75,9 @@ class Counts:
         return cls(record["rows"], record["kept"], dropped, Counter(record["problems"]))
 
 
-def tally(pieces: Iterable[Piece], take: Callable[[Piece], None], *, examples: int = 0) -> tuple[Counts, np.ndarray]:
+def tally(
+    pieces: Iterable[TokenizedBlock], take: Callable[[TokenizedBlock], None], *, examples: int = 0
+) -> tuple[Counts, np.ndarray]:
     """Hand on the pieces of a corpus and count them; which of the rows handed on are no duplicates of earlier ones."""
     counts = Counts()
     many: list[np.ndarray] = []
@@ -123,7 +125,7 @@ class StoreWriter:
     def _file(self, name: str) -> BinaryIO:
         return io.BytesIO() if self.folder is None else (self.folder / name).open("w+b")
 
-    def write(self, pieces: Iterable[Piece]) -> Counts:
+    def write(self, pieces: Iterable[TokenizedBlock]) -> Counts:
         """A corpus: all its pieces, then without its duplicates."""
         first, places = self.rows, [side.ids.tell() for side in self.sides]
         counts, keep = tally(pieces, self._put)
@@ -131,7 +133,7 @@ class StoreWriter:
             self._compact(first, places, keep)
         return counts
 
-    def _put(self, piece: Piece) -> None:
+    def _put(self, piece: TokenizedBlock) -> None:
         for side, kind, ids in zip(self.sides, self.kinds, (piece.source, piece.target), strict=True):
             side.ids.write(ids.values.astype(kind).data)
             side.lengths.write(ids.lengths.astype(np.int32).data)

@@ -140,8 +140,8 @@ def forward_only(
     return answers_NHD
 
 
-@torch.library.custom_op("weft::short_rows", mutates_args=(), device_types="cuda")
-def short_rows(
+@torch.library.custom_op("weft::short_attention", mutates_args=(), device_types="cuda")
+def short_attention(
     queries_NHD: Tensor,
     keys_NHD: Tensor,
     values_NHD: Tensor,
@@ -157,7 +157,7 @@ def short_rows(
     )
 
 
-@short_rows.register_fake
+@short_attention.register_fake
 def _(
     queries_NHD: Tensor,
     keys_NHD: Tensor,
@@ -226,4 +226,4 @@ def _gradients(ctx, gradient_NHD):  # type: ignore[no-untyped-def]
     return *found, None, None, None, None, None
 
 
-short_rows.register_autograd(_gradients, setup_context=_keep)
+short_attention.register_autograd(_gradients, setup_context=_keep)

@@ -98,7 +98,7 @@ def _attend(  # type: ignore[no-untyped-def]
     tl.store(place, (answer / total).to(answers.dtype.element_ty))
 
 
-def look_back(
+def cached_attention(
     all_RHD: Tensor,
     heads: int,
     keys_RHTD: Tensor,
@@ -117,7 +117,7 @@ def look_back(
     return _launch(*parts, table_RT, time_1, bias_HT, share=1, notes_row=notes_row)
 
 
-def look_across(queries_RHD: Tensor, keys_BHSD: Tensor, values_BHSD: Tensor, bias_BS: Tensor) -> Tensor:
+def source_attention(queries_RHD: Tensor, keys_BHSD: Tensor, values_BHSD: Tensor, bias_BS: Tensor) -> Tensor:
     """Every row over the source of its sentence; ``bias_BS``: −∞ where a source has ended."""
     share = len(queries_RHD) // len(keys_BHSD)
     nothing = queries_RHD

@@ -47,7 +47,7 @@ def _best(  # type: ignore[no-untyped-def]
         higher = tl.maximum(top, tl.max(x, 0))
         total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
         top = higher
-    normaliser = top + tl.log(total)
+    normalizer = top + tl.log(total)
 
     if has_loops:
         back = tl.arange(0, 64)
@@ -85,13 +85,13 @@ def _best(  # type: ignore[no-untyped-def]
         x = tl.where((x < last_value) | ((x == last_value) & (at > last_token)), x, float("-inf"))
         last_value = tl.max(x, 0)
         last_token = tl.min(tl.where(x == last_value, at, 2147483647), 0)
-        tl.store(values + row * n + pick, last_value - normaliser)
+        tl.store(values + row * n + pick, last_value - normalizer)
         tl.store(tokens + row * n + pick, last_token.to(tl.int64))
         rest = tl.where((x < last_value) | ((x == last_value) & (at > last_token)), x, float("-inf"))
         best = tl.where(blocks == chosen, tl.max(rest, 0), best)
 
 
-def best_tokens(
+def top_tokens(
     logits_RV: Tensor,
     n: int,
     *,

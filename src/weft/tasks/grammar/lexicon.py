@@ -260,7 +260,7 @@ AFTER = {
     "support": (),
     "place": (),
 }
-COLOURS = frozenset(("red", "green", "blue", "black", "white"))
+COLORS = frozenset(("red", "green", "blue", "black", "white"))
 SOMEBODY = frozenset(("person", "child", "kin"))  # the kinds of noun that are people
 BEING = {
     "person": _adjectives("rich kind sick sad happy tired old young"),

@@ -15,7 +15,7 @@ from weft.tasks.grammar.lexicon import (
     ANIMALS,
     BEFORE,
     BUILDINGS,
-    COLOURS,
+    COLORS,
     CONTAINERS,
     KIN,
     NOUNS,
@@ -123,7 +123,7 @@ def noun_phrase(
     if not bare and draw() < 0.3 * growth:
         if AFTER[kind] and draw() < 0.55:
             after = pick(random, AFTER[kind])
-        if BEFORE[kind] and (after is None or (after.english in COLOURS and draw() < 0.3)):
+        if BEFORE[kind] and (after is None or (after.english in COLORS and draw() < 0.3)):
             before = pick(random, BEFORE[kind])
     if not plain and kind not in ("place", "support") and draw() < (0.42 if plural else 0.22) * growth:
         if determiner in (DEFINITE if negated else OPEN_TO_RELATIVE) and draw() < 0.75:
