@@ -30,10 +30,10 @@ def make_translator() -> Any:
     from weft.models import Seq2Seq
     from weft.models.build import build_model
     from weft.models.transformer_decoder import TransformerDecoder
-    from weft.preparation import Tokenizers
     from weft.recipe import make_recipe
     from weft.text.specials import END
     from weft.text.tokenizer import learn
+    from weft.text.tokenizer_pair import Tokenizers
     from weft.translation.translator import Translator
 
     side = {"kind": "transformer", "layers": 3, "hidden": WIDTH, "heads": 4, "feed_forward": 1024}

@@ -37,7 +37,7 @@ FORKING = """
 import json, os, signal, sys, tempfile, time, traceback
 import weft, weft.training.train
 from weft.errors import WeftError
-from weft.training import checkpoint
+import safetensors.torch
 
 def arm(functions, place):
     calls = 0
@@ -51,7 +51,7 @@ def arm(functions, place):
             return original(*arguments, **keywords)
         setattr(owner, name, deadly)
     for name in functions:
-        wrap(*((checkpoint, name) if name == "save" else (os, name)))
+        wrap(*((safetensors.torch, name) if name == "save" else (os, name)))
 
 def obey(order):
     arm(order["functions"], order["place"])

@@ -14,7 +14,7 @@ from weft.models.build import build_model
 from weft.models.layers import Output
 from weft.ragged import Layout, Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
-from weft.runs.folder import RunFolder
+from weft.runs.layout import RunFolder
 from weft.search import beam
 from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
 
 from weft.models import Ensemble, Searchable
-from weft.preparation import Tokenizers
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.search import Ranking
 from weft.text import specials
 from weft.text.tokenizer import learn
+from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 

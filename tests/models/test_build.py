@@ -18,8 +18,9 @@ from weft.models.prefix_lm import PrefixLM
 from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.models.transformer import Shape
 from weft.models.transformer_decoder import TransformerDecoder
-from weft.preparation import Tokenizers, has_corpus, learn_tokenizers, read_corpus
+from weft.preparation import has_corpus, learn_tokenizers, read_corpus
 from weft.recipe import ModelSettings, TransformerDecoderSettings, make_recipe
+from weft.text.tokenizer_pair import Tokenizers
 
 
 def build(*, source_size: int = 13, target_size: int = 11, seed: int = 1, **model: Any) -> Seq2Seq:

@@ -15,13 +15,13 @@ import torch
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError, SearchError
 from weft.models.build import build_model
-from weft.preparation import Tokenizers
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, SearchSettings, make_recipe
 from weft.search.constraints import NoLoops
 from weft.search.hypothesis import Hypothesis
 from weft.text.specials import BEGIN, END
 from weft.text.tokenizer import learn
+from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.translator import Translation, Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -357,8 +357,8 @@ class TestQuantization:
 
 class TestFolder:
     def test_it_is_whole_in_itself(self, learner: Translator, engine: interop.Engine) -> None:
-        from weft.preparation import load_tokenizers
         from weft.recipe import load_recipe
+        from weft.text.tokenizer_pair import load_tokenizers
 
         assert sorted(path.name for path in engine.folder.iterdir()) == [
             "config.json",

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from weft.data.pairs import Pair
 from weft.data.reading import blocks, corpora
 from weft.data.store.block_tokenizer import BAD, BLANK, LONG
+from weft.data.store.encode import encode_pairs
 from weft.data.store.prepared import PreparedFolder
 from weft.errors import DataError, RecipeError, VocabularyError
-from weft.preparation import encode_pairs, find_corpora, prepare, read_corpus
+from weft.preparation import find_corpora, prepare, read_corpus
 from weft.preparation import prepare as preparing
 from weft.recipe import make_recipe
-from weft.runs.folder import RunFolder, read_tensors
+from weft.runs.layout import RunFolder
+from weft.runs.tensor_files import read_tensors
 from weft.text import specials
 from weft.training.events import Finished, Step
 from weft.training.train import train

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.runs.model_card import model_card
-from weft.preparation import Tokenizers
+from weft.text.tokenizer_pair import Tokenizers
 from weft.recipe import make_recipe
 from weft.text.tokenizer import learn
 from weft.training.events import Finished
@@ -22,7 +22,7 @@ def test_what_it_is_of():
         "name=mine", "summary=Turns letters around.", "data.train=reverse", "seed=7", "tokenizer.kind=character"
     )
     assert text.startswith("# mine\n\nTurns letters around.\n\n") and text.endswith("in Python.\n")
-    assert "- model: lstm encoder 1 × 512, both directions; lstm decoder 1 × 512; general attention\n" in text
+    assert "- model: lstm encoder 1 × 512, bidirectional; lstm decoder 1 × 512; general attention\n" in text
     assert "- units: character (6, shared)\n- data: reverse\n- seed: 7\n" in text
 
 
@@ -47,7 +47,7 @@ def test_without_a_summary():
         ),
         (
             ["model.encoder.kind=gru", "model.decoder.kind=transformer"],
-            "- model: gru encoder 1 × 512, both directions; "
+            "- model: gru encoder 1 × 512, bidirectional; "
             "transformer decoder 6 × 512, 8 heads, sinusoidal positions\n",
         ),
         (
@@ -82,7 +82,7 @@ def test_two_vocabularies():
 
 def test_a_run_that_goes_on():
     text = card()
-    assert "- state: training has begun; resume it with `weft train … --resume`\n" in text and "trained:" not in text
+    assert "- state: training has started; resume it with `weft train … --resume`\n" in text and "trained:" not in text
 
 
 def test_a_run_that_ended():
@@ -90,5 +90,5 @@ def test_a_run_that_ended():
         finished=Finished(400, "patience", 61.7, 300),
         validation={"perplexity": 3.3201, "bleu": 31.257},
     )
-    assert "- trained: 400 steps in 62 s (ended by patience); weights of step 300\n" in text
-    assert "- last validation: perplexity 3.320, bleu 31.257\n" in text and "has begun" not in text
+    assert "- trained: 400 steps in 62 s (stopped by patience); weights of step 300\n" in text
+    assert "- last validation: perplexity 3.320, bleu 31.257\n" in text and "has started" not in text

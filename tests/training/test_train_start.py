@@ -10,7 +10,7 @@ from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError
 from weft.models.build import build_model
 from weft.recipe import load_recipe
-from weft.runs.folder import RunFolder
+from weft.runs.layout import RunFolder
 from weft.training.events import Finished, Prepared, Step, Validation
 from weft.training.train import train
 from weft.translation.load import load
@@ -80,7 +80,9 @@ class TestTheSameVocabulary:
         assert isinstance(prepared, Prepared) and prepared.step == 0
         before, after = tensors(first(name)), tensors(tmp_path / "run")
         assert before.keys() == after.keys() and all(torch.equal(before[key], after[key]) for key in before)
-        for old, new in zip(RunFolder(first(name)).tokenizers(), RunFolder(tmp_path / "run").tokenizers(), strict=True):
+        for old, new in zip(
+            RunFolder(first(name)).tokenizer_paths(), RunFolder(tmp_path / "run").tokenizer_paths(), strict=True
+        ):
             assert old.name == new.name and old.read_bytes() == new.read_bytes()
 
     def test_on_other_data(self, following, first, tmp_path):

@@ -75,7 +75,7 @@ def _train(
     from weft.cli.tensorboard import with_tensorboard
     from weft.errors import RecipeError
     from weft.recipe import load_recipe, parse_change
-    from weft.runs.folder import RunFolder
+    from weft.runs.layout import RunFolder
     from weft.training.train import train
 
     given = changes

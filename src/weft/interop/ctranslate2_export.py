@@ -27,7 +27,7 @@ from weft.models import Seq2Seq
 from weft.models.encoders import TransformerEncoder
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.recipe import write_toml
-from weft.runs.folder import RunFolder
+from weft.runs.layout import RunFolder
 from weft.translation.ctranslate2_engine import ABOUT, About, Engine, options_of, supports
 from weft.translation.load import load
 from weft.translation.translator import Translator

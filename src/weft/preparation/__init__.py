@@ -9,19 +9,16 @@ for training all of them, else those that hold everywhere; then the corpus's tag
 
 from weft.preparation.corpora import Transform, find_corpora, has_corpus, read_corpus, sources_of, steps_of
 from weft.preparation.prepare import Prepared, check_corpus, prepare, reasons_of
-from weft.preparation.tokenizers import NothingLeftError, Tokenizers, encode_pairs, learn_tokenizers, load_tokenizers
+from weft.preparation.tokenizers import NothingLeftError, learn_tokenizers
 
 __all__ = [
     "NothingLeftError",
     "Prepared",
-    "Tokenizers",
     "Transform",
     "check_corpus",
-    "encode_pairs",
     "find_corpora",
     "has_corpus",
     "learn_tokenizers",
-    "load_tokenizers",
     "prepare",
     "read_corpus",
     "reasons_of",

@@ -16,7 +16,7 @@ from weft.data.filtering.steps import STEPS, Call, Step
 from weft.data.pairs import Pair, Problem, Row
 from weft.data.reading import corpora
 from weft.data.reading.corpora import PlainLines, TextPairs
-from weft.data.store.block_tokenizer import Sources
+from weft.data.store.encode import Sources
 from weft.errors import DataError, nearest
 from weft.recipe import Recipe
 from weft.recipe.corpus import (

@@ -25,12 +25,13 @@ from weft.data.store.prepared import Counts, PreparedFolder, StoreWriter, tally
 from weft.data.store.worker_processes import mapped
 from weft.errors import DataError
 from weft.preparation.corpora import Named, TaskCorpus, Transform, find_corpora, sources_of, steps_of
-from weft.preparation.tokenizers import NothingLeftError, Tokenizers, load_tokenizers, tokenizers_of
+from weft.preparation.tokenizers import NothingLeftError, tokenizers_of
 from weft.recipe import (
     CorpusSettings,
     Recipe,
     TokenizerSettings,
 )
+from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 
 LARGE = 32 << 20
 """Bytes of text from which on it pays to start processes."""

@@ -1,53 +1,24 @@
-"""The tokenizers of a recipe: those of a run, of a file, or learned from a sample of its pairs; and pairs as ids."""
+"""The tokenizers of a recipe: those of a run, of a file, or learned from a sample of its pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.pairs import Pair, is_blank
-from weft.data.store.block_tokenizer import Sources
-from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import DataError, RecipeError
 from weft.preparation.corpora import Named, Transform, readable, sources_of, steps_of
 from weft.recipe import Recipe
-from weft.text import specials
 from weft.text.reservoir import sample
 from weft.text.symbols import check_patterns
-from weft.text.tokenizer import Tokenizer, learn, load
+from weft.text.tokenizer import Tokenizer, learn
+from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 
 
 class NothingLeftError(DataError):
     """All pairs were left out."""
-
-
-class Tokenizers(NamedTuple):
-    """How both sides are cut; the same one twice where the vocabulary is joint."""
-
-    source: Tokenizer
-    target: Tokenizer
-
-    @property
-    def joint(self) -> bool:
-        return self.source is self.target
-
-    def save(self, folder: Path) -> tuple[Path, ...]:
-        """Write one file or two; which."""
-        if self.joint:
-            self.source.save(folder / "tokenizer.json")
-            return (folder / "tokenizer.json",)
-        self.source.save(folder / "tokenizer.source.json")
-        self.target.save(folder / "tokenizer.target.json")
-        return folder / "tokenizer.source.json", folder / "tokenizer.target.json"
-
-
-def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:
-    """The tokenizers of a folder: one file, or source and target."""
-    first = load(paths[0])
-    return Tokenizers(first, first if len(paths) == 1 else load(paths[1]))
 
 
 NOT_LEARNED = {"kind", "target_kind", "file", "target_file", "joint", "extend", "dropout", "variants", "sample"}
@@ -123,23 +94,4 @@ def _extended(recipe: Recipe, given: Tokenizers, pairs: Sequence[Pair]) -> Token
         return Tokenizers(both, both)
     return Tokenizers(
         given.source.extended(sources, minimum_count=least), given.target.extended(targets, minimum_count=least)
-    )
-
-
-def encode_pairs(
-    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: Sources = "text", max_length: int | None = None
-) -> PairStore:
-    """Pairs as ids. With a limit, blank and overlong ones are left out; without, none is."""
-    targets = tokenizers.target.encode_batch([pair.target for pair in pairs])
-    reads = sources != "none"
-    origins = tokenizers.source.encode_batch([pair.source for pair in pairs]) if reads else [[] for _ in pairs]
-    kept = [
-        (source, target)
-        for source, target in zip(origins, targets, strict=True)
-        if max_length is None or (target and (source or not reads) and max(len(source), len(target)) <= max_length)
-    ]
-    end = [specials.END]
-    return PairStore(
-        TokenStore.of(source + end if sources == "text" else source for source, _ in kept),
-        TokenStore.of(target + end for _, target in kept),
     )

@@ -1,17 +1,29 @@
-"""The model card of a run folder: what a person who finds it wants to know."""
+"""The model card of a run folder: model, data and training in a few lines of Markdown."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
-from weft.preparation import Tokenizers
+from weft.text.tokenizer_pair import Tokenizers
 from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, listed
-from weft.training.events import Finished
+
+
+class TrainingResult(Protocol):
+    """How training ended (`weft.training.events.Finished`)."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def best_step(self) -> int: ...
 
 
 def model_card(
-    recipe: Recipe, tokenizers: Tokenizers, *, finished: Finished | None, validation: dict[str, float] | None
+    recipe: Recipe, tokenizers: Tokenizers, *, finished: TrainingResult | None, validation: dict[str, float] | None
 ) -> str:
     """README.md of a run folder."""
     model = recipe.model
@@ -38,10 +50,10 @@ def model_card(
         f"- seed: {recipe.seed}",
     ]
     if finished is None:
-        lines.append("- state: training has begun; resume it with `weft train … --resume`")
+        lines.append("- state: training has started; resume it with `weft train … --resume`")
     else:
         lines.append(
-            f"- trained: {finished.step} steps in {finished.seconds:.0f} s (ended by {finished.reason}); "
+            f"- trained: {finished.step} steps in {finished.seconds:.0f} s (stopped by {finished.reason}); "
             f"weights of step {finished.best_step}"
         )
     if validation is not None:
@@ -51,12 +63,12 @@ def model_card(
 
 
 def _stack(stack: RecurrentSettings | TransformerSettings) -> str:
-    """A stack in a few words."""
+    """The size of an encoder or decoder in a few words."""
     size = f"{stack.layers} × {stack.hidden}"
     if isinstance(stack, TransformerSettings):
         return f"{size}, {stack.heads} heads, {stack.positions} positions"
-    both = isinstance(stack, RecurrentEncoderSettings) and stack.bidirectional
-    return f"{size}, both directions" if both else size
+    bidirectional = isinstance(stack, RecurrentEncoderSettings) and stack.bidirectional
+    return f"{size}, bidirectional" if bidirectional else size
 
 
 def _units(recipe: Recipe) -> str:
@@ -67,9 +79,9 @@ def _units(recipe: Recipe) -> str:
 
 
 def _corpus(corpus: Corpora) -> str:
-    """What it was trained on, in a few words."""
+    """The training data in a few words."""
     if isinstance(corpus, list):
-        return "; ".join(_corpus(one) for one in corpus)
+        return "; ".join(map(_corpus, corpus))
     if isinstance(corpus, str):
         return corpus
     if isinstance(corpus, ParallelFiles):
@@ -81,9 +93,9 @@ def _corpus(corpus: Corpora) -> str:
     if isinstance(corpus, DialogueFile):
         return f"dialogues of {_names(corpus.dialogues)}, {corpus.context} turns before each"
     if isinstance(corpus, HubDataset):
-        return f"data set {corpus.dataset}, columns {_names(corpus.source)} → {_names(corpus.target)}"
+        return f"dataset {corpus.dataset}, columns {_names(corpus.source)} → {_names(corpus.target)}"
     return corpus.name
 
 
-def _names(given: Any) -> str:
-    return ", ".join(map(str, listed(given)))
+def _names(value: object) -> str:
+    return ", ".join(map(str, listed(value)))

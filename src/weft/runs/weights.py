@@ -1,20 +1,20 @@
-"""A model's weights by name: put into it from a checkpoint, from another run, and averaged."""
+"""A model's weights by name: loaded from a checkpoint or from another run, and averaged over checkpoints."""
 
 from __future__ import annotations
 
 import torch
 
 from weft.errors import CheckpointError
-from weft.runs.folder import Tensors
+from weft.runs.tensor_files import Tensors
 
 
 def model_tensors(model: torch.nn.Module) -> Tensors:
-    """A model's weights by name; a shared tensor stands once, under its first name."""
+    """A model's weights by name; a tied tensor is listed once, under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
-    """Put weights into a model; they must be just the ones it has."""
+    """Copy weights into a model; names and shapes must be exactly those of its parameters."""
     parameters = dict(model.named_parameters())
     for name in [*parameters, *tensors]:
         if name not in tensors or name not in parameters:
@@ -30,8 +30,8 @@ def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> Non
             parameter.copy_(tensors[name])
 
 
-def start_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
-    """Begin with the weights of another run. Tables of a vocabulary may be longer here: what is new stays fresh."""
+def initialize_from(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
+    """Initialize a model with the weights of another run. If its vocabulary is larger, the new rows stay as they are."""
     parameters = dict(model.named_parameters())
     for name in [*parameters, *tensors]:
         if name not in tensors or name not in parameters:
@@ -39,11 +39,11 @@ def start_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> No
             raise CheckpointError(
                 f"--from {where}: another model: it {kind} tensor {name!r}; use the [model] of its recipe.toml"
             )
-        here, there = parameters[name].shape, tensors[name].shape
-        longer = _is_table(name) and here[0] >= there[0] and here[1:] == there[1:]
-        if here != there and not longer:
+        shape, saved = parameters[name].shape, tensors[name].shape
+        extended = _is_vocabulary_table(name) and shape[0] >= saved[0] and shape[1:] == saved[1:]
+        if shape != saved and not extended:
             raise CheckpointError(
-                f"--from {where}: another model: tensor {name!r} is {tuple(there)} there and {tuple(here)} here; "
+                f"--from {where}: another model: tensor {name!r} is {tuple(saved)} there and {tuple(shape)} here; "
                 "use the [model] and the tokenizer of its run"
             )
     with torch.no_grad():
@@ -51,11 +51,11 @@ def start_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> No
             parameter[: len(tensors[name])].copy_(tensors[name])
 
 
-def _is_table(name: str) -> bool:
-    """Whether a tensor has a row for every id of a vocabulary."""
+def _is_vocabulary_table(name: str) -> bool:
+    """Whether a tensor has one row per token id."""
     return name.rpartition(".")[2] in ("weight_VE", "weight_VD", "bias_V")
 
 
-def mean_of(many: list[Tensors]) -> Tensors:
+def average(checkpoints: list[Tensors]) -> Tensors:
     """The mean of several checkpoints, tensor by tensor."""
-    return {name: torch.stack([tensors[name] for tensors in many]).mean(0) for name in many[0]}
+    return {name: torch.stack([tensors[name] for tensors in checkpoints]).mean(0) for name in checkpoints[0]}

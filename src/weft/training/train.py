@@ -19,6 +19,7 @@ from weft.data.batching.streaming import StreamedCorpus
 from weft.data.pairs import Pair
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
+from weft.data.store.encode import encode_pairs
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.likelihood import likelihood
 from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics, measure, perplexity
@@ -27,20 +28,18 @@ from weft.files import save_text
 from weft.models import AnyModel
 from weft.models.build import build_model, choose_device
 from weft.preparation import (
-    Tokenizers,
     Transform,
-    encode_pairs,
     find_corpora,
     has_corpus,
-    load_tokenizers,
     read_corpus,
     sources_of,
 )
 from weft.recipe import Recipe, load_recipe, write_toml
-from weft.runs.folder import RunFolder
+from weft.runs.layout import RunFolder
 from weft.runs.model_card import model_card
-from weft.runs.weights import start_weights
+from weft.runs.weights import initialize_from
 from weft.text import specials
+from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 from weft.training.distributed import ALONE, Workers
 from weft.training.events import Event, Finished, Prepared, Step
 from weft.training.trainer import Scores, Trainer, Validate
@@ -69,7 +68,7 @@ def train(
     resume = resume or not workers.leads  # the first one has made the run folder
     if resume:
         recipe = _resumed(folder, recipe)
-        tokenizers: Tokenizers | None = load_tokenizers(folder.tokenizers())
+        tokenizers: Tokenizers | None = load_tokenizers(folder.tokenizer_paths())
     else:
         tokenizers = None
         if folder.path.exists():
@@ -78,7 +77,7 @@ def train(
     held_out = _held_out(recipe, problems)  # what is wrong with it is said before hours of preparing
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
     prepared = corpus.prepare(
-        recipe, tokenizers=tokenizers, start=() if start is None else start.tokenizers(), transforms=transforms
+        recipe, tokenizers=tokenizers, start=() if start is None else start.tokenizer_paths(), transforms=transforms
     )
     tokenizers = prepared.tokenizers
     left_out = _left_out(recipe, (counts.dropped for counts in prepared.counts))
@@ -89,7 +88,7 @@ def train(
         recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size, seed=recipe.seed
     )
     if start is not None:
-        start_weights(model, start.read_model().tensors, where=str(start.path))
+        initialize_from(model, start.read_model().tensors, where=str(start.path))
     trainer = Trainer(
         model,
         prepared.data,
@@ -106,7 +105,7 @@ def train(
     else:
         _create(trainer, recipe, tokenizers)
     if workers.leads:
-        folder.cut_log(trainer.progress.step)
+        folder.truncate_log(trainer.progress.step)
         workers.remember_run(str(folder.path.resolve()))
         workers.ready()
     log = _logged if workers.leads else _not_logged

@@ -22,22 +22,14 @@ from weft.data.batching.prefetch import StepBatches, ahead, draw
 from weft.errors import CheckpointError, TrainingError
 from weft.models import AnyModel
 from weft.recipe import TrainingSettings
-from weft.runs.folder import (
-    Checkpoint,
-    RunFolder,
-    Tensors,
-    optimizer_tensors,
-    random_states,
-    read_tensors,
-    restore_optimizer,
-    restore_random,
-    write_tensors,
-)
-from weft.runs.weights import load_weights, mean_of, model_tensors
+from weft.runs.layout import Checkpoint, RunFolder
+from weft.runs.tensor_files import Tensors, read_tensors, write_tensors
+from weft.runs.weights import average, load_weights, model_tensors
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_pack, pays_to_compile
 from weft.training.distributed import ALONE, Workers, whole
 from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
 from weft.training.forcing import own_share
+from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
 from weft.training.schedules import make_schedule
 from weft.training.update import Measured, PlainUpdate, Update, make_optimizer, precision_of
 
@@ -196,16 +188,11 @@ class Trainer:
         """Go back to the newest checkpoint of the folder."""
         checkpoint = self.folder.read_checkpoint()
         where = str(checkpoint.path)
-        if "pool" not in checkpoint.state:
-            raise CheckpointError(
-                f"{where}: written by an older weft, which read its data in another order; train anew, or begin a new "
-                f"run with its weights: --from {self.folder.path}"
-            )
         load_weights(self.model, checkpoint.weights, where=where)
         generators = {name: value for name, value in checkpoint.optimizer.items() if name.startswith("random.")}
         moments = {name: value for name, value in checkpoint.optimizer.items() if name not in generators}
         restore_optimizer(self.optimizer, moments, where=where)
-        restore_random(generators, where=where)
+        restore_rng(generators, where=where)
         try:
             self.progress = Progress.model_validate(checkpoint.state)
         except ValidationError as error:
@@ -223,7 +210,7 @@ class Trainer:
         progress = self.progress
         if self.workers.leads or self.sharded:
             weights = self._weights()
-            tensors = {**optimizer_tensors(self.optimizer), **random_states()}
+            tensors = {**optimizer_tensors(self.optimizer), **rng_tensors()}
         if self.workers.leads:
             if not progress.best:
                 self.folder.write_model(weights, step=progress.step)
@@ -232,7 +219,7 @@ class Trainer:
         if self.together:
             self.workers.wait()
         self.saved_step = progress.step
-        return Saved(progress.step, str(self.folder.step(progress.step)))
+        return Saved(progress.step, str(self.folder.checkpoint_path(progress.step)))
 
     def _weights(self) -> Tensors:
         """The weights as a whole, for the first worker; where they are divided, all must ask."""
@@ -386,5 +373,5 @@ class Trainer:
         """model.safetensors := the mean of the best checkpoints."""
         files = [self.folder.best / f"step-{best.step}.safetensors" for best in self.progress.best]
         self.folder.write_model(
-            mean_of([read_tensors(file).tensors for file in files]), step=self.progress.best[0].step
+            average([read_tensors(file).tensors for file in files]), step=self.progress.best[0].step
         )

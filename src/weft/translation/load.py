@@ -11,10 +11,10 @@ import torch
 from weft.errors import SearchError
 from weft.models import AnyModel, Ensemble, Searchable
 from weft.models.build import build_model, choose_device
-from weft.preparation import Tokenizers, load_tokenizers
 from weft.recipe import Recipe, load_recipe
-from weft.runs.folder import RunFolder
-from weft.training.trainer import load_weights
+from weft.runs.layout import RunFolder
+from weft.runs.weights import load_weights
+from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 from weft.translation.translator import Translator
 
 ENGINES = ("auto", "torch", "ctranslate2")
@@ -82,7 +82,7 @@ class _Loaded(NamedTuple):
 def _load_one(path: Path | str) -> _Loaded:
     folder = RunFolder(path).check()
     recipe = load_recipe(folder.recipe)
-    tokenizers = load_tokenizers(folder.tokenizers())
+    tokenizers = load_tokenizers(folder.tokenizer_paths())
     weights = folder.read_model()
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     load_weights(model, weights.tensors, where=str(folder.model))

@@ -19,13 +19,14 @@ from weft.attention import AttentionRecord
 from weft.data.batching.batches import in_order
 from weft.data.pairs import Pair
 from weft.data.reading.lines import windows
+from weft.data.store.encode import encode_pairs
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import RecipeError, SearchError
 from weft.evaluation.likelihood import token_log_probabilities
 from weft.models import Ensemble, PrefixLM, RecurrentLanguageModel, Searchable
 from weft.models.encoders import TransformerEncoder
 from weft.models.prompted_lm import PromptedLM
-from weft.preparation import Tokenizers, encode_pairs, sources_of
+from weft.preparation import sources_of
 from weft.ragged import Layout, Ragged
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
@@ -33,6 +34,7 @@ from weft.search import Hypothesis, Steps
 from weft.search.cuda_graphs import CudaGraphLoop
 from weft.search.state import StepLoop
 from weft.text import specials
+from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.results import HeadMap, PairScore, Translation, WordMap, nothing
 from weft.translation.strategies import SearchRequest, name_of
 from weft.translation.strategies import search as run_search

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from weft.data.filtering.steps import Step
 from weft.data.pairs import Pair, Problem, is_blank
 from weft.data.reading.blocks import Block
 from weft.data.reading.corpora import Policy
+from weft.data.store.encode import Sources
 from weft.errors import VocabularyError
 from weft.text.bpe import BPE
 from weft.text.specials import END
@@ -28,9 +29,6 @@ from weft.text.tokenizer import Tokenizer, load
 
 KEPT, BAD, BLANK, LONG = -1, -2, -3, -4
 """Fates beside the numbers of the pipeline's steps, which drop what reaches them."""
-
-Sources = Literal["text", "prompt", "none"]
-"""What becomes of sources: a sequence with an end mark, the beginning of the target's sequence, or nothing."""
 
 
 @dataclass(frozen=True)

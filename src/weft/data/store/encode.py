@@ -1,0 +1,37 @@
+"""Text pairs as token ids in memory, for validation and scoring; a whole training corpus goes through `prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from weft.data.pairs import Pair
+from weft.text.specials import END
+from weft.text.tokenizer_pair import Tokenizers
+
+if TYPE_CHECKING:
+    from weft.data.store.token_store import PairStore
+
+Sources = Literal["text", "prompt", "none"]
+"""What a source is to the model: a sequence of its own, closed by the end token; the beginning of the target's
+sequence; or nothing (a language model)."""
+
+
+def encode_pairs(
+    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: Sources = "text", max_length: int | None = None
+) -> PairStore:
+    """Pairs as token ids. With ``max_length``, pairs with an empty or longer side are left out; without, none is."""
+    from weft.data.store.token_store import PairStore, TokenStore
+
+    reads = sources != "none"
+    source_ids = tokenizers.source.encode_batch([pair.source for pair in pairs]) if reads else [[] for _ in pairs]
+    target_ids = tokenizers.target.encode_batch([pair.target for pair in pairs])
+    kept = [
+        (source, target)
+        for source, target in zip(source_ids, target_ids, strict=True)
+        if max_length is None or (target and (source or not reads) and max(len(source), len(target)) <= max_length)
+    ]
+    source_end = [END] if sources == "text" else []
+    return PairStore(
+        TokenStore.of(source + source_end for source, _ in kept), TokenStore.of([*target, END] for _, target in kept)
+    )

@@ -1,0 +1,197 @@
+"""The run folder: what a training run leaves behind, loadable even if the process is killed at any moment.
+
+    recipe.toml              every setting, defaults included
+    tokenizer.json           or tokenizer.source.json and tokenizer.target.json
+    model.safetensors        the weights to use: the best so far (or the mean of the best), the format's version,
+                             the tokenizer's fingerprint
+    training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
+    training/best/           the checkpoints that model.safetensors is the mean of
+    log.jsonl                one line per event
+    metrics.json, README.md  the result, for programs and for people
+
+Every file is written to a temporary name, flushed to disk and renamed; a checkpoint folder and the run folder itself
+appear complete in one rename. Tensors are stored as safetensors, the rest as JSON: loading a run never runs code.
+Importing this module does not import torch, so a command can check a run folder before it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weft.errors import CheckpointError
+from weft.files import save_text
+from weft.runs.tensor_files import (
+    FORMAT,
+    TensorFile,
+    Tensors,
+    check_format,
+    check_tensor_format,
+    read_tensors,
+    write_tensors,
+)
+
+
+class Checkpoint(NamedTuple):
+    """Everything needed to resume a run."""
+
+    weights: Tensors
+    optimizer: Tensors
+    state: dict[str, Any]
+    path: Path | None = None
+    """The folder it was read from."""
+
+
+def fingerprint(paths: list[Path]) -> str:
+    """A hash of the tokenizer files, to tell one tokenizer from another."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class RunFolder:
+    """A run folder, to write or to read."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.recipe = self.path / "recipe.toml"
+        self.model = self.path / "model.safetensors"
+        self.log = self.path / "log.jsonl"
+        self.metrics = self.path / "metrics.json"
+        self.card = self.path / "README.md"
+        self.training = self.path / "training"
+        self.best = self.training / "best"
+
+    @classmethod
+    def create(cls, path: Path, fill: Callable[[RunFolder], None]) -> RunFolder:
+        """Create a run folder; ``fill`` writes its first contents to a temporary folder, which is then renamed."""
+        if path.exists():
+            raise CheckpointError(f"{path}: exists already; continue it with --resume, or choose another --out")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir()
+            (temporary / "training" / "best").mkdir(parents=True)
+            fill(cls(temporary))
+            _sync_folder(temporary)
+            temporary.rename(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return cls(path)
+
+    def check(self) -> RunFolder:
+        """This folder, if it is a run that this version of weft can read; imports no torch."""
+        if not self.path.is_dir():
+            raise CheckpointError(
+                f"{self.path}: no such run folder; train one with `weft train RECIPE --out {self.path}`"
+            )
+        if not self.recipe.is_file():
+            raise CheckpointError(f"{self.path}: not a run folder (it has no recipe.toml)")
+        check_tensor_format(self.model)
+        return self
+
+    def tokenizer_paths(self) -> list[Path]:
+        """The tokenizer files: one, or source and target."""
+        joint = self.path / "tokenizer.json"
+        both = [self.path / "tokenizer.source.json", self.path / "tokenizer.target.json"]
+        if joint.is_file():
+            return [joint]
+        missing = [path for path in both if not path.is_file()]
+        if missing:
+            raise CheckpointError(
+                f"{joint if len(missing) == 2 else missing[0]}: missing; the run folder is incomplete"
+            )
+        return both
+
+    def write_model(self, tensors: Tensors, *, step: int) -> None:
+        """Replace model.safetensors."""
+        metadata = {"tokenizer": fingerprint(self.tokenizer_paths()), "step": str(step)}
+        write_tensors(self.model, tensors, metadata)
+
+    def read_model(self) -> TensorFile:
+        """The weights of model.safetensors, checked to belong to the tokenizer of the folder."""
+        weights = read_tensors(self.model)
+        if weights.metadata.get("tokenizer") != fingerprint(self.tokenizer_paths()):
+            raise CheckpointError(
+                f"{self.path}: the tokenizer is not the one this model was trained with; restore the tokenizer file"
+            )
+        return weights
+
+    def checkpoint_path(self, step: int) -> Path:
+        return self.training / f"step-{step}"
+
+    def write_checkpoint(self, step: int, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint to resume from; it appears complete in one rename. Each step is written once."""
+        final = self.checkpoint_path(step)
+        temporary = self.training / f".step-{step}.part"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        write_tensors(temporary / "weights.safetensors", checkpoint.weights)
+        write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
+        save_text(temporary / "state.json", json.dumps({"weft_format": FORMAT, **checkpoint.state}, indent=1))
+        _sync_folder(temporary)
+        temporary.rename(final)
+        _sync_folder(self.training)
+        return final
+
+    def prune(self, step: int, best: Sequence[int]) -> None:
+        """Remove all checkpoints but this step's and the best ones, and files that a killed process left half-written."""
+        for folder in self.training.iterdir():
+            if folder.is_dir() and folder not in (self.checkpoint_path(step), self.best):
+                shutil.rmtree(folder, ignore_errors=True)
+        kept = {f"step-{best_step}.safetensors" for best_step in best}
+        outdated = [file for file in self.best.iterdir() if file.name not in kept]
+        for file in [*outdated, *self.path.glob(".*.part")]:
+            file.unlink(missing_ok=True)
+
+    def read_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint."""
+        steps = [int(folder.name[5:]) for folder in self.training.glob("step-*") if folder.name[5:].isdigit()]
+        complete = [step for step in steps if (self.checkpoint_path(step) / "state.json").is_file()]
+        if not complete:
+            raise CheckpointError(f"{self.training}: no checkpoint to resume from; the folder is incomplete")
+        folder = self.checkpoint_path(max(complete))
+        try:
+            state = json.loads((folder / "state.json").read_text("utf-8"))
+        except ValueError:
+            raise CheckpointError(f"{folder / 'state.json'}: damaged; it is not valid JSON") from None
+        version = state.get("weft_format") if isinstance(state, dict) else None
+        if not isinstance(version, int):
+            raise CheckpointError(f"{folder / 'state.json'}: damaged; it names no format version")
+        check_format(folder / "state.json", version)
+        weights = read_tensors(folder / "weights.safetensors").tensors
+        return Checkpoint(weights, read_tensors(folder / "optimizer.safetensors").tensors, state, folder)
+
+    def append_log(self, record: Mapping[str, Any]) -> None:
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def truncate_log(self, step: int) -> None:
+        """Remove the events logged after a step: a resumed run will log them again."""
+        if self.log.is_file():
+            kept = [line for line in self.log.read_text("utf-8").splitlines() if _step_of(line) <= step]
+            save_text(self.log, "".join(line + "\n" for line in kept))
+
+
+def _step_of(line: str) -> float:
+    """The step of a log line; infinity for a line that a killed process left incomplete."""
+    try:
+        return int(json.loads(line).get("step", 0))
+    except ValueError:
+        return float("inf")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush a folder's directory entries to disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
