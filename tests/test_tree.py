@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from weft.tree import Tree, first, map_tree, repeat, select
+from weft.tree import Tree, first, keep, map_tree, repeat, select, with_capacity
 
 quick = settings(deadline=None, max_examples=50)
 
@@ -68,3 +68,30 @@ def test_a_named_tuple_stays_one() -> None:
     assert isinstance(taken, Pair) and isinstance(taken.right, Pair)
     assert isinstance(taken.left[0], Tensor) and taken.left[0].tolist() == [2, 0]
     assert taken.left[1] is None and taken.right.right == ()
+
+
+class Cache(NamedTuple):
+    """A state with rows of its own, as `RowState` and `FixedCapacity` describe it."""
+
+    values_RT: Tensor
+    calls: tuple[Tensor, ...] = ()
+
+    def select_rows(self, rows: Tensor) -> Cache:
+        return self._replace(calls=(*self.calls, rows))
+
+    def keep_rows(self, rows: Tensor) -> Cache:
+        return Cache(self.values_RT[rows])
+
+    def with_capacity(self, capacity: int, *, return_attention: bool) -> Cache:
+        return Cache(torch.zeros(len(self.values_RT), capacity + return_attention))
+
+
+def test_a_state_may_select_its_own_rows() -> None:
+    rows = torch.tensor([2, 0])
+    tree = Pair(torch.arange(3), (Cache(torch.arange(6).view(3, 2)), None))
+    selected = select(tree, rows)
+    assert selected.left.tolist() == [2, 0]
+    assert selected.right[0].values_RT is tree.right[0].values_RT and selected.right[0].calls == (rows,)
+    assert keep(tree, rows).right[0].values_RT.tolist() == [[4, 5], [0, 1]]
+    grown = with_capacity(tree, 7, return_attention=True)
+    assert grown.left is tree.left and grown.right[0].values_RT.shape == (3, 8)

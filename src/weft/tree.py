@@ -1,22 +1,41 @@
-"""Trees of tensors whose first axis is the row: what a search may do to a state it knows nothing about.
+"""Trees of tensors whose first axis is the row: all that a search may do to a model state it knows nothing about.
 
-A tree is a tensor, None, or a (named) tuple of trees. A named tuple may do some of this in its own way, by methods of
-the names in `select`, `keep` and `fixed`.
+A tree is a tensor, None, or a (named) tuple of trees. A named tuple that stores its rows in a way of its own, such as a
+key–value cache, implements `RowState`; one that can be given fixed shapes implements `FixedCapacity`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
 Tree = Any
 
 
+@runtime_checkable
+class RowState(Protocol):
+    """A tree that selects its own rows."""
+
+    def select_rows(self, rows: Tensor) -> Self:
+        """See `select`."""
+
+    def keep_rows(self, rows: Tensor) -> Self:
+        """See `keep`."""
+
+
+@runtime_checkable
+class FixedCapacity(Protocol):
+    """A tree that can be given room for tokens to come, so that its shapes stay the same from step to step."""
+
+    def with_capacity(self, capacity: int, *, return_attention: bool) -> Tree:
+        """See `with_capacity`."""
+
+
 def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """The same tree with ``function`` applied to every tensor."""
-    return _map(lambda leaf: function(leaf), tree, None)
+    return _map(function, tree)
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
@@ -29,21 +48,25 @@ def leaves(tree: Tree) -> Iterator[Tensor]:
 
 
 def select(tree: Tree, rows: Tensor) -> Tree:
-    """The given rows, in the given order; a row may be taken more than once. A state's own way: ``reordered``."""
-    return _map(lambda leaf: leaf.index_select(0, rows), tree, "reordered", rows)
+    """The given rows, in the given order; a row may be taken more than once."""
+    return _map(lambda leaf: leaf.index_select(0, rows), tree, RowState, lambda state: state.select_rows(rows))
 
 
 def keep(tree: Tree, rows: Tensor) -> Tree:
-    """The given rows alone, for good: what the others hold is no longer needed. A state's own way: ``kept``."""
-    return _map(lambda leaf: leaf.index_select(0, rows), tree, "kept", rows)
+    """The given rows alone, for good: storage of the others is released."""
+    return _map(lambda leaf: leaf.index_select(0, rows), tree, RowState, lambda state: state.keep_rows(rows))
 
 
-def fixed(tree: Tree, room: int, looks: bool) -> Tree:
-    """The same with shapes that stay as they are for ``room`` steps, where it has a way to that: ``fixed``.
+def with_capacity(tree: Tree, capacity: int, *, return_attention: bool) -> Tree:
+    """The same with shapes that do not change until it holds ``capacity`` tokens, where it can be given them.
 
-    ``looks``: whether attention weights are wanted of the steps to come.
+    ``return_attention``: whether the steps to come shall return attention weights.
     """
-    return _map(lambda leaf: leaf, tree, "fixed", room, looks)
+
+    def fix(state: Tree) -> Tree:
+        return state.with_capacity(capacity, return_attention=return_attention)
+
+    return _map(lambda leaf: leaf, tree, FixedCapacity, fix)
 
 
 def repeat(tree: Tree, times: int) -> Tree:
@@ -56,12 +79,19 @@ def first(tree: Tree, count: int) -> Tree:
     return map_tree(lambda leaf: leaf[:count], tree)
 
 
-def _map(function: Callable[[Tensor], Tensor], tree: Tree, own_way: str | None, *arguments: Any) -> Tree:
+def _map(
+    function: Callable[[Tensor], Tensor],
+    tree: Tree,
+    protocol: type | None = None,
+    method: Callable[[Tree], Tree] | None = None,
+) -> Tree:
+    """``function`` of every tensor; ``method`` of every named tuple that implements ``protocol``."""
     if tree is None:
         return None
     if isinstance(tree, tuple):
-        if own_way is not None and hasattr(tree, own_way):
-            return getattr(tree, own_way)(*arguments)
-        found = [_map(function, leaf, own_way, *arguments) for leaf in tree]
-        return type(tree)(*found) if hasattr(tree, "_fields") else tuple(found)
+        # issubclass, not isinstance: its answers are cached by class, and this runs at every step of a search
+        if protocol is not None and method is not None and issubclass(type(tree), protocol):
+            return method(tree)
+        branches = [_map(function, branch, protocol, method) for branch in tree]
+        return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
     return function(tree)

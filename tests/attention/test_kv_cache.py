@@ -8,7 +8,7 @@ import torch
 from weft.models.build import build_model
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
-from weft.tree import fixed, keep, repeat, select
+from weft.tree import keep, repeat, select, with_capacity
 
 VARIANTS = {
     "plain": [],
@@ -37,7 +37,7 @@ def test_the_same_as_a_past_that_grows(name, looks):
     draw = torch.Generator().manual_seed(5)
     memory = model.encode(Ragged.of([[3, 4, 5], [6], [7, 8]]))
     grows = repeat(model.start(memory), 2)
-    has_room = fixed(grows, 4, looks)
+    has_room = with_capacity(grows, 4, return_attention=looks)
     tokens_R = torch.full((6,), 1)
     for time in range(11):
         expected, grows, weights = model.step(tokens_R, grows, memory)
@@ -54,4 +54,4 @@ def test_the_same_as_a_past_that_grows(name, looks):
             grows, has_room, tokens_R = keep((grows, has_room, tokens_R), rest)
             memory = select(memory, torch.tensor([0, 2]))
         if time in (3, 7):
-            has_room = fixed(has_room, 2 * (time + 1), looks)
+            has_room = with_capacity(has_room, 2 * (time + 1), return_attention=looks)

@@ -14,8 +14,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
 
+from contracts.test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
 from weft.models import Ensemble, Searchable
 from weft.ragged import Ragged
 from weft.recipe import make_recipe

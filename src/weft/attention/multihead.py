@@ -43,10 +43,10 @@ class KVCache(NamedTuple):
     time_1: Tensor
     """Where the next token goes: how many there are."""
 
-    def reordered(self, rows: Tensor) -> KVCache:
+    def select_rows(self, rows: Tensor) -> KVCache:
         return self._replace(table_RT=self.table_RT.index_select(0, rows))
 
-    def kept(self, rows: Tensor) -> KVCache:
+    def keep_rows(self, rows: Tensor) -> KVCache:
         """Only the given rows, with a store and a table of their own."""
         table_RT = self.table_RT.index_select(0, rows)
         places_T = torch.arange(table_RT.shape[1], device=table_RT.device)
@@ -57,9 +57,9 @@ class KVCache(NamedTuple):
         layers = tuple(KeysValues(gather(one.keys), gather(one.values)) for one in self.layers)
         return self._replace(layers=layers, table_RT=_own(table_RT))
 
-    def fixed(self, room: int, looks: bool) -> KVCache:
+    def with_capacity(self, capacity: int, *, return_attention: bool) -> KVCache:
         """With room for so many tokens in all."""
-        missing = room - self.table_RT.shape[1]
+        missing = capacity - self.table_RT.shape[1]
         if missing <= 0:
             return self
 
@@ -68,7 +68,7 @@ class KVCache(NamedTuple):
 
         layers = tuple(KeysValues(pad(one.keys), pad(one.values)) for one in self.layers)
         table_RT = torch.nn.functional.pad(self.table_RT, (0, missing))
-        filled_RT = torch.arange(room, device=table_RT.device) < self.time_1
+        filled_RT = torch.arange(capacity, device=table_RT.device) < self.time_1
         return self._replace(layers=layers, table_RT=torch.where(filled_RT, table_RT, _own(table_RT)))
 
     @classmethod
@@ -82,7 +82,7 @@ class KVCache(NamedTuple):
             table_RT = torch.arange(rows, device=device)[:, None].expand(-1, room).contiguous()
             return cls(layers, table_RT, torch.zeros(1, dtype=torch.int64, device=device))
         table_RT = torch.arange(rows, device=device)[:, None].expand(-1, time).contiguous()
-        return cls(layers, table_RT, torch.full((1,), time, device=device)).fixed(room, False)
+        return cls(layers, table_RT, torch.full((1,), time, device=device)).with_capacity(room, return_attention=False)
 
 
 def _own(table_RT: Tensor) -> Tensor:

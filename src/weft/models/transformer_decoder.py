@@ -28,9 +28,9 @@ class TransformerState(NamedTuple):
 
     layers: tuple[KeysValues, ...]
 
-    def fixed(self, room: int, looks: bool) -> FixedState:
-        past = KVCache.of(self.layers, room)
-        return WatchedState(past) if looks else FixedState(past)
+    def with_capacity(self, capacity: int, *, return_attention: bool) -> FixedState:
+        past = KVCache.of(self.layers, capacity)
+        return WatchedState(past) if return_attention else FixedState(past)
 
 
 class FixedState(NamedTuple):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from weft.search.state import Advance, SearchState, StepLoop, StepRecords
-from weft.tree import Tree, fixed, leaves, map_tree
+from weft.tree import Tree, leaves, map_tree, with_capacity
 
 ROOM = 32
 """The tokens there is room for at first."""
@@ -134,7 +134,7 @@ class CudaGraphLoop(StepLoop):
         steps: list[StepRecords] = []
         room, time = ROOM, 0
         count = len(live.sentences_B)
-        live = live._replace(state=fixed(live.state, room, looks))
+        live = live._replace(state=with_capacity(live.state, room, return_attention=looks))
         while count:
             live = filled_up(live, size_for(count))
             recording = self._recording(advance, live, room, key)
@@ -147,7 +147,7 @@ class CudaGraphLoop(StepLoop):
                 live = recording.live.keep(going)
                 if time == room:
                     room *= 2
-                    live = live._replace(state=fixed(live.state, room, looks))
+                    live = live._replace(state=with_capacity(live.state, room, return_attention=looks))
         return steps
 
     def _recording(self, advance: Advance, live: SearchState, room: int, key: Hashable) -> Recording | None:
