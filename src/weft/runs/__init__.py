@@ -1,0 +1,1 @@
+"""The run folder: its layout, its weights, its model card, and loading it."""

@@ -1,0 +1,89 @@
+"""Tensors on disk: safetensors files that carry the version of the run folder's format in their metadata.
+
+Torch is imported only when tensors are read or written, so that a command can check a run folder before it loads torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+
+from weft.errors import CheckpointError
+from weft.files import replacing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMAT = 2
+"""Version of the run folder. Format 1 had other names for parameters and settings."""
+
+Tensors = dict[str, "Tensor"]
+
+
+class TensorFile(NamedTuple):
+    """The tensors of a file with its metadata."""
+
+    tensors: Tensors
+    metadata: dict[str, str]
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    import safetensors.torch
+
+    on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    content = safetensors.torch.save(on_cpu, metadata={"weft_format": str(FORMAT), **(metadata or {})})
+    with replacing(path) as file:
+        file.write(_with_sorted_header(content))
+
+
+def _with_sorted_header(content: bytes) -> bytes:
+    """The same safetensors file with its header sorted: the library writes metadata in a random order."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
+
+
+def read_tensors(path: Path) -> TensorFile:
+    """Read a safetensors file; each way it can be wrong has an error of its own."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = _checked(path, file.metadata())
+            return TensorFile({name: file.get_tensor(name) for name in file.keys()}, metadata)  # noqa: SIM118
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: missing; the run folder is incomplete") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: damaged ({error}); restore it from a copy, or train again") from None
+
+
+def check_tensor_format(path: Path) -> None:
+    """Refuse a file of another format from its header alone; a missing or damaged file is left to `read_tensors`."""
+    try:
+        with safe_open(path, framework="np") as file:
+            _checked(path, file.metadata())
+    except (SafetensorError, OSError):
+        return
+
+
+def _checked(path: Path, metadata: dict[str, str] | None) -> dict[str, str]:
+    version = (metadata or {}).get("weft_format", "")
+    if not version.isdigit():
+        raise CheckpointError(f"{path}: not written by weft (it names no format version)")
+    check_format(path, int(version))
+    return metadata or {}
+
+
+def check_format(path: Path, version: int) -> None:
+    """Refuse a file of the run folder that another version of weft wrote."""
+    if version > FORMAT:
+        raise CheckpointError(f"{path}: written by a newer weft (format {version}; this one reads {FORMAT}); update weft")
+    if version < FORMAT:
+        raise CheckpointError(
+            f"{path}: written by an older weft (format {version}; this one reads {FORMAT}, which renamed parameters and "
+            "settings); train again, or use the weft that wrote it"
+        )
