@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.runs.model_card import model_card
-from weft.text.tokenizer_pair import Tokenizers
 from weft.recipe import make_recipe
+from weft.runs.model_card import model_card
 from weft.text.tokenizer import learn
+from weft.text.tokenizer_pair import Tokenizers
 from weft.training.events import Finished
 
 ONE = learn("character", ["abc"])
@@ -47,8 +47,7 @@ def test_without_a_summary():
         ),
         (
             ["model.encoder.kind=gru", "model.decoder.kind=transformer"],
-            "- model: gru encoder 1 × 512, bidirectional; "
-            "transformer decoder 6 × 512, 8 heads, sinusoidal positions\n",
+            "- model: gru encoder 1 × 512, bidirectional; transformer decoder 6 × 512, 8 heads, sinusoidal positions\n",
         ),
         (
             ["model.kind=prefix_lm", "model.decoder.kind=transformer", "model.decoder.heads=4"],

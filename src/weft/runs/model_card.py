@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from weft.text.tokenizer_pair import Tokenizers
 from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, listed
+from weft.text.tokenizer_pair import Tokenizers
 
 
 class TrainingResult(Protocol):

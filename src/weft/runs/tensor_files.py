@@ -81,7 +81,9 @@ def _checked(path: Path, metadata: dict[str, str] | None) -> dict[str, str]:
 def check_format(path: Path, version: int) -> None:
     """Refuse a file of the run folder that another version of weft wrote."""
     if version > FORMAT:
-        raise CheckpointError(f"{path}: written by a newer weft (format {version}; this one reads {FORMAT}); update weft")
+        raise CheckpointError(
+            f"{path}: written by a newer weft (format {version}; this one reads {FORMAT}); update weft"
+        )
     if version < FORMAT:
         raise CheckpointError(
             f"{path}: written by an older weft (format {version}; this one reads {FORMAT}, which renamed parameters and "
