@@ -142,7 +142,7 @@ class RunFolder:
         return final
 
     def prune(self, step: int, best: Sequence[int]) -> None:
-        """Remove all checkpoints but this step's and the best ones, and files that a killed process left half-written."""
+        """Remove all checkpoints but this step's and the best ones, and half-written files of a killed process."""
         for folder in self.training.iterdir():
             if folder.is_dir() and folder not in (self.checkpoint_path(step), self.best):
                 shutil.rmtree(folder, ignore_errors=True)
