@@ -86,6 +86,6 @@ def check_format(path: Path, version: int) -> None:
         )
     if version < FORMAT:
         raise CheckpointError(
-            f"{path}: written by an older weft (format {version}; this one reads {FORMAT}, which renamed parameters and "
-            "settings); train again, or use the weft that wrote it"
+            f"{path}: written by an older weft (format {version}; this one reads {FORMAT}, which renamed parameters "
+            "and settings); train again, or use the weft that wrote it"
         )

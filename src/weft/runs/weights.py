@@ -31,7 +31,7 @@ def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> Non
 
 
 def initialize_from(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
-    """Initialize a model with the weights of another run. If its vocabulary is larger, the new rows stay as they are."""
+    """Initialize a model with the weights of another run; new rows of a larger vocabulary stay as they are."""
     parameters = dict(model.named_parameters())
     for name in [*parameters, *tensors]:
         if name not in tensors or name not in parameters:
