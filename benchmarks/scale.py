@@ -145,14 +145,14 @@ def start_inner(asked: argparse.Namespace) -> None:
     from weft.data.batching.batches import Position, StoredCorpus
     from weft.data.batching.mixture import Part
     from weft.data.store.prepared import PreparedFolder
-    from weft.data.store.token_store import Extent, PairStore
+    from weft.data.store.token_store import CorpusSize, PairStore
 
     def seconds(pairs: int, at: Position) -> float:
         begun = time.perf_counter()
         store = PreparedFolder.open(asked.folder / "prepared").pairs
         share = pairs / len(store)
-        extent = Extent(pairs, *(int(one * share) for one in store.extent[1:3]), *store.extent[3:])
-        part = PairStore(store.source, store.target, extent)
+        corpus_size = CorpusSize(pairs, *(int(one * share) for one in store.corpus_size[1:3]), *store.corpus_size[3:])
+        part = PairStore(store.source, store.target, corpus_size)
         for one in StoredCorpus(part, (Part(0, pairs),)).batches(4096, seed=1, start=at).take(1, 10):
             one.make()
         return time.perf_counter() - begun

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from weft.runs.tensor_files import read_tensors
 
 from weft.data.pairs import Pair
 from weft.data.reading import blocks, corpora
-from weft.data.store.block_tokenizer import BAD, BLANK, LONG
+from weft.data.store.block_tokenizer import BLANK, TOO_LONG, UNREADABLE
 from weft.data.store.encode import encode_pairs
 from weft.data.store.prepared import PreparedFolder
 from weft.errors import DataError, RecipeError, VocabularyError
@@ -21,7 +22,6 @@ from weft.preparation import find_corpora, prepare, read_corpus
 from weft.preparation import prepare as preparing
 from weft.recipe import make_recipe
 from weft.runs.layout import RunFolder
-from weft.runs.tensor_files import read_tensors
 from weft.text import specials
 from weft.training.events import Finished, Step
 from weft.training.train import train
@@ -265,7 +265,7 @@ class TestBadAndBlankRows:
         done = prepare(recipe)
         [counts] = done.counts
         assert texts(done) == many(10) and done.pairs == 10
-        assert (counts.rows, counts.kept, dict(counts.dropped)) == (15, 10, {BAD: 3, BLANK: 2})
+        assert (counts.rows, counts.kept, dict(counts.dropped)) == (15, 10, {UNREADABLE: 3, BLANK: 2})
         assert counts.problems == {"columns": 2, "encoding": 1, "blank": 2}
         assert counts.first["blank"] == f"{folder}/pairs.tsv:7: the source is blank"
         assert counts.first["encoding"].startswith(f"{folder}/pairs.tsv:13: not valid UTF-8")
@@ -332,7 +332,7 @@ class TestWorkers:
         wanted = encode_pairs([Pair(*one) for one in many(20) + many(9)], done.tokenizers, max_length=250)
         for side in ("source", "target"):
             assert rows_of(getattr(done.data.pairs, side)) == rows_of(getattr(wanted, side))
-        assert tuple(done.data.extent) == tuple(wanted.extent)
+        assert tuple(done.data.corpus_size) == tuple(wanted.corpus_size)
 
     def test_a_killed_process_leaves_one_line_and_nothing_else(self, folder, monkeypatch):
         original = corpora.TextPairs.blocks
@@ -368,26 +368,26 @@ class TestDuplicates:
         seen = [set() for _ in steps]
         kept, dropped = [], {}
         for source, target in pairs:
-            fate = None
+            drop_reason = None
             for number, step in enumerate(steps):
                 if step["kind"] == "duplicates":
                     key = {"pair": (source, target), "source": source, "target": target}[step.get("of", "pair")]
                     if key in seen[number]:
-                        fate = number
+                        drop_reason = number
                         break
                     seen[number].add(key)
                 elif step["kind"] == "length":
                     if max(len(source.split()), len(target.split())) > step["most"]:
-                        fate = number
+                        drop_reason = number
                         break
                 elif step["kind"] == "lowercase":
                     source, target = source.lower(), target.lower()
-            if fate is None and max(len(source.split()), len(target.split())) > most:
-                fate = LONG
-            if fate is None:
+            if drop_reason is None and max(len(source.split()), len(target.split())) > most:
+                drop_reason = TOO_LONG
+            if drop_reason is None:
                 kept.append((source, target))
             else:
-                dropped[fate] = dropped.get(fate, 0) + 1
+                dropped[drop_reason] = dropped.get(drop_reason, 0) + 1
         return kept, dropped
 
     @pytest.mark.parametrize(
@@ -445,28 +445,28 @@ def test_any_rows_against_plain_python(tmp_path, rows, most, of):
     steps = [{"kind": "identical"}, {"kind": "duplicates", "of": of}, {"kind": "lowercase"}]
     done = prepare(recipe_of("any.tsv", tmp_path, pipeline=steps, max_length=most, tokenizer={"kind": "character"}))
     encode = done.tokenizers.source.encode
-    kept, fates, seen = [], {}, set()
+    kept, drop_reasons, seen = [], {}, set()
     for source, target in [("a b", "A"), *rows]:
         key = (source, target) if of == "pair" else source
         left, right = encode(source.lower()), encode(target.lower())
         if not source.strip() or not target.strip():
-            fate = BLANK
+            drop_reason = BLANK
         elif source.strip() == target.strip():
-            fate = 0
+            drop_reason = 0
         elif key in seen:
-            fate = 1
+            drop_reason = 1
         else:
             seen.add(key)
-            fate = BLANK if not left or not right else LONG if max(len(left), len(right)) > most else None
-        if fate is None:
+            drop_reason = BLANK if not left or not right else TOO_LONG if max(len(left), len(right)) > most else None
+        if drop_reason is None:
             kept.append(([*left, specials.END], [*right, specials.END]))
         else:
-            fates[fate] = fates.get(fate, 0) + 1
+            drop_reasons[drop_reason] = drop_reasons.get(drop_reason, 0) + 1
     [counts] = done.counts
     pairs = done.data.pairs
     assert list(zip(rows_of(pairs.source), rows_of(pairs.target), strict=True)) == kept
-    assert dict(counts.dropped) == fates and counts.kept == len(kept)
-    assert counts.rows == len(rows) + 1 == counts.kept + sum(fates.values())
+    assert dict(counts.dropped) == drop_reasons and counts.kept == len(kept)
+    assert counts.rows == len(rows) + 1 == counts.kept + sum(drop_reasons.values())
 
 
 class TestAPreparedFolder:
@@ -844,9 +844,9 @@ def test_a_language_model_reads_lines_alone(tmp_path):
 def test_a_large_corpus_is_prepared_by_every_core(tmp_path, monkeypatch):
     write_tsv(tmp_path / "pairs.tsv", PAIRS)
     asked = []
-    original = preparing.mapped
+    original = preparing.parallel_map
     monkeypatch.setattr(
-        preparing, "mapped", lambda *given, workers: asked.append(workers) or original(*given, workers=0)
+        preparing, "parallel_map", lambda *given, workers: asked.append(workers) or original(*given, workers=0)
     )
     prepare(recipe_of("pairs.tsv", tmp_path))
     monkeypatch.setattr(preparing, "LARGE", 10)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.batching.batches import Position, StoredCorpus, budgets
+from weft.data.batching.batches import Position, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.models import AnyModel
 from weft.models.build import build_model
@@ -56,18 +56,18 @@ def transformer(**tree: object) -> AnyModel:
 @either
 def test_a_frame_by_hand(recurrent: bool) -> None:
     pairs = corpus([(4, 8), (2, 3), (5, 11)])  # 11 and 22 tokens
-    assert frame_of(pairs.extent, 100, recurrent=recurrent)[:4] == (53, 100, 5, 11)
-    assert frame_of(pairs.extent, 6400, recurrent=recurrent)[:4] == (3360, 6400, 5, 11)
+    assert frame_of(pairs.corpus_size, 100, recurrent=recurrent)[:4] == (53, 100, 5, 11)
+    assert frame_of(pairs.corpus_size, 6400, recurrent=recurrent)[:4] == (3360, 6400, 5, 11)
 
 
 @either
 def test_a_row_over_the_budget_sets_the_shape(recurrent: bool) -> None:
-    assert frame_of(corpus([(4, 8), (30, 3), (3, 50)]).extent, 20, recurrent=recurrent)[:4] == (30, 50, 30, 50)
+    assert frame_of(corpus([(4, 8), (30, 3), (3, 50)]).corpus_size, 20, recurrent=recurrent)[:4] == (30, 50, 30, 50)
 
 
 @either
 def test_the_frame_of_nothing_has_room_for_a_token(recurrent: bool) -> None:
-    assert min(frame_of(corpus([]).extent, 20, recurrent=recurrent)[:5]) >= 1
+    assert min(frame_of(corpus([]).corpus_size, 20, recurrent=recurrent)[:5]) >= 1
 
 
 @quick
@@ -77,14 +77,14 @@ def test_every_batch_of_an_epoch_fits_into_the_frame(
 ) -> None:
     """And, filled up, it is just the frame: all of its tokens, no row over the bound, as many rows as its key says."""
     pairs = corpus(lengths)
-    frame = frame_of(pairs.extent, budget, recurrent=recurrent)
-    assert all(own >= least for own, least in zip(frame[:2], budgets(pairs.extent, budget), strict=True))
+    frame = frame_of(pairs.corpus_size, budget, recurrent=recurrent)
+    assert all(own >= least for own, least in zip(frame[:2], side_budgets(pairs.corpus_size, budget), strict=True))
     for batch in epoch_of(pairs, budget, epoch):
         key = frame.key(batch)
         assert key.rows % frame.row_step == 0
         for own, tokens, longest in (
-            (batch.source.lengths, frame.source_tokens, key.source_longest),
-            (batch.target.lengths, frame.target_tokens, key.target_longest),
+            (batch.source.lengths, frame.source_tokens, key.max_source_length),
+            (batch.target.lengths, frame.target_tokens, key.max_target_length),
         ):
             found = Side(tokens, longest, key.rows, CPU)._lengths(own)
             assert len(found) == key.rows >= rows_needed(own, tokens, longest)
@@ -105,10 +105,10 @@ def test_bounds_keep_to_learned_positions() -> None:
     learned = {**STACK, "positions": "learned", "max_positions": 12}
     model = transformer(encoder=learned, decoder=learned)
     pairs = corpus([(12, 12), (3, 5)])
-    frame = frame_of(pairs.extent, 40, recurrent=False)
+    frame = frame_of(pairs.corpus_size, 40, recurrent=False)
     key = frame.key(pairs.batch(np.array([1])))
-    source = Side(frame.source_tokens, key.source_longest, key.rows, CPU).ragged()
-    target = Side(frame.target_tokens, key.target_longest, key.rows, CPU).ragged()
+    source = Side(frame.source_tokens, key.max_source_length, key.rows, CPU).ragged()
+    target = Side(frame.target_tokens, key.max_target_length, key.rows, CPU).ragged()
     model.states(source, target)
 
 

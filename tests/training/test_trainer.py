@@ -6,16 +6,16 @@ from dataclasses import fields
 
 import pytest
 import torch
+from weft.runs.tensor_files import read_tensors
 
 from weft.data.batching.batches import Position, StoredCorpus
 from weft.data.batching.mixture import Part
-from weft.data.batching.prefetch import ahead, draw
+from weft.data.batching.prefetch import draw_steps, prefetch
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import CheckpointError, TrainingError
 from weft.models.build import build_model
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.runs.layout import RunFolder
-from weft.runs.tensor_files import read_tensors
 from weft.training import trainer as loop
 from weft.training import update
 from weft.training.events import Finished, Saved, Skipped, Step, Validation
@@ -475,7 +475,7 @@ class TestEvents:
     def test_a_restored_trainer_goes_on_the_same_way_wherever_it_stands(self, make, data, read, early, monkeypatch):
         """A thread that makes batches ahead, as on a GPU, has gone on; a checkpoint knows what was trained on."""
         if early:
-            monkeypatch.setattr(loop, "draw", lambda *given, **named: ahead(draw(*given, **named)))
+            monkeypatch.setattr(loop, "draw_steps", lambda *given, **named: prefetch(draw_steps(*given, **named)))
         self.check_restoring(make, MODEL, data, read=read, forcing="teacher")
 
     SOURCES = {  # noqa: RUF012

@@ -15,7 +15,7 @@ from weft.cli.arguments import Changes, Json
 from weft.errors import DataError
 
 if TYPE_CHECKING:
-    from weft.data.store.prepared import Counts
+    from weft.data.store.prepared import RowCounts
     from weft.recipe import Recipe
 
 app = typer.Typer(help="Look at corpora, check what a recipe keeps of them, prepare them.", no_args_is_help=True)
@@ -44,7 +44,7 @@ def show_command(
 
     Rows that cannot be read are counted, not fatal. Nothing is filtered.
     """
-    from weft.data.pairs import Problem
+    from weft.data.pairs import RowError
     from weft.data.reading.statistics import Description
     from weft.preparation import find_corpora
     from weft.views.corpus_report import describe
@@ -57,7 +57,7 @@ def show_command(
         for block in named.corpus.blocks():
             lines, pairs = [], []
             for line, row in block.rows():
-                if isinstance(row, Problem):
+                if isinstance(row, RowError):
                     count, first = problems.get(row.kind, (0, row.message))
                     problems[row.kind] = count + 1, first
                 else:
@@ -118,10 +118,10 @@ def prepare_command(
             typer.echo(f"  {line}", err=True)
     if Path(recipe.data.folder).resolve() != Path.cwd():  # where a relative name would be looked for
         typer.echo(f"to train on it: --set data.prepared={out.resolve()}", err=True)
-    extent = done.data.extent
-    cuts = f", each cut in {extent.pairs // done.pairs} ways" if extent.pairs > done.pairs > 0 else ""
+    size = done.data.corpus_size
+    cuts = f", each cut in {size.pairs // done.pairs} ways" if size.pairs > done.pairs > 0 else ""
     typer.echo(
-        f"{out}: {done.pairs:,} pairs{cuts}, {extent.source_tokens:,} source and {extent.target_tokens:,} target tokens"
+        f"{out}: {done.pairs:,} pairs{cuts}, {size.source_tokens:,} source and {size.target_tokens:,} target tokens"
     )
 
 
@@ -189,7 +189,7 @@ def _check_split(split: str) -> None:
         raise DataError(f"--split {split}: {nearest(split, SPLITS)}")
 
 
-def _checked(recipe: Recipe, name: str, counts: Counts) -> str:
+def _checked(recipe: Recipe, name: str, counts: RowCounts) -> str:
     """The table of one corpus."""
     from weft.data.reading.statistics import Sample
     from weft.preparation import reasons_of
@@ -197,36 +197,40 @@ def _checked(recipe: Recipe, name: str, counts: Counts) -> str:
 
     reasons = reasons_of(recipe)
     rows = [
-        StepCount(reasons[fate], counts.dropped.get(fate, 0), [Sample(*one) for one in counts.examples.get(fate, [])])
-        for fate in _order(reasons)
+        StepCount(
+            reasons[drop_reason],
+            counts.dropped.get(drop_reason, 0),
+            [Sample(*one) for one in counts.examples.get(drop_reason, [])],
+        )
+        for drop_reason in _order(reasons)
     ]
     lines = [name, check(rows, pairs=counts.rows, width=_width(), ascii_only=_ascii())]
     return "\n".join([*lines, *_problems(counts)])
 
 
-def _problems(counts: Counts) -> list[str]:
+def _problems(counts: RowCounts) -> list[str]:
     """What was wrong with rows, a line for each kind."""
     return [f"left out ({kind}): {counts.problems[kind]:,}; the first: {first}" for kind, first in counts.first.items()]
 
 
-def _named(recipe: Recipe, counts: Counts) -> dict[str, Any]:
+def _named(recipe: Recipe, counts: RowCounts) -> dict[str, Any]:
     """The same for programs: what was dropped by its reason, in the order of the table."""
     from weft.preparation import reasons_of
 
     reasons, dropped = reasons_of(recipe), dict[str, int]()
-    for fate in _order(reasons):
-        if times := counts.dropped.get(fate, 0):
-            dropped[reasons[fate]] = dropped.get(reasons[fate], 0) + times
+    for drop_reason in _order(reasons):
+        if times := counts.dropped.get(drop_reason, 0):
+            dropped[reasons[drop_reason]] = dropped.get(reasons[drop_reason], 0) + times
     return {**counts.record(), "dropped": dropped}
 
 
 def _order(reasons: dict[int, str]) -> Iterator[int]:
     """As a row meets them: what is bad, what is blank, the steps, what is too long."""
-    from weft.data.store.block_tokenizer import BAD, BLANK, LONG
+    from weft.data.store.block_tokenizer import BLANK, TOO_LONG, UNREADABLE
 
-    yield from (BAD, BLANK)
-    yield from sorted(fate for fate in reasons if fate >= 0)
-    yield LONG
+    yield from (UNREADABLE, BLANK)
+    yield from sorted(drop_reason for drop_reason in reasons if drop_reason >= 0)
+    yield TOO_LONG
 
 
 def _width() -> int:

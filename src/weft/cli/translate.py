@@ -78,7 +78,7 @@ def command(
     Files of any size go through in bounded memory. With --output FILE what is done so far stands in FILE.part, whole
     lines only; if it is stopped, the same command with --resume goes on from there.
     """
-    from weft.data.reading.lines import read_arriving
+    from weft.data.reading.lines import stream_lines
     from weft.translation.resumable_output import ResumableOutput
 
     output = None if output == Path("-") else output
@@ -95,7 +95,7 @@ def command(
         return model
 
     if output is None:
-        _translate(load(), form, settings, read_arriving(file), _to_stdout)
+        _translate(load(), form, settings, stream_lines(file), _to_stdout)
         return
     growing = ResumableOutput(output, resume=resume)
     if resume and growing.is_complete(since=[Path(file), *(one / "model.safetensors" for one in runs)]):
@@ -110,7 +110,7 @@ def command(
             **{"--n-best": n_best, "--align": align, "--json": as_json, "--precision": precision, "--engine": engine},
         }
         del made_by["search.batch_tokens"]  # whoever ran out of memory may go on with smaller batches
-        stream = read_arriving(file)
+        stream = stream_lines(file)
         growing.begin(made_by, stream)
         if growing.lines:
             print(f"weft: {growing.lines:,} lines are done; going on", file=sys.stderr)
@@ -131,13 +131,13 @@ def _translate(
     write: Callable[[Sequence[str], bytes], None],
 ) -> None:
     """Window by window: read, translate, write."""
-    from weft.data.reading.lines import windows
+    from weft.data.reading.lines import chunk_lines
     from weft.translation.translator import CHARACTERS, WINDOW
 
     attention = form.align or form.as_json
     characters = CHARACTERS // 8 if attention else CHARACTERS
     with _meter(shown=write is not _to_stdout or not sys.stdout.isatty()) as passed:
-        for window in windows(stream, most=WINDOW, characters=characters):
+        for window in chunk_lines(stream, max_lines=WINDOW, max_characters=characters):
             found = model.translate(window, n_best=form.n_best, attention=attention, **settings)
             write(window, "".join(map(form.lines, found)).encode("utf-8"))
             passed(len(window), sum(len(one.ids) for one in found))

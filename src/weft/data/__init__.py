@@ -1,1 +1,1 @@
-"""Ids to batches: readers, the token store, token-budget packing."""
+"""FlatSequences to batches: readers, the token store, token-budget packing."""

@@ -18,7 +18,7 @@ class Pair(NamedTuple):
     links: tuple[tuple[int, int], ...] | None = None
 
 
-class Problem(NamedTuple):
+class RowError(NamedTuple):
     """What is wrong with one row of a corpus.
 
     The kinds: ``encoding`` (no UTF-8), ``columns`` (too few, too many, an empty cell of a table that has types),
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     """A whole error in one line, from where it is (``FILE:LINE: ``) to what was expected."""
 
 
-Row = tuple[int, Pair | Problem]
+Row = tuple[int, Pair | RowError]
 """The number of a line or record in its file, from 1, and what it gave."""
 
 

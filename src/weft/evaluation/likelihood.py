@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.data.batching.batches import in_order
+from weft.data.batching.batches import length_sorted_batches
 from weft.data.store.token_store import PairStore
 from weft.models import Searchable
 
@@ -31,7 +31,7 @@ def token_log_probabilities(
 ) -> list[Tensor]:
     """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs."""
     answers: list[Tensor] = [torch.zeros(0)] * len(pairs)
-    for rows in in_order(pairs, budget):
+    for rows in length_sorted_batches(pairs, budget):
         batch = pairs.batch(rows).to(device)
         logits_NV = model(batch.source, batch.target.shifted(begin)).logits_NV
         chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])

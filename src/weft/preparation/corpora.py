@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from weft import tasks
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.filtering.steps import STEPS, Call, Step
-from weft.data.pairs import Pair, Problem, Row
+from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import corpora
 from weft.data.reading.corpora import PlainLines, TextPairs
-from weft.data.store.encode import Sources
+from weft.data.store.encode import SourceRole
 from weft.errors import DataError, nearest
 from weft.recipe import Recipe
 from weft.recipe.corpus import (
@@ -169,7 +169,7 @@ def steps_of(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transf
     return tuple(steps)
 
 
-def sources_of(recipe: Recipe) -> Sources:
+def sources_of(recipe: Recipe) -> SourceRole:
     """What sources are to a recipe's model."""
     if recipe.model.has_source:
         return "text"
@@ -190,7 +190,7 @@ def read_corpus(recipe: Recipe, split: str, problems: Counter[str] | None = None
 def readable(rows: Iterable[Row], recipe: Recipe, problems: Counter[str] | None = None) -> Iterator[Pair]:
     """The pairs among rows; what is wrong with others is raised, or skipped and counted."""
     for _, row in rows:
-        if not isinstance(row, Problem):
+        if not isinstance(row, RowError):
             yield row
         elif recipe.data.bad_rows == "error":
             raise DataError(f"{row.message}; mend it, or set data.bad_rows = 'skip'")

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.data.batching.mixture import Mixture, Part
-from weft.data.batching.streaming import Numbered, StreamedCorpus, StreamedPart
+from weft.data.batching.streaming import CorpusBlock, StreamedCorpus, StreamedPart
 from weft.data.store.block_tokenizer import (
-    BAD,
     BLANK,
-    LONG,
+    TOO_LONG,
+    UNREADABLE,
     BlockTokenizer,
-    BlockTokenizerFactory,
     BlockTokenizerSpec,
+    MultiCorpusTokenizer,
     TokenizedBlock,
 )
-from weft.data.store.prepared import Counts, PreparedFolder, StoreWriter, tally
-from weft.data.store.worker_processes import mapped
+from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
+from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError
 from weft.preparation.corpora import Named, TaskCorpus, Transform, find_corpora, sources_of, steps_of
 from weft.preparation.tokenizers import NothingLeftError, tokenizers_of
@@ -42,14 +42,14 @@ class Prepared(NamedTuple):
 
     data: BatchSource
     tokenizers: Tokenizers
-    counts: list[Counts]
+    counts: list[RowCounts]
     """What was left out of each corpus; nothing is known of a stream."""
     names: list[str]
 
     @property
     def pairs(self) -> int:
         """Pairs to train on, however often each is stored; of a stream those of its first window."""
-        return sum(one.kept for one in self.counts) if self.counts else self.data.extent.pairs
+        return sum(one.kept for one in self.counts) if self.counts else self.data.corpus_size.pairs
 
 
 def prepare(
@@ -77,7 +77,7 @@ def prepare(
     if recipe.data.streaming:
         return _streamed(recipe, named, tokenizers, transforms)
     sizes = (tokenizers.source.size, tokenizers.target.size)
-    counts: list[Counts] = []
+    counts: list[RowCounts] = []
     parts: list[Part] = []
 
     def write(paths: tuple[Path, ...], writer: StoreWriter) -> None:
@@ -120,7 +120,7 @@ def _watched(
     rows = 0
     for piece in pieces:
         yield piece
-        rows += len(piece.fates)
+        rows += len(piece.drop_reasons)
         watch(name, rows)
 
 
@@ -136,7 +136,7 @@ def encode(
     """A corpus in pieces of ids; without tokenizer files only read and filtered."""
     asked = _encoding(recipe, named, paths, transforms, variant=variant, examples=examples)
     workers = 0 if transforms else recipe.data.workers or _workers([named])
-    return mapped(BlockTokenizer, asked, named.corpus.blocks(), workers=workers)
+    return parallel_map(BlockTokenizer, asked, named.corpus.blocks(), workers=workers)
 
 
 def _encoding(
@@ -163,7 +163,7 @@ def _encoding(
     )
 
 
-def check_corpus(recipe: Recipe, *, examples: int = 0) -> Iterator[tuple[str, Counts]]:
+def check_corpus(recipe: Recipe, *, examples: int = 0) -> Iterator[tuple[str, RowCounts]]:
     """What a recipe would leave out of each of its training corpora: read, filtered, cut, and forgotten."""
     named = find_corpora(recipe, "train")
     with tempfile.TemporaryDirectory() as aside:
@@ -173,13 +173,17 @@ def check_corpus(recipe: Recipe, *, examples: int = 0) -> Iterator[tuple[str, Co
             paths = ()
         for one in named:
             pieces = encode(recipe, one, paths, examples=examples)
-            yield one.name, tally(pieces, lambda piece: None, examples=examples)[0]
+            yield one.name, count_rows(pieces, lambda piece: None, examples=examples)[0]
 
 
 def reasons_of(recipe: Recipe) -> dict[int, str]:
-    """What each fate means, in words."""
+    """What each drop_reason means, in words."""
     steps = steps_of(recipe, CorpusSettings())
-    late = {BAD: "cannot be read", BLANK: "a blank side", LONG: f"more than {recipe.data.max_length} tokens on a side"}
+    late = {
+        UNREADABLE: "cannot be read",
+        BLANK: "a blank side",
+        TOO_LONG: f"more than {recipe.data.max_length} tokens on a side",
+    }
     return {**late, **{number: str(step) for number, step in enumerate(steps)}}
 
 
@@ -267,7 +271,7 @@ def _opened(recipe: Recipe, folder: Path, named: Sequence[Named], tokenizers: To
             Part(**one)._replace(**asked.settings.model_dump(include=SHARES))
             for one, asked in zip(opened.about["parts"], named, strict=True)
         )
-        counts = [Counts.of(one) for one in opened.about["counts"]]
+        counts = [RowCounts.of(one) for one in opened.about["counts"]]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{folder / 'about.json'}: damaged; remove {folder} and prepare it again") from None
     data = StoredCorpus(opened.pairs, parts, recipe.data.temperature)
@@ -283,9 +287,9 @@ def _streamed(
     asked = [_encoding(recipe, one, paths, transforms, variant=0) for one in named]
     workers = 0 if transforms else recipe.data.workers or _workers(named)
 
-    def encode_all(blocks: Iterator[Numbered], aside: object = aside) -> Iterator[TokenizedBlock]:
+    def encode_all(blocks: Iterator[CorpusBlock], aside: object = aside) -> Iterator[TokenizedBlock]:
         """``aside``: the folder of the tokenizers, which goes when nobody needs it any more."""
-        return mapped(BlockTokenizerFactory, asked, blocks, workers=workers)
+        return parallel_map(MultiCorpusTokenizer, asked, blocks, workers=workers)
 
     sizes = [_bytes(one) for one in named]
     sizes = sizes if all(sizes) else [1] * len(named)  # where one is not known, all are alike

@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeGuard
 import torch
 from torch import Tensor
 
-from weft.data.batching.batches import budgets
+from weft.data.batching.batches import side_budgets
 from weft.data.batching.prefetch import StepBatches
-from weft.data.store.token_store import Batch, Extent
+from weft.data.store.token_store import Batch, CorpusSize
 from weft.models import AnyModel, Seq2Seq
 from weft.models.recurrent import RecurrentStack
 from weft.models.transformer import TransformerLayer
@@ -43,16 +43,16 @@ class Frame(NamedTuple):
 
     source_tokens: int
     target_tokens: int
-    source_longest: int
-    target_longest: int
+    max_source_length: int
+    max_target_length: int
     row_step: int
     """Rows are filled up to a multiple of this."""
     bounds: Sequence[int]
 
     def key(self, batch: Batch) -> Key:
         """The graph that a batch belongs to."""
-        source = bound(batch.source.layout.longest, self.source_longest, self.bounds)
-        target = bound(batch.target.layout.longest, self.target_longest, self.bounds)
+        source = bound(batch.source.layout.longest, self.max_source_length, self.bounds)
+        target = bound(batch.target.layout.longest, self.max_target_length, self.bounds)
         needed = max(
             rows_needed(batch.source.lengths, self.source_tokens, source),
             rows_needed(batch.target.lengths, self.target_tokens, target),
@@ -64,8 +64,8 @@ class Key(NamedTuple):
     """What differs from graph to graph."""
 
     rows: int
-    source_longest: int
-    target_longest: int
+    max_source_length: int
+    max_target_length: int
 
 
 BOUNDS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 48, 64, 96, 128)}
@@ -83,10 +83,10 @@ def rows_needed(lengths: Tensor, tokens: int, longest: int) -> int:
     return len(lengths) + math.ceil((tokens - int(lengths.sum())) / longest)
 
 
-def frame_of(extent: Extent, budget: int, *, recurrent: bool) -> Frame:
+def frame_of(corpus_size: CorpusSize, budget: int, *, recurrent: bool) -> Frame:
     """The shape for a corpus: a row longer than the budget is a batch of its own, and sets the shape."""
-    longest = extent.source_longest, extent.target_longest
-    tokens = [max(own, one) for own, one in zip(budgets(extent, budget), longest, strict=True)]
+    longest = corpus_size.max_source_length, corpus_size.max_target_length
+    tokens = [max(own, one) for own, one in zip(side_budgets(corpus_size, budget), longest, strict=True)]
     # A recurrence does its work for every row of the grid, attention for the rows there are.
     row_step, bounds = (64, BOUNDS["recurrent"]) if recurrent else (max(budget // 16, 16), BOUNDS["transformer"])
     return Frame(tokens[0], tokens[1], longest[0], longest[1], row_step, bounds)
@@ -136,8 +136,8 @@ class Recorded:
     """The memory of batches with one key and, once recorded, the graph that works on it."""
 
     def __init__(self, frame: Frame, key: Key, device: torch.device) -> None:
-        self.source = Side(frame.source_tokens, key.source_longest, key.rows, device)
-        self.inputs = Side(frame.target_tokens, key.target_longest, key.rows, device)
+        self.source = Side(frame.source_tokens, key.max_source_length, key.rows, device)
+        self.inputs = Side(frame.target_tokens, key.max_target_length, key.rows, device)
         self.targets = torch.zeros(frame.target_tokens, dtype=torch.int64, device=device)
         self.tokens = torch.ones((), device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -160,7 +160,7 @@ class CudaGraphUpdate:
         model: Seq2Seq,
         optimizer: torch.optim.Optimizer,
         settings: TrainingSettings,
-        extent: Extent,
+        corpus_size: CorpusSize,
         *,
         begin: int,
         device: torch.device,
@@ -174,7 +174,7 @@ class CudaGraphUpdate:
         self.device = device
         self.precision = precision
         recurrent = any(isinstance(part, RecurrentStack) for part in model.modules())
-        self.frame = frame_of(extent, settings.batch_tokens, recurrent=recurrent)
+        self.frame = frame_of(corpus_size, settings.batch_tokens, recurrent=recurrent)
         self.rate = torch.zeros((), device=device)
         self.measured = torch.zeros(2, device=device)
         self.recorded: dict[Key, Recorded] = {}

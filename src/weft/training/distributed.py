@@ -1,8 +1,9 @@
 """Several processes that train one model: who they are, and what they do together.
 
-An update is defined by the recipe: ``training.accumulate`` batches, shared out among the workers (data/ahead.py). Every
-worker makes the gradients of its own batches, already divided by the tokens of all; they are summed, and every worker
-makes the same step. So the result does not depend on the number of workers, but for the order of floating-point sums.
+An update is defined by the recipe: ``training.accumulate`` batches, shared out among the workers
+(data/batching/prefetch.py). Every worker makes the gradients of its own batches, already divided by the tokens of all;
+they are summed, and every worker makes the same step. So the result does not depend on the number of workers, but for
+the order of floating-point sums.
 
 Who a worker is stands in the environment, as torchrun and other launchers write it (RANK, WORLD_SIZE, LOCAL_RANK).
 Only the first worker writes files. One process alone is a `Workers` too, for which everything here does nothing.

@@ -125,7 +125,7 @@ def train(
     )
     for event in trainer.events():
         if isinstance(event, Finished) and isinstance(prepared.data, StreamedCorpus):
-            event = replace(event, left_out=_left_out(recipe, [prepared.data.fates]))
+            event = replace(event, left_out=_left_out(recipe, [prepared.data.drop_reasons]))
         if isinstance(event, Finished) and workers.leads:
             _conclude(folder, recipe, tokenizers, event, trainer.progress.last_validation)
         if not isinstance(event, Step) or event.step % recipe.training.log_every == 0:
@@ -166,13 +166,13 @@ def _check_shared(recipe: Recipe) -> None:
             raise DataError(f"data.{split}: several workers cannot all read standard input (-); give them a file")
 
 
-def _left_out(recipe: Recipe, fates: Iterable[Counter[int]]) -> dict[str, int]:
+def _left_out(recipe: Recipe, drop_reasons: Iterable[Counter[int]]) -> dict[str, int]:
     """How many rows of all corpora were left out, by reason."""
     reasons = corpus.reasons_of(recipe)
     found: dict[str, int] = {}
-    for fate, times in sorted(sum(fates, Counter()).items()):
-        if fate != KEPT:
-            reason = reasons.get(fate, "a function")
+    for drop_reason, times in sorted(sum(drop_reasons, Counter()).items()):
+        if drop_reason != KEPT:
+            reason = reasons.get(drop_reason, "a function")
             found[reason] = found.get(reason, 0) + times
     return found
 

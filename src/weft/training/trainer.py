@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel, ValidationError
 
 from weft.data.batching.batches import BatchSource, Position
-from weft.data.batching.prefetch import StepBatches, ahead, draw
+from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
 from weft.errors import CheckpointError, TrainingError
 from weft.models import AnyModel
 from weft.recipe import TrainingSettings
@@ -145,7 +145,7 @@ class Trainer:
                 model,
                 self.optimizer,
                 settings,
-                self.data.extent,
+                self.data.corpus_size,
                 begin=self.begin,
                 device=self.device,
                 precision=precision,
@@ -238,9 +238,11 @@ class Trainer:
             self._divide()
         stream = self.data.batches(settings.batch_tokens, seed=self.seed, start=progress.position)
         rank, count = self.workers.rank, self.workers.count
-        steps = draw(stream, first_step=progress.step + 1, each=settings.accumulate, rank=rank, workers=count)
+        steps = draw_steps(
+            stream, first_step=progress.step + 1, batches_per_step=settings.accumulate, rank=rank, world_size=count
+        )
         if self.device.type == "cuda":  # on a CPU nobody waits while it computes
-            steps = ahead(steps)
+            steps = prefetch(steps)
         begun = time.monotonic() - progress.seconds
         waiting: _Started | None = None
         while not (reason := self._reason_to_stop()):

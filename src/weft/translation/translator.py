@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from weft.attention import AttentionRecord
-from weft.data.batching.batches import in_order
+from weft.data.batching.batches import length_sorted_batches
 from weft.data.pairs import Pair
-from weft.data.reading.lines import windows
+from weft.data.reading.lines import chunk_lines
 from weft.data.store.encode import encode_pairs
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import RecipeError, SearchError
@@ -154,7 +154,7 @@ class Translator:
         self, lines: Iterable[str], *, n_best: int = 1, attention: bool = False, **search: Any
     ) -> Iterator[Translation]:
         """One translation for every line, in order, with a bounded number of lines and characters in memory."""
-        for window in windows(lines, most=WINDOW, characters=CHARACTERS // 8 if attention else CHARACTERS):
+        for window in chunk_lines(lines, max_lines=WINDOW, max_characters=CHARACTERS // 8 if attention else CHARACTERS):
             yield from self.translate(window, n_best=n_best, attention=attention, **search)
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
@@ -174,7 +174,7 @@ class Translator:
         found = self._by_engine([ids[row] for row in asked], begun, settings, wants)
         left = [row for row, hypotheses in enumerate(found) if not hypotheses]
         store = TokenStore.of(ids[asked[row]] for row in left)
-        for places in in_order(PairStore(store, store), settings.batch_tokens):
+        for places in length_sorted_batches(PairStore(store, store), settings.batch_tokens):
             rows = [left[place] for place in places.tolist()]
             ours = self._search(store.gather(places), [begun[row] for row in rows], settings, wants)
             for row, hypotheses in zip(rows, ours, strict=True):
@@ -408,7 +408,7 @@ class Translator:
         """What the model makes of targets that are given: their scores, attention and links."""
         encoded = self._encode(pairs)
         answers: list[Translation | None] = [None] * len(pairs)
-        for rows in in_order(encoded, self.recipe.search.batch_tokens):
+        for rows in length_sorted_batches(encoded, self.recipe.search.batch_tokens):
             batch = encoded.batch(rows).to(self.device)
             with torch.no_grad():
                 out = self.model(batch.source, batch.target.shifted(specials.BEGIN), weights=True)

@@ -15,13 +15,13 @@ from weft.data.batching.batches import (
     StoredBatchStream,
     StoredCorpus,
     _cut,
-    budgets,
-    in_order,
+    length_sorted_batches,
     packed,
     pool_size,
+    side_budgets,
 )
 from weft.data.batching.mixture import Mixture, Part
-from weft.data.store.token_store import Extent, PairStore, TokenStore
+from weft.data.store.token_store import CorpusSize, PairStore, TokenStore
 from weft.errors import DataError
 
 quick = settings(deadline=None, max_examples=50)
@@ -84,13 +84,13 @@ def test_an_epoch_holds_each_pair_once_within_the_budget(
 ) -> None:
     pairs = corpus(lengths)
     with patch.object(module, "POOL", pool):
-        check(epoch_of(pairs, budget, seed=seed, epoch=epoch), lengths, budgets(pairs.extent, budget))
+        check(epoch_of(pairs, budget, seed=seed, epoch=epoch), lengths, side_budgets(pairs.corpus_size, budget))
 
 
 @quick
 @given(LENGTHS, BUDGETS)
 def test_evaluation_reads_each_pair_once_by_length(lengths: list[tuple[int, int]], budget: int) -> None:
-    batches = in_order(corpus(lengths), budget)
+    batches = length_sorted_batches(corpus(lengths), budget)
     check(batches, lengths, (budget, budget))
     targets = [lengths[row][1] for batch in batches for row in batch.tolist()]
     assert targets == sorted(targets)
@@ -109,7 +109,7 @@ def test_pools_and_stages_are_ordered_each_in_its_own_way() -> None:
     """Even where the same rows come in them."""
     rows = np.arange(len(MANY))
     keys = [(3, 0, 0, 0, 0), (4, 0, 0, 0, 0), (3, 1, 0, 0, 0), (3, 0, 1, 0, 0), (3, 0, 0, 1, 0)]
-    orders = [str(rows_of(packed(rows, MANY, 40, key=key, extent=MANY.extent))) for key in keys]
+    orders = [str(rows_of(packed(rows, MANY, 40, key=key, corpus_size=MANY.corpus_size))) for key in keys]
     assert len(set(orders)) == len(keys)
     assert rows.tolist() == list(range(len(MANY))), "what was given is left alone"
 
@@ -130,7 +130,7 @@ def test_a_pool_is_sorted_by_length_then_cut(
     """A literal loop over the lengths of the pool, by target and then by source; batches come in any order."""
     rows = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=50))
     pairs = corpus(lengths)
-    limits = budgets(pairs.extent, budget)
+    limits = side_budgets(pairs.corpus_size, budget)
     wanted: list[list[tuple[int, int]]] = []
     spent = (0, 0)
     for length in sorted((lengths[row] for row in rows), key=lambda both: (both[1], both[0])):
@@ -139,7 +139,7 @@ def test_a_pool_is_sorted_by_length_then_cut(
             wanted.append([])
             spent = length
         wanted[-1].append(length)
-    found = rows_of(packed(np.array(rows, dtype=np.int64), pairs, budget, key=(seed,), extent=pairs.extent))
+    found = rows_of(packed(np.array(rows, dtype=np.int64), pairs, budget, key=(seed,), corpus_size=pairs.corpus_size))
     assert sorted([lengths[row] for row in batch] for batch in found) == sorted(wanted)
     assert sorted(row for batch in found for row in batch) == sorted(rows)
 
@@ -148,7 +148,10 @@ def test_among_pairs_of_one_length_chance_decides() -> None:
     """Who goes with whom does not hang on the order of the rows that are given."""
     pairs = corpus([(4, 4)] * 100)
     found = [
-        {frozenset(rows) for rows in rows_of(packed(np.arange(100), pairs, 20, key=(key,), extent=pairs.extent))}
+        {
+            frozenset(rows)
+            for rows in rows_of(packed(np.arange(100), pairs, 20, key=(key,), corpus_size=pairs.corpus_size))
+        }
         for key in range(2)
     ]
     assert all(len(one) == 20 for one in found) and len(found[0] & found[1]) < 3
@@ -171,13 +174,13 @@ class TestBudgets:
         ],
     )
     def test_by_hand(self, lengths: list[tuple[int, int]], budget: int, expected: tuple[int, int]) -> None:
-        assert budgets(corpus(lengths).extent, budget) == expected
+        assert side_budgets(corpus(lengths).corpus_size, budget) == expected
 
     @quick
     @given(LENGTHS.filter(bool), st.integers(1, 10_000))
     def test_in_proportion(self, lengths: list[tuple[int, int]], budget: int) -> None:
         totals = tokens_of(np.arange(len(lengths)), lengths)
-        limits = budgets(corpus(lengths).extent, budget)
+        limits = side_budgets(corpus(lengths).corpus_size, budget)
         fuller = int(totals[1] >= totals[0])
         assert limits[fuller] == budget
         share = budget * totals[1 - fuller] / totals[fuller]
@@ -190,7 +193,7 @@ class TestBudgets:
     ) -> None:
         order = np.random.default_rng(seed).permutation(len(lengths))
         shuffled = corpus([lengths[row] for row in order])
-        assert budgets(shuffled.extent, budget) == budgets(corpus(lengths).extent, budget)
+        assert side_budgets(shuffled.corpus_size, budget) == side_budgets(corpus(lengths).corpus_size, budget)
 
 
 class TestCutting:
@@ -226,8 +229,8 @@ class TestCutting:
     def test_nothing_of_nothing(self) -> None:
         assert _cut(np.zeros(0, dtype=np.int64), corpus([]), (5, 5)) == []
         nothing = np.zeros(0, dtype=np.int64)
-        assert packed(nothing, corpus([]), 5, key=(1,), extent=corpus([]).extent) == []
-        assert in_order(corpus([]), 5) == []
+        assert packed(nothing, corpus([]), 5, key=(1,), corpus_size=corpus([]).corpus_size) == []
+        assert length_sorted_batches(corpus([]), 5) == []
 
     def test_no_pairs_are_refused(self) -> None:
         with pytest.raises(DataError, match=r"^there are no pairs to make batches of$"):
@@ -264,7 +267,7 @@ class TestLanguageModels:
         batches = epoch_of(pairs, budget, seed=seed, epoch=epoch)
         check(batches, lengths, (0, budget))
         assert rows_of(epoch_of(pairs, budget, seed=seed, epoch=epoch)) == rows_of(batches)
-        check(in_order(pairs, budget), lengths, (0, budget))
+        check(length_sorted_batches(pairs, budget), lengths, (0, budget))
 
     def test_the_budget_is_used_up(self) -> None:
         lengths = [(0, 1 + number * 5 % 11) for number in range(700)]
@@ -286,18 +289,18 @@ def test_a_pool_is_some_batches_of_the_shuffled_corpus() -> None:
 
 class TestPools:
     @pytest.mark.parametrize(
-        ("extent", "budget", "expected"),
+        ("corpus_size", "budget", "expected"),
         [
-            (Extent(10, 40, 80, 9, 9), 100, 625),  # 50 batches of 100 tokens, 8 tokens a pair
-            (Extent(10, 80, 40, 9, 9), 100, 625),
-            (Extent(3, 0, 10, 1, 9), 2, 30),
-            (Extent(2, 900, 1000, 500, 500), 3, 1),
-            (Extent(2, 900, 1000, 500, 500), 10, 1),
-            (Extent(0, 0, 0, 1, 1), 5, 250),
+            (CorpusSize(10, 40, 80, 9, 9), 100, 625),  # 50 batches of 100 tokens, 8 tokens a pair
+            (CorpusSize(10, 80, 40, 9, 9), 100, 625),
+            (CorpusSize(3, 0, 10, 1, 9), 2, 30),
+            (CorpusSize(2, 900, 1000, 500, 500), 3, 1),
+            (CorpusSize(2, 900, 1000, 500, 500), 10, 1),
+            (CorpusSize(0, 0, 0, 1, 1), 5, 250),
         ],
     )
-    def test_their_size_by_hand(self, extent: Extent, budget: int, expected: int) -> None:
-        assert pool_size(extent, budget) == expected
+    def test_their_size_by_hand(self, corpus_size: CorpusSize, budget: int, expected: int) -> None:
+        assert pool_size(corpus_size, budget) == expected
 
     @pytest.mark.parametrize("budget", [7, 40, 400])
     def test_have_some_fifty_batches(self, budget: int) -> None:
@@ -314,12 +317,12 @@ class TestPools:
 def literal(pairs: PairStore, budget: int, *, seed: int, epochs: int) -> list[tuple[Position, list[int]]]:
     """Every batch of some epochs, and the position after it: pool after pool, each made for itself."""
     mixture = Mixture([Part(0, len(pairs))], seed=seed)
-    size = pool_size(pairs.extent, budget)
+    size = pool_size(pairs.corpus_size, budget)
     pools = [(epoch, number) for epoch in range(epochs) for number in range(-(-len(pairs) // size))]
     found: list[tuple[Position, list[int]]] = []
     for (epoch, number), after in zip(pools, [*pools[1:], (epochs, 0)], strict=True):
         rows = mixture.rows(0, epoch, number * size, min((number + 1) * size, len(pairs)))
-        batches = rows_of(packed(rows, pairs, budget, key=(seed, 0, epoch, number, 0), extent=pairs.extent))
+        batches = rows_of(packed(rows, pairs, budget, key=(seed, 0, epoch, number, 0), corpus_size=pairs.corpus_size))
         positions = [Position(0, epoch, number, batch) for batch in range(1, len(batches))]
         found += zip([*positions, Position(0, *after)], batches, strict=True)
     return found
@@ -475,7 +478,7 @@ class TestMixed:
         )
         for _ in range(60):
             assert next_rows(one).tolist() == next_rows(other).tolist()
-        assert StoredCorpus(MANY).extent == MANY.extent
+        assert StoredCorpus(MANY).corpus_size == MANY.corpus_size
 
 
 class Claimed:
@@ -504,7 +507,7 @@ def claimed(rows: int) -> tuple[PairStore, list[Claimed]]:
     """Sources of 3 tokens, targets of 5."""
     arrays = [Claimed(rows * 3, 1), Claimed(rows + 1, 3), Claimed(rows * 5, 1), Claimed(rows + 1, 5)]
     source, target = TokenStore(arrays[0], arrays[1]), TokenStore(arrays[2], arrays[3])  # type: ignore[arg-type]
-    return PairStore(source, target, Extent(rows, rows * 3, rows * 5, 3, 5)), arrays
+    return PairStore(source, target, CorpusSize(rows, rows * 3, rows * 5, 3, 5)), arrays
 
 
 @pytest.mark.parametrize("rows", [10**5, 10**9])
@@ -516,7 +519,7 @@ def test_beginning_anywhere_touches_a_pool_and_no_more(rows: int, parts: int, st
     data = StoredCorpus(pairs, tuple(Part(part * each, each) for part in range(parts)))
     stream = data.batches(1000, seed=1, start=start)
     assert not any(array.read for array in arrays), "nothing is read before it is needed"
-    pool = pool_size(pairs.extent, 1000)
+    pool = pool_size(pairs.corpus_size, 1000)
     assert pool == 10_000
     [planned] = stream.take(1, 1)
     assert planned.target_tokens == 1000 and planned.source_tokens == 600

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.data.batching.batches import LazyBatch, Position, StoredCorpus
 from weft.data.batching.mixture import Part
-from weft.data.batching.prefetch import StepBatches, ahead, draw
+from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.ragged import Ragged
 
@@ -39,12 +39,12 @@ def told(batches: list[Batch]) -> list[tuple[list[int], list[int]]]:
 
 class TestDrawing:
     @either
-    @pytest.mark.parametrize("each", [1, 3, 8])
-    def test_alone_is_what_the_stream_gives(self, data: StoredCorpus, each: int) -> None:
+    @pytest.mark.parametrize("batches_per_step", [1, 3, 8])
+    def test_alone_is_what_the_stream_gives(self, data: StoredCorpus, batches_per_step: int) -> None:
         stream = data.batches(30, seed=1)
-        for drawn in islice(draw(data.batches(30, seed=1), first_step=1, each=each), 12):
-            batches = [planned.make() for planned in stream.take(drawn.step, each)]
-            assert told(drawn.batches) == told(batches) and drawn.numbers == list(range(each))
+        for drawn in islice(draw_steps(data.batches(30, seed=1), first_step=1, batches_per_step=batches_per_step), 12):
+            batches = [planned.make() for planned in stream.take(drawn.step, batches_per_step)]
+            assert told(drawn.batches) == told(batches) and drawn.numbers == list(range(batches_per_step))
             assert drawn.source_tokens == sum(batch.source.layout.total for batch in batches)
             assert drawn.target_tokens == sum(batch.target.layout.total for batch in batches)
             assert drawn.position == stream.position
@@ -52,11 +52,17 @@ class TestDrawing:
     @quick
     @given(st.sampled_from([PLAIN, MIXED]), st.integers(1, 9), st.integers(1, 12), st.integers(0, 3))
     def test_workers_share_out_what_one_alone_would_have(
-        self, data: StoredCorpus, each: int, workers: int, seed: int
+        self, data: StoredCorpus, batches_per_step: int, workers: int, seed: int
     ) -> None:
-        alone = draw(data.batches(20, seed=seed), first_step=1, each=each)
+        alone = draw_steps(data.batches(20, seed=seed), first_step=1, batches_per_step=batches_per_step)
         shares = [
-            draw(data.batches(20, seed=seed), first_step=1, each=each, rank=rank, workers=workers)
+            draw_steps(
+                data.batches(20, seed=seed),
+                first_step=1,
+                batches_per_step=batches_per_step,
+                rank=rank,
+                world_size=workers,
+            )
             for rank in range(workers)
         ]
         for whole, *parts in islice(zip(alone, *shares, strict=True), 9):
@@ -65,7 +71,7 @@ class TestDrawing:
                 assert [getattr(part, name) for name in same] == [getattr(whole, name) for name in same]
                 assert len(part.batches) == len(part.numbers)
             found = {n: b for part in parts for n, b in zip(part.numbers, part.batches, strict=True)}
-            assert sum(len(part.batches) for part in parts) == each and sorted(found) == whole.numbers
+            assert sum(len(part.batches) for part in parts) == batches_per_step and sorted(found) == whole.numbers
             assert told([found[number] for number in whole.numbers]) == told(whole.batches)
             sizes = [len(part.batches) for part in parts]
             assert max(sizes) - min(sizes) <= 1, "the work is even"
@@ -75,12 +81,18 @@ class TestDrawing:
     @pytest.mark.parametrize("skip", [1, 3, 5, 6, 7, 11])
     def test_a_saved_position_leads_to_the_next_step(self, data: StoredCorpus, skip: int) -> None:
         """Of any number of workers."""
-        *_, last, first, second = islice(draw(data.batches(30, seed=1), first_step=1, each=4), skip + 2)
+        *_, last, first, second = islice(
+            draw_steps(data.batches(30, seed=1), first_step=1, batches_per_step=4), skip + 2
+        )
         assert last.step == skip
         for workers in (1, 3):
             again = [
-                draw(
-                    data.batches(30, seed=1, start=last.position), first_step=skip + 1, each=4, rank=n, workers=workers
+                draw_steps(
+                    data.batches(30, seed=1, start=last.position),
+                    first_step=skip + 1,
+                    batches_per_step=4,
+                    rank=n,
+                    world_size=workers,
                 )
                 for n in range(workers)
             ]
@@ -102,18 +114,18 @@ class TestDrawing:
             def take(self, step: int, count: int) -> list[LazyBatch]:
                 return [LazyBatch(1, number, lambda number=number: self.make(number)) for number in range(count)]  # type: ignore[misc]
 
-        drawn = next(draw(Stream(), first_step=5, each=7, rank=1, workers=3))
+        drawn = next(draw_steps(Stream(), first_step=5, batches_per_step=7, rank=1, world_size=3))
         assert Stream.made == drawn.numbers == [1, 4]
         assert (drawn.step, drawn.source_tokens, drawn.target_tokens) == (5, 7, 21)
 
     def test_the_epoch_is_that_of_the_first_batch(self) -> None:
         stream = PLAIN.batches(100_000, seed=1)  # an epoch is one batch
-        epochs = [drawn.epoch for drawn in islice(draw(stream, first_step=1, each=3), 4)]
+        epochs = [drawn.epoch for drawn in islice(draw_steps(stream, first_step=1, batches_per_step=3), 4)]
         assert epochs == [0, 3, 6, 9]
 
     def test_a_stage_begins_with_its_epoch_0(self) -> None:
         data = StoredCorpus(corpus(), (Part(0, 100), Part(100, 50, first_step=4)))
-        drawn = list(islice(draw(data.batches(100_000, seed=1), first_step=1, each=1), 6))
+        drawn = list(islice(draw_steps(data.batches(100_000, seed=1), first_step=1, batches_per_step=1), 6))
         assert [one.epoch for one in drawn] == [0, 1, 2, 0, 1, 2]
         assert [one.position for one in drawn] == [Position(stage, epoch) for stage in (0, 1) for epoch in (1, 2, 3)]
 
@@ -152,17 +164,17 @@ class TestAhead:
     @quick
     @given(st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=3)), max_size=20), st.integers(1, 6))
     def test_the_same_items_in_the_same_order(self, items: list[object], depth: int) -> None:
-        assert list(ahead(iter(items), depth)) == items
+        assert list(prefetch(iter(items), depth)) == items
 
     def test_they_are_made_by_another_thread(self) -> None:
         def items() -> Iterator[int]:
             yield threading.get_ident()
 
-        [maker] = ahead(items())
+        [maker] = prefetch(items())
         assert maker != threading.get_ident()
 
     def test_it_ends_once(self) -> None:
-        stream = ahead(iter([1]))
+        stream = prefetch(iter([1]))
         assert next(stream) == 1
         assert next(stream, None) is None and next(stream, None) is None
 
@@ -172,7 +184,7 @@ class TestAhead:
             yield from range(3)
             raise error
 
-        stream, seen = ahead(items()), []
+        stream, seen = prefetch(items()), []
         with pytest.raises(type(error)) as caught:
             for item in stream:
                 seen.append(item)
@@ -181,21 +193,21 @@ class TestAhead:
 
     @pytest.mark.parametrize("taken", [1, 2, 9])
     def test_closing_it_stops_the_thread(self, taken: int) -> None:
-        stream = ahead(count())
+        stream = prefetch(count())
         assert list(islice(stream, taken)) == list(range(taken))
         assert len(threads()) == 1
         stream.close()  # type: ignore[attr-defined]
         assert not threads()
 
     def test_letting_it_go_stops_the_thread(self) -> None:
-        stream = ahead(count())
+        stream = prefetch(count())
         next(stream)
         del stream
         assert not threads()
 
     def test_nothing_begins_before_the_first_is_asked_for(self) -> None:
         made: list[int] = []
-        stream = ahead(made.append(number) or number for number in count())  # type: ignore[func-returns-value]
+        stream = prefetch(made.append(number) or number for number in count())  # type: ignore[func-returns-value]
         assert not threads() and not made
         del stream
 
@@ -210,7 +222,7 @@ class TestAhead:
                 made += 1
                 yield number
 
-        stream = ahead(items(), depth)
+        stream = prefetch(items(), depth)
         for taken in range(1, 8):
             next(stream)
             until(lambda: made >= taken + depth)  # noqa: B023
@@ -220,8 +232,10 @@ class TestAhead:
 
     @either
     def test_steps_are_the_same_with_it(self, data: StoredCorpus) -> None:
-        stream = ahead(draw(data.batches(30, seed=1), first_step=1, each=2))
-        for ours, theirs in zip(islice(stream, 12), draw(data.batches(30, seed=1), first_step=1, each=2), strict=False):
+        stream = prefetch(draw_steps(data.batches(30, seed=1), first_step=1, batches_per_step=2))
+        for ours, theirs in zip(
+            islice(stream, 12), draw_steps(data.batches(30, seed=1), first_step=1, batches_per_step=2), strict=False
+        ):
             assert told(ours.batches) == told(theirs.batches)
             assert (ours.step, ours.epoch, *ours[3:]) == (theirs.step, theirs.epoch, *theirs[3:])
         stream.close()  # type: ignore[attr-defined]

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.runs.tensor_files import read_tensors
 
 from weft.data.batching.batches import Position
 from weft.data.batching.streaming import WINDOW, StreamedCorpus, StreamedPart
 from weft.data.reading import blocks
-from weft.data.store.block_tokenizer import Ids, TokenizedBlock
+from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.errors import DataError
 from weft.preparation import prepare
 from weft.recipe import make_recipe
-from weft.runs.tensor_files import read_tensors
 from weft.training.events import Finished, Step
 from weft.training.train import train
 
 
 def ids(rows):
-    return Ids(
+    return FlatSequences(
         np.array([one for row in rows for one in row], dtype=np.int32), np.array([len(row) for row in rows], np.int64)
     )
 
@@ -134,8 +134,8 @@ def test_a_stage_has_only_its_corpora():
 
 def test_its_extent_is_of_the_first_window_that_has_pairs():
     data = streamed(part(*[0] * (2 * WINDOW), *[2] * WINDOW))
-    assert data.extent.pairs == 2 * WINDOW
-    assert data.extent.source_longest == data.extent.target_longest == 10
+    assert data.corpus_size.pairs == 2 * WINDOW
+    assert data.corpus_size.max_source_length == data.corpus_size.max_target_length == 10
 
 
 def test_a_corpus_without_rows_is_one_line():
@@ -267,7 +267,7 @@ def test_a_bad_row_ends_it_in_one_line(folder, workers):
     (folder / "b.tsv").write_text("a\tb\n" * 5 + "one column\n", "utf-8")
     tokenizers = prepare(recipe_of("a.tsv", folder)).tokenizers
     with pytest.raises(DataError) as caught:
-        prepare(recipe_of("b.tsv", folder, workers=workers), tokenizers=tokenizers).data.extent  # noqa: B018
+        prepare(recipe_of("b.tsv", folder, workers=workers), tokenizers=tokenizers).data.corpus_size  # noqa: B018
     message = str(caught.value)
     assert message.startswith(f"{folder}/b.tsv:6: 1 column") and "\n" not in message
     assert message.endswith("; mend it, or set data.bad_rows = 'skip'")

@@ -1,4 +1,4 @@
-"""Pipelines: every pair has one fate, blocks do not matter, and duplicates are those a set finds."""
+"""Pipelines: every pair has one drop_reason, blocks do not matter, and duplicates are those a set finds."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -28,48 +28,51 @@ PIPELINES = st.lists(st.sampled_from(STEPS), max_size=6)
 
 
 def slowly(steps, pairs, seed=1):
-    """One pair after another, a set for each duplicates step: the pairs kept, and the fate of each."""
+    """One pair after another, a set for each duplicates step: the pairs kept, and the drop_reason of each."""
     seen = [set() for _ in steps]
-    kept, fates = [], []
+    kept, drop_reasons = [], []
     for pair in pairs:
-        fate, noises = KEPT, 0
+        drop_reason, noises = KEPT, 0
         for place, step in enumerate(steps):
             if isinstance(step, Duplicates):
                 text = {"pair": pair[:2], "source": pair.source, "target": pair.target}[step.of]
                 if text in seen[place]:
-                    fate = place
+                    drop_reason = place
                     break
                 seen[place].add(text)
                 continue
             (after,) = step.apply([pair], f"{seed}:{noises}".encode())
             noises += isinstance(step, Noise)
             if after is None:
-                fate = place
+                drop_reason = place
                 break
             pair = after
-        fates.append(fate)
-        if fate == KEPT:
+        drop_reasons.append(drop_reason)
+        if drop_reason == KEPT:
             kept.append(pair)
-    return kept, fates
+    return kept, drop_reasons
 
 
 def drop_duplicates(outcomes):
     """The outcomes of consecutive blocks of a corpus with their duplicates dropped."""
     seen = {}
     for outcome in outcomes:
-        fates = list(outcome.fates)
+        drop_reasons = list(outcome.drop_reasons)
         for step in sorted(outcome.hashes):
             known = seen.setdefault(step, set())
             for row, number in enumerate(outcome.hashes[step]):
-                if number is None or KEPT < fates[row] < step:
+                if number is None or KEPT < drop_reasons[row] < step:
                     continue
                 if number in known:
-                    fates[row] = step
+                    drop_reasons[row] = step
                 else:
                     known.add(number)
-        left = [place for place, row in enumerate(outcome.rows) if fates[row] == KEPT]
+        left = [place for place, row in enumerate(outcome.rows) if drop_reasons[row] == KEPT]
         yield Outcome(
-            [outcome.pairs[place] for place in left], [outcome.rows[place] for place in left], fates, outcome.hashes
+            [outcome.pairs[place] for place in left],
+            [outcome.rows[place] for place in left],
+            drop_reasons,
+            outcome.hashes,
         )
 
 
@@ -78,12 +81,14 @@ def test_in_blocks_of_any_size_a_pipeline_does_what_it_does_pair_by_pair(steps, 
     pipeline = Pipeline(steps, seed=1)
     blocks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     outcomes = list(drop_duplicates(map(pipeline.run, blocks)))
-    kept, fates = slowly(steps, pairs)
+    kept, drop_reasons = slowly(steps, pairs)
     assert [pair for outcome in outcomes for pair in outcome.pairs] == kept
-    assert [fate for outcome in outcomes for fate in outcome.fates] == fates
+    assert [drop_reason for outcome in outcomes for drop_reason in outcome.drop_reasons] == drop_reasons
     for outcome in outcomes:
-        assert outcome.rows == [row for row, fate in enumerate(outcome.fates) if fate == KEPT]
-    assert fates.count(KEPT) == len(kept) and all(KEPT <= fate < len(steps) for fate in fates)
+        assert outcome.rows == [row for row, drop_reason in enumerate(outcome.drop_reasons) if drop_reason == KEPT]
+    assert drop_reasons.count(KEPT) == len(kept) and all(
+        KEPT <= drop_reason < len(steps) for drop_reason in drop_reasons
+    )
 
 
 @given(PIPELINES, PAIRS, st.integers(1, 5))
@@ -92,10 +97,10 @@ def test_recorded_arrays_give_the_same_decisions(steps, pairs, at_once):
     outcome = pipeline.run(pairs)
     hashes = {step: np.array([one or 0 for one in found], np.uint64) for step, found in outcome.hashes.items()}
     known = {step: np.array([one is not None for one in found], bool) for step, found in outcome.hashes.items()}
-    before = np.array(outcome.fates, np.int16)
+    before = np.array(outcome.drop_reasons, np.int16)
     final = decide_duplicates(before, hashes, known, at_once=at_once)
     assert final.dtype == np.int16 and final.tolist() == slowly(steps, pairs)[1]
-    assert before.tolist() == outcome.fates
+    assert before.tolist() == outcome.drop_reasons
 
 
 @settings(max_examples=20)
@@ -111,21 +116,21 @@ def test_duplicates_among_many_rows_are_those_a_set_finds(seed, at_once):
 def _compare_with_a_set(seed, at_once):
     draws = np.random.default_rng(seed)
     rows, steps = 1000, (1, 3, 4)
-    fates = draws.integers(-1, 6, rows).astype(np.int16)
+    drop_reasons = draws.integers(-1, 6, rows).astype(np.int16)
     hashes = {step: draws.integers(0, 2**64, 300, np.uint64)[draws.integers(0, 300, rows)] for step in steps}
     hashes[3][draws.random(rows) < 0.6] = 2**63 + 1  # one text that most of the corpus is made of
-    known = {step: (fates == KEPT) | (fates > step) for step in steps}
+    known = {step: (drop_reasons == KEPT) | (drop_reasons > step) for step in steps}
     expected = []
     seen = {step: set() for step in steps}
-    for row, fate in enumerate(fates.tolist()):
+    for row, drop_reason in enumerate(drop_reasons.tolist()):
         for step in steps:
-            if known[step][row] and (fate == KEPT or fate > step):
+            if known[step][row] and (drop_reason == KEPT or drop_reason > step):
                 if int(hashes[step][row]) in seen[step]:
-                    fate = step
+                    drop_reason = step
                     break
                 seen[step].add(int(hashes[step][row]))
-        expected.append(fate)
-    assert decide_duplicates(fates, hashes, known, at_once=at_once).tolist() == expected
+        expected.append(drop_reason)
+    assert decide_duplicates(drop_reasons, hashes, known, at_once=at_once).tolist() == expected
 
 
 def test_nothing_is_decided_among_nothing():
@@ -138,14 +143,14 @@ def test_nothing_is_decided_among_nothing():
 def test_a_pair_that_a_later_step_drops_is_still_the_first():
     steps = [Duplicates("source"), Length(2)]
     (outcome,) = drop_duplicates([Pipeline(steps, seed=1).run([Pair("a b", "c"), Pair("a b", "c d")])])
-    assert outcome.fates == [1, 0] and outcome.pairs == []
+    assert outcome.drop_reasons == [1, 0] and outcome.pairs == []
 
 
 def test_duplicates_are_recorded_as_the_pair_was_at_the_step():
     pairs = [Pair("A", "x"), Pair("", "x"), Pair("a", "x")]
     outcome = Pipeline([Length(), Duplicates(), Lowercase(), Duplicates("source")], seed=1).run(pairs)
     assert outcome.pairs == [Pair("a", "x"), Pair("a", "x")] and outcome.rows == [0, 2]
-    assert outcome.fates == [KEPT, 0, KEPT]
+    assert outcome.drop_reasons == [KEPT, 0, KEPT]
     first, second = outcome.hashes[1], outcome.hashes[3]
     assert first[1] is None and second[1] is None
     assert first[0] != first[2] and second[0] == second[2]

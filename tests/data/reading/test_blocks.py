@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.pairs import Pair, Problem
+from weft.data.pairs import Pair, RowError
 from weft.data.reading import blocks, lines
-from weft.data.reading.blocks import CsvCutter, LineCutter, Piece, decoded
+from weft.data.reading.blocks import CsvSplitter, LineSplitter, Piece, decoded
 from weft.data.reading.corpora import ParallelText, PlainLines, Table, TextPairs
 from weft.data.reading.lines import read_lines
 from weft.errors import DataError
@@ -29,7 +29,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tu
 
 
 def cut(path: Path) -> list[Piece]:
-    with LineCutter(path) as cutter:
+    with LineSplitter(path) as cutter:
         return list(cutter.pieces())
 
 
@@ -75,9 +75,9 @@ def test_lines_that_are_no_utf8_are_told_one_by_one(tmp_path: Path) -> None:
     advice = "; convert the file, e.g. with iconv"
     assert list(block.rows()) == [
         (1, Pair("a", "b")),
-        (2, Problem("encoding", f"{path}:2: not valid UTF-8 (byte 0xff at column 2){advice}")),
+        (2, RowError("encoding", f"{path}:2: not valid UTF-8 (byte 0xff at column 2){advice}")),
         (3, Pair("e", "f")),
-        (4, Problem("encoding", f"{path}:4: not valid UTF-8 (byte 0xe9 at column 1){advice}")),
+        (4, RowError("encoding", f"{path}:4: not valid UTF-8 (byte 0xe9 at column 1){advice}")),
     ]
 
 
@@ -87,9 +87,9 @@ def test_a_line_has_a_longest_length(
 ) -> None:
     path = tmp_path / "binary"
     path.write_bytes(content)
-    monkeypatch.setattr(lines, "LONGEST", 99)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
     found = []
-    with pytest.raises(DataError) as caught, LineCutter(path) as cutter:
+    with pytest.raises(DataError) as caught, LineSplitter(path) as cutter:
         for piece in cutter.pieces():
             found += decoded(piece, "")
     assert str(caught.value) == f"{path}:3: a line of more than 99 bytes; is this a text file?"
@@ -99,7 +99,7 @@ def test_a_line_has_a_longest_length(
 def test_a_line_may_be_as_long_as_that(tmp_path: Path, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"x" * 98 + b"\n" + b"y" * 99)
-    monkeypatch.setattr(lines, "LONGEST", 99)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
     assert [line for piece in cut(path) for line in decoded(piece, "")] == ["x" * 98, "y" * 99]
 
 
@@ -150,7 +150,7 @@ def test_csv_means_what_it_means_to_the_standard_library(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "SIZE", size)
         patch.setattr(blocks, "MOST", most)
-        with CsvCutter(path, ",") as cutter:
+        with CsvSplitter(path, ",") as cutter:
             pieces = list(cutter.pieces())
     assert "".join(piece.data.decode() for piece in pieces) == content, "no byte is lost"
     corpus = Table((str(path),), (1,), (2,))
@@ -159,10 +159,10 @@ def test_csv_means_what_it_means_to_the_standard_library(
         try:
             cells = next(csv.reader(io.StringIO(rest, newline=""), strict=True)) or [""]
         except csv.Error:
-            assert isinstance(found, Problem) and found.kind == "csv"
+            assert isinstance(found, RowError) and found.kind == "csv"
         else:
             if len(cells) < 2:
-                assert isinstance(found, Problem) and found.kind == "columns"
+                assert isinstance(found, RowError) and found.kind == "columns"
             else:
                 assert found == Pair(cells[0], cells[1])
 
@@ -170,7 +170,7 @@ def test_csv_means_what_it_means_to_the_standard_library(
 def test_a_record_has_a_longest_length(tmp_path: Path, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'a,b\n"' + b"x\n" * 60)
-    monkeypatch.setattr(lines, "LONGEST", 99)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
     with pytest.raises(DataError) as caught:
         for block in Table((str(path),), (1,), (2,)).blocks():
             list(block.rows())
@@ -199,7 +199,7 @@ def test_parallel_lines_stay_together(
     assert [number for number, _ in found] == list(range(1, max(len(left), len(right)) + 1)), "every line is told of"
     both = min(len(left), len(right))
     assert [row for _, row in found[:both]] == [Pair(*pair) for pair in zip(left, right, strict=False)]
-    assert {row.kind for _, row in found[both:] if isinstance(row, Problem)} == (
+    assert {row.kind for _, row in found[both:] if isinstance(row, RowError)} == (
         {"unpaired"} if found[both:] else set()
     )
 

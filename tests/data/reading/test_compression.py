@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from weft.data.pairs import Pair
 from weft.data.reading import compression as unpacking
-from weft.data.reading.compression import inner_name, open_again, packing_of
+from weft.data.reading.compression import compression_of, inner_name, open_rereadable
 from weft.data.reading.corpora import TextPairs, read
 from weft.data.reading.lines import read_lines
 from weft.data.reading.pair_files import read_pairs, write_pairs
@@ -35,7 +35,7 @@ every = pytest.mark.parametrize("suffix", PACK)
 
 
 def contents(path: Path) -> bytes:
-    with open_again(path) as file:
+    with open_rereadable(path) as file:
         return file.read()
 
 
@@ -126,7 +126,7 @@ def test_a_changed_byte_is_an_error_or_changes_nothing(tmp_path: Path, suffix: s
 
 def test_names() -> None:
     assert inner_name("x/data.tsv.gz") == "data.tsv" and inner_name("data.csv") == "data.csv"
-    assert packing_of("A.GZ") and packing_of("-") is None and packing_of("a.gz.tsv") is None
+    assert compression_of("A.GZ") and compression_of("-") is None and compression_of("a.gz.tsv") is None
 
 
 @pytest.mark.parametrize("suffix", ["", *PACK])
@@ -134,7 +134,7 @@ def test_written_pairs_are_packed_as_the_name_says(tmp_path: Path, suffix: str) 
     path = tmp_path / f"p.tsv{suffix}"
     pairs = [Pair("a b", "c", ((0, 0),)), Pair("é", "", None)] * 100
     assert write_pairs(path, pairs) == 200
-    packing = packing_of(path)
+    packing = compression_of(path)
     assert packing is None or path.read_bytes().startswith(packing.magics)
     assert list(read_pairs(path)) == pairs and [*tmp_path.iterdir()] == [path]
     before = path.read_bytes()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fixtures.corpus_rows import failure, rows, the_problem, write
-from weft.data.pairs import Pair, Problem, is_blank
+from weft.data.pairs import Pair, RowError, is_blank
 from weft.data.reading import corpora
 from weft.data.reading.corpora import (
     Corpus,
@@ -102,7 +102,7 @@ def test_plain_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"one line\nsource\ttarget\n\n\xff\n")
     *found, (number, problem) = rows(PlainLines((path,)))
     assert [pair for _, pair in found] == [Pair("", "one line"), Pair("", "target"), Pair("", "")]
-    assert number == 4 and isinstance(problem, Problem) and problem.kind == "encoding"
+    assert number == 4 and isinstance(problem, RowError) and problem.kind == "encoding"
 
 
 class TestInstructions:
@@ -240,7 +240,7 @@ class TestDatasets:
             corpus = DatasetRows(str(tmp_path / name), *columns, split=split)
             got = rows(corpus)
             assert got[1] == (2, Pair("e1", "f1")) and [number for number, _ in got] == list(range(1, 2501))
-            assert isinstance(got[3][1], Problem) and got[3][1].kind == "columns"
+            assert isinstance(got[3][1], RowError) and got[3][1].kind == "columns"
             assert len(list(corpus.blocks())) > 1 and corpus.files()
         name = str(tmp_path / "many")
         assert failure(DatasetRows(name, *columns)) == f"{name}: no split 'train'; it has valid"

@@ -115,7 +115,7 @@ def test_no_permission_as_anybody(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(lines, "open_once", refuse)
+    monkeypatch.setattr(lines, "open_decompressed", refuse)
     assert failure(tmp_path / "secret") == f"{tmp_path / 'secret'}: Permission denied"
 
 
@@ -133,7 +133,7 @@ def test_damaged_gzip(tmp_path):
 def test_a_line_has_a_longest_length(tmp_path, monkeypatch):
     path = tmp_path / "binary"
     path.write_bytes(b"a\n" + b"x" * 100)
-    monkeypatch.setattr(lines, "LONGEST", 99)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
     assert failure(path) == f"{path}:2: a line of more than 99 bytes; is this a text file?"
 
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.pairs import Pair, Problem, Row
+from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import blocks
 from weft.data.reading.corpora import Corpus, Dialogues, Instructions, ParallelText, PlainLines, Table, TextPairs, read
 from weft.errors import DataError
@@ -75,8 +75,8 @@ def outcome(corpus: Corpus) -> list[Row] | str:
         assert "\n" not in str(error)
         return str(error)
     for number, row in found:
-        assert isinstance(row, Pair | Problem) and number >= 1
-        if isinstance(row, Problem):
+        assert isinstance(row, Pair | RowError) and number >= 1
+        if isinstance(row, RowError):
             assert "\n" not in row.message and f":{number}: " in row.message
         else:
             f"{row.source}{row.target}".encode()  # text that can be written

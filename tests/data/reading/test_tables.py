@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fixtures.corpus_rows import failure, rows, the_problem, write
-from weft.data.pairs import Pair, Problem
+from weft.data.pairs import Pair, RowError
 from weft.data.reading.corpora import Table, read
 
 DATA = [("a b", "x", "N;ACC(PL)"), ("é", "", "V"), ("", "1.50", "")]
@@ -228,10 +228,11 @@ class TestParquet:
         pq.write_table(table, path, row_group_size=2)
         found = rows(Table((str(path),), ("translation.en", "kind"), ("translation.fr", "number")))
         assert found[0] == (1, Pair("a p", "b 1")) and [number for number, _ in found] == [1, 2, 3]
-        messages = [row.message for _, row in found[1:] if isinstance(row, Problem)]
+        messages = [row.message for _, row in found[1:] if isinstance(row, RowError)]
         assert messages[0] == f"{path}:2: column 'translation.fr' is null, expected text" and len(messages) == 2
         kinds = [
-            row.kind if isinstance(row, Problem) else row for _, row in rows(Table((str(path),), ("bytes",), ("real",)))
+            row.kind if isinstance(row, RowError) else row
+            for _, row in rows(Table((str(path),), ("bytes",), ("real",)))
         ]
         assert kinds == [Pair("é", "0.5"), "encoding", Pair("", "1.0")]
         message = failure(Table((str(path),), ("list",), ("number",)))
@@ -246,7 +247,7 @@ class TestParquet:
         pq.write_table(pa.table({"a": bad}), tmp_path / "a.parquet")
         found = rows(Table((str(tmp_path / "a.parquet"),), ("a",), ("a",)))
         assert found[0] == (1, Pair("a", "a"))
-        assert isinstance(found[1][1], Problem) and found[1][1].kind == "encoding"
+        assert isinstance(found[1][1], RowError) and found[1][1].kind == "encoding"
 
     def test_batches_of_many_and_of_large_rows(self, tmp_path: Path) -> None:
         path = tmp_path / "a.parquet"

@@ -1,4 +1,4 @@
-"""From a block to ids: every row has one fate, and what is kept is what the tokenizers say, with an end mark."""
+"""From a block to ids: every row has one drop_reason, and what is kept is what the tokenizers say, with an end mark."""
 
 import pickle
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data.filtering.steps import Duplicates, Identical, Length, Lowercase, Replace
-from weft.data.pairs import Pair, Problem
+from weft.data.pairs import Pair, RowError
 from weft.data.store.block_tokenizer import (
-    BAD,
     BLANK,
     KEPT,
-    LONG,
+    TOO_LONG,
+    UNREADABLE,
     BlockTokenizer,
-    BlockTokenizerFactory,
     BlockTokenizerSpec,
-    Ids,
+    FlatSequences,
+    MultiCorpusTokenizer,
     chosen,
 )
 from weft.errors import VocabularyError
@@ -60,13 +60,13 @@ def split(ids):
 
 ROWS = (
     Pair("a b", "x"),
-    Problem("columns", "corpus.tsv:12: 1 column, expected 2"),
+    RowError("columns", "corpus.tsv:12: 1 column, expected 2"),
     Pair(" \t", "x"),
     Pair("a", ""),
     Pair("a a", "a a "),
     Pair("a b c d e", "x"),
     Pair("A", "Y"),
-    Problem("encoding", "corpus.tsv:18: not valid UTF-8"),
+    RowError("encoding", "corpus.tsv:18: not valid UTF-8"),
     Pair("b", "x y z x"),
 )
 STEPS = (Identical(), Lowercase())
@@ -75,7 +75,7 @@ STEPS = (Identical(), Lowercase())
 def test_every_row_has_its_fate(words):
     asked = BlockTokenizerSpec((words,), STEPS, max_length=3, bad_rows="skip")
     piece = BlockTokenizer(asked)(Rows(ROWS))
-    assert piece.fates.tolist() == [KEPT, BAD, BLANK, BLANK, 0, LONG, KEPT, BAD, LONG]
+    assert piece.drop_reasons.tolist() == [KEPT, UNREADABLE, BLANK, BLANK, 0, TOO_LONG, KEPT, UNREADABLE, TOO_LONG]
     assert piece.error is None
     assert piece.problems == {"columns": 1, "encoding": 1, "blank": 2}
     assert piece.first == {
@@ -117,7 +117,7 @@ def test_a_language_model_has_no_sources(words):
     piece = BlockTokenizer(BlockTokenizerSpec((words,), sources="none", max_length=2))(
         Rows((Pair("", "x y"), Pair("a b c", "x")))
     )
-    assert piece.fates.tolist() == [KEPT, KEPT]
+    assert piece.drop_reasons.tolist() == [KEPT, KEPT]
     assert split(piece.source) == [[], []] and [len(row) for row in split(piece.target)] == [3, 2]
 
 
@@ -130,7 +130,7 @@ def test_a_prompt_has_no_end_mark(words):
 def test_what_a_step_leaves_blank_is_counted_as_blank(words):
     asked = BlockTokenizerSpec((words,), (Replace("^b$", ""), Duplicates("source")), max_length=9, blank_rows="error")
     piece = BlockTokenizer(asked)(Rows((Pair("a", "b"), Pair("a", "x"), Pair("b", "x"))))
-    assert piece.fates.tolist() == [BLANK, KEPT, BLANK] and piece.problems["blank"] == 2
+    assert piece.drop_reasons.tolist() == [BLANK, KEPT, BLANK] and piece.problems["blank"] == 2
     assert len(piece.target.lengths) == 1
     assert (piece.hashes[1] != 0).tolist() == [True, True, True]
 
@@ -140,37 +140,37 @@ def test_hashes_are_zero_where_a_row_did_not_come(words):
         (words,), (Identical(), Duplicates("pair"), Length(most=2)), max_length=1, bad_rows="skip"
     )
     piece = BlockTokenizer(asked)(Rows((*ROWS, Pair("a b", "x"))))
-    assert piece.fates.tolist() == [LONG, BAD, BLANK, BLANK, 0, 2, KEPT, BAD, 2, LONG]
+    assert piece.drop_reasons.tolist() == [TOO_LONG, UNREADABLE, BLANK, BLANK, 0, 2, KEPT, UNREADABLE, 2, TOO_LONG]
     assert (piece.hashes[1] == 0).tolist() == [False, True, True, True, True, False, False, True, False, False]
     assert piece.hashes[1][0] == piece.hashes[1][9] != piece.hashes[1][5]
 
 
 def test_without_tokenizers_rows_are_only_filtered():
     piece = BlockTokenizer(BlockTokenizerSpec((), STEPS, max_length=1, bad_rows="skip"))(Rows(ROWS))
-    assert piece.fates.tolist() == [KEPT, BAD, BLANK, BLANK, 0, KEPT, KEPT, BAD, KEPT]
+    assert piece.drop_reasons.tolist() == [KEPT, UNREADABLE, BLANK, BLANK, 0, KEPT, KEPT, UNREADABLE, KEPT]
     assert len(piece.target.lengths) == 0
 
 
 def test_examples_are_of_what_is_dropped_as_it_was(words):
     asked = BlockTokenizerSpec((words,), (Lowercase(), Identical()), max_length=3, bad_rows="skip", examples=1)
     piece = BlockTokenizer(asked)(Rows((*ROWS, Pair("B", "b"))))
-    shown = {fate: found for fate, found in piece.examples.items() if found}
+    shown = {drop_reason: found for drop_reason, found in piece.examples.items() if found}
     assert shown == {
         1: [("corpus.tsv:15", Pair("a a", "a a "))],
-        LONG: [("corpus.tsv:16", Pair("a b c d e", "x"))],
+        TOO_LONG: [("corpus.tsv:16", Pair("a b c d e", "x"))],
     }
 
 
 def test_an_empty_block(words):
     piece = BlockTokenizer(BlockTokenizerSpec((words,), (Duplicates(),), max_length=5))(Rows(()))
-    assert len(piece.fates) == len(piece.source.lengths) == len(piece.hashes[0]) == 0
+    assert len(piece.drop_reasons) == len(piece.source.lengths) == len(piece.hashes[0]) == 0
 
 
 def test_what_is_asked_and_what_is_answered_can_be_sent(words):
     asked = BlockTokenizerSpec((words,), (*STEPS, Duplicates()), max_length=3, bad_rows="skip", examples=2)
     piece = BlockTokenizer(pickle.loads(pickle.dumps(asked)))(Rows(ROWS))
     again = pickle.loads(pickle.dumps(piece))
-    assert again.fates.tolist() == piece.fates.tolist() and split(again.target) == split(piece.target)
+    assert again.drop_reasons.tolist() == piece.drop_reasons.tolist() and split(again.target) == split(piece.target)
 
 
 @given(
@@ -178,7 +178,7 @@ def test_what_is_asked_and_what_is_answered_can_be_sent(words):
         st.tuples(st.text("ab \u3000\u0301\u200d😀\x00", max_size=6), st.text("xy \x85\u2028", max_size=6)).map(
             lambda sides: Pair(*sides)
         )
-        | st.just(Problem("json", "f:1: no JSON")),
+        | st.just(RowError("json", "f:1: no JSON")),
         max_size=8,
     ),
     most=st.integers(1, 4),
@@ -189,36 +189,36 @@ def test_any_rows_against_a_plain_loop(words, rows, most, sources):
     piece = BlockTokenizer(
         BlockTokenizerSpec((words,), (Identical(),), sources=sources, max_length=most, bad_rows="skip")
     )(Rows(tuple(rows)))
-    fates, source_ids, target_ids = [], [], []
+    drop_reasons, source_ids, target_ids = [], [], []
     for row in rows:
-        if isinstance(row, Problem):
-            fates.append(BAD)
+        if isinstance(row, RowError):
+            drop_reasons.append(UNREADABLE)
             continue
         reads = sources != "none"
         source, target = tokenizer.encode(row.source) if reads else [], tokenizer.encode(row.target)
         if not row.target.strip() or (reads and not row.source.strip()):
-            fates.append(BLANK)
+            drop_reasons.append(BLANK)
         elif row.source.strip() == row.target.strip():
-            fates.append(0)
+            drop_reasons.append(0)
         elif not target or (reads and not source):
-            fates.append(BLANK)
+            drop_reasons.append(BLANK)
         elif len(source) > most or len(target) > most:
-            fates.append(LONG)
+            drop_reasons.append(TOO_LONG)
         else:
-            fates.append(KEPT)
+            drop_reasons.append(KEPT)
             source_ids.append([*source, END] if sources == "text" else source)
             target_ids.append([*target, END])
-    assert piece.fates.tolist() == fates
+    assert piece.drop_reasons.tolist() == drop_reasons
     assert split(piece.source) == source_ids and split(piece.target) == target_ids
-    assert sum(piece.problems.values()) == fates.count(BAD) + fates.count(BLANK)
+    assert sum(piece.problems.values()) == drop_reasons.count(UNREADABLE) + drop_reasons.count(BLANK)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(3, 9), max_size=4), st.booleans()), max_size=6))
 def test_chosen_rows_against_a_plain_loop(rows):
-    ids = Ids(
+    ids = FlatSequences(
         np.array([one for row, _ in rows for one in row], dtype=np.int32), np.array([len(row) for row, _ in rows])
     )
-    ids = Ids(ids.values, ids.lengths.astype(np.int64))
+    ids = FlatSequences(ids.values, ids.lengths.astype(np.int64))
     found = chosen(ids, np.array([keep for _, keep in rows], dtype=bool))
     assert split(found) == [row for row, keep in rows if keep]
 
@@ -252,13 +252,13 @@ class TestDropout:
         """Those whose plain cut is short enough, however long this one is."""
         plain = BlockTokenizer(BlockTokenizerSpec((pieces,)))(Rows(PAIRS))
         most = int(sorted(np.maximum(plain.source.lengths, plain.target.lengths))[1]) - 1
-        wanted = BlockTokenizer(BlockTokenizerSpec((pieces,), max_length=most))(Rows(PAIRS)).fates.tolist()
-        assert {KEPT, LONG} == set(wanted)
+        wanted = BlockTokenizer(BlockTokenizerSpec((pieces,), max_length=most))(Rows(PAIRS)).drop_reasons.tolist()
+        assert {KEPT, TOO_LONG} == set(wanted)
         encoder = BlockTokenizer(BlockTokenizerSpec((pieces,), dropout=0.9, max_length=most))
         longest = 0
         for variant in range(5):
             piece = encoder(Rows(PAIRS), variant)
-            assert piece.fates.tolist() == wanted
+            assert piece.drop_reasons.tolist() == wanted
             longest = max(longest, int(piece.source.lengths.max()))
         assert longest > most + 1
 
@@ -268,9 +268,9 @@ class TestDropout:
 
 
 def test_several_corpora_each_with_its_own_steps(words):
-    both = BlockTokenizerFactory(
+    both = MultiCorpusTokenizer(
         [BlockTokenizerSpec((words,), (Lowercase(),)), BlockTokenizerSpec((words,), (Identical(),))]
     )
     rows = Rows((Pair("A", "A"),))
-    assert both((0, 0, rows)).fates.tolist() == [KEPT] and both((1, 3, rows)).fates.tolist() == [0]
+    assert both((0, 0, rows)).drop_reasons.tolist() == [KEPT] and both((1, 3, rows)).drop_reasons.tolist() == [0]
     assert both.encoders[1].variant == 3

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from weft.data.pairs import Pair
 from weft.data.store import prepared
-from weft.data.store.block_tokenizer import BAD, BLANK, KEPT, LONG, Ids, TokenizedBlock
-from weft.data.store.prepared import Counts, PreparedFolder, StoreWriter, tally
+from weft.data.store.block_tokenizer import BLANK, KEPT, TOO_LONG, UNREADABLE, FlatSequences, TokenizedBlock
+from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
 from weft.errors import DataError
 
 
 def ids(rows):
-    return Ids(
+    return FlatSequences(
         np.array([one for row in rows for one in row], dtype=np.int32), np.array([len(row) for row in rows], np.int64)
     )
 
 
-def piece(sources, targets, fates=None, hashes=None):
-    """A piece of rows that are all kept, unless their fates are given."""
-    fates = [KEPT] * len(targets) if fates is None else fates
+def piece(sources, targets, drop_reasons=None, hashes=None):
+    """A piece of rows that are all kept, unless their drop_reasons are given."""
+    drop_reasons = [KEPT] * len(targets) if drop_reasons is None else drop_reasons
     found = {step: np.array(one, dtype=np.uint64) for step, one in (hashes or {}).items()}
-    return TokenizedBlock(np.array(fates, dtype=np.int16), ids(sources), ids(targets), found)
+    return TokenizedBlock(np.array(drop_reasons, dtype=np.int16), ids(sources), ids(targets), found)
 
 
 def rows_of(store):
@@ -49,13 +49,13 @@ class TestAStore:
         assert rows_of(pairs.target) == [[6, 7], [69_999], [8], [2]]
         assert (first.rows, first.kept, second.kept) == (3, 3, 1)
         assert pairs.source.values.dtype == np.uint16 and pairs.target.values.dtype == np.int32
-        assert tuple(pairs.extent) == (4, 7, 5, 3, 2)
+        assert tuple(pairs.corpus_size) == (4, 7, 5, 3, 2)
 
     def test_of_nothing(self, folder):
         writer = StoreWriter(folder, (9, 9))
         assert writer.write([]).rows == 0
         pairs = writer.finish()
-        assert len(pairs) == 0 and rows_of(pairs.source) == [] and pairs.extent.pairs == 0
+        assert len(pairs) == 0 and rows_of(pairs.source) == [] and pairs.corpus_size.pairs == 0
 
     def test_of_empty_sources(self, folder):
         writer = StoreWriter(folder, (9, 9))
@@ -76,23 +76,23 @@ class TestAStore:
         writer = StoreWriter(folder, (100, 100))
         corpus = [
             piece([[1], [2, 2], [1]], [[11], [12], [13]], hashes={0: [5, 6, 5]}),
-            piece([[3, 3, 3], [4]], [[14], [15]], fates=[KEPT, 0, KEPT], hashes={0: [6, 0, 7]}),
+            piece([[3, 3, 3], [4]], [[14], [15]], drop_reasons=[KEPT, 0, KEPT], hashes={0: [6, 0, 7]}),
         ]
         counts = [writer.write(corpus), writer.write(corpus), writer.write([piece([[8]], [[18]])])]
         pairs = writer.finish()
         assert rows_of(pairs.source) == [[1], [2, 2], [4]] * 2 + [[8]]
         assert rows_of(pairs.target) == [[11], [12], [15]] * 2 + [[18]]
         assert [(one.rows, one.kept, dict(one.dropped)) for one in counts] == [(6, 3, {0: 3})] * 2 + [(1, 1, {})]
-        assert pairs.extent.pairs == 7 and pairs.extent.source_tokens == 9
+        assert pairs.corpus_size.pairs == 7 and pairs.corpus_size.source_tokens == 9
 
 
-def slow_settling(fates, hashes):
+def slow_settling(drop_reasons, hashes):
     """Fates after duplicates: row by row, step by step, with a set for each."""
-    final = list(fates)
+    final = list(drop_reasons)
     for step in sorted(hashes):
         seen = set()
         for row, number in enumerate(hashes[step]):
-            if number and (final[row] in (KEPT, LONG, BLANK) or final[row] > step):
+            if number and (final[row] in (KEPT, TOO_LONG, BLANK) or final[row] > step):
                 if number in seen:
                     final[row] = step
                 seen.add(number)
@@ -104,12 +104,14 @@ def settled_rows(draw):
     """Rows of a pipeline whose steps 1 and 3 look for duplicates, cut into pieces."""
     rows = []
     for _ in range(draw(st.integers(0, 12))):
-        fate = draw(st.sampled_from([KEPT, KEPT, KEPT, LONG, BAD, BLANK, 0, 2, 4]))
-        reached = -1 if fate == BAD else 9 if fate < 0 else fate  # a blank row may have come to the end or not
-        if fate == BLANK and draw(st.booleans()):
+        drop_reason = draw(st.sampled_from([KEPT, KEPT, KEPT, TOO_LONG, UNREADABLE, BLANK, 0, 2, 4]))
+        reached = (
+            -1 if drop_reason == UNREADABLE else 9 if drop_reason < 0 else drop_reason
+        )  # a blank row may have come to the end or not
+        if drop_reason == BLANK and draw(st.booleans()):
             reached = -1
         hashes = [draw(st.integers(1, 4)) if reached > step else 0 for step in (1, 3)]
-        rows.append((fate, *hashes))
+        rows.append((drop_reason, *hashes))
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     return rows, [rows[start:end] for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
 
@@ -119,15 +121,15 @@ def test_counts_and_rows_against_a_plain_set(drawn):
     rows, blocks = drawn
     pieces = []
     for block in blocks:
-        kept = [[7]] * sum(fate == KEPT for fate, _, _ in block)
+        kept = [[7]] * sum(drop_reason == KEPT for drop_reason, _, _ in block)
         hashes = {1: [one for _, one, _ in block], 3: [one for _, _, one in block]}
-        pieces.append(piece(kept, kept, [fate for fate, _, _ in block], hashes))
+        pieces.append(piece(kept, kept, [drop_reason for drop_reason, _, _ in block], hashes))
     taken = []
-    counts, keep = tally(pieces, taken.append)
-    fates = [fate for fate, _, _ in rows]
-    wanted = slow_settling(fates, {1: [one for _, one, _ in rows], 3: [one for _, _, one in rows]})
+    counts, keep = count_rows(pieces, taken.append)
+    drop_reasons = [drop_reason for drop_reason, _, _ in rows]
+    wanted = slow_settling(drop_reasons, {1: [one for _, one, _ in rows], 3: [one for _, _, one in rows]})
     assert taken == pieces
-    assert keep.tolist() == [wanted[row] == KEPT for row, fate in enumerate(fates) if fate == KEPT]
+    assert keep.tolist() == [wanted[row] == KEPT for row, drop_reason in enumerate(drop_reasons) if drop_reason == KEPT]
     expected = Counter(wanted)
     assert counts.kept == expected.pop(KEPT, 0) == int(keep.sum())
     assert counts.dropped == expected
@@ -135,15 +137,15 @@ def test_counts_and_rows_against_a_plain_set(drawn):
 
 
 def test_counts_survive_being_written():
-    counts = Counts(9, 4, Counter({BAD: 2, 0: 1, LONG: 2}), Counter({"json": 2}))
-    assert Counts.of(json.loads(json.dumps(counts.record()))) == counts
+    counts = RowCounts(9, 4, Counter({UNREADABLE: 2, 0: 1, TOO_LONG: 2}), Counter({"json": 2}))
+    assert RowCounts.of(json.loads(json.dumps(counts.record()))) == counts
 
 
 def test_counts_keep_the_first_messages_and_some_examples():
-    first, second = piece([], [], [BAD]), piece([], [], [BAD])
+    first, second = piece([], [], [UNREADABLE]), piece([], [], [UNREADABLE])
     first.first, second.first = {"json": "f:1: bad"}, {"json": "f:2: bad", "columns": "f:3: few"}
     first.examples, second.examples = {0: [("f:4", Pair("a", "b"))]}, {0: [("f:5", Pair("c", "d"))] * 3}
-    counts, _ = tally([first, second], lambda _: None, examples=2)
+    counts, _ = count_rows([first, second], lambda _: None, examples=2)
     assert counts.first == {"json": "f:1: bad", "columns": "f:3: few"}
     assert counts.examples == {0: [("f:4", Pair("a", "b")), ("f:5", Pair("c", "d"))]}
 
@@ -163,7 +165,7 @@ class TestAFolder:
     def test_opens_as_it_was_made(self, made):
         opened = PreparedFolder.open(made)
         assert rows_of(opened.pairs.source) == [[1], [2, 3]] and rows_of(opened.pairs.target) == [[4, 5], [6]]
-        assert opened.about["more"] == "said" and tuple(opened.pairs.extent) == (2, 3, 3, 2, 2)
+        assert opened.about["more"] == "said" and tuple(opened.pairs.corpus_size) == (2, 3, 3, 2, 2)
         assert all(isinstance(one.base, np.memmap) for one in (opened.pairs.source.values, opened.pairs.source.offsets))
         names = {path.name for path in made.iterdir()}
         assert names == {"about.json", "source.ids", "source.starts", "target.ids", "target.starts"}
@@ -225,7 +227,7 @@ class TestAFolder:
             lambda text: text[: len(text) // 2],
             lambda text: "[]",
             lambda text: "{}",
-            lambda text: text.replace('"weft_prepared": 1', '"weft_prepared": "one"'),
+            lambda text: text.replace('"weft_prepared": 2', '"weft_prepared": "one"'),
             lambda text: text.replace('"pairs"', '"pears"'),
             lambda text: text.replace('"uint16"', '"word"'),
             lambda text: "\udc80",
@@ -240,4 +242,4 @@ class TestAFolder:
         about = json.loads((made / "about.json").read_text("utf-8"))
         (made / "about.json").write_text(json.dumps({**about, "weft_prepared": 7}), "utf-8")
         message = self.refusal(PreparedFolder.open, made)
-        assert message == f"{made}: prepared by a newer weft (format 7; this one reads up to 1)"
+        assert message == f"{made}: prepared by a newer weft (format 7, this one reads 2)"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.store.token_store import Extent, PairStore, TokenStore, offsets_of
+from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, offsets_of
 
 quick = settings(deadline=None, max_examples=50)
 
@@ -99,22 +99,22 @@ class TestExtent:
     def test_is_counted(self, lengths: list[tuple[int, int]]) -> None:
         sides = [[source for source, _ in lengths], [target for _, target in lengths]]
         store = PairStore(*(TokenStore.of([7] * length for length in side) for side in sides))
-        assert store.extent == Extent(
+        assert store.corpus_size == CorpusSize(
             len(lengths), sum(sides[0]), sum(sides[1]), max([1, *sides[0]]), max([1, *sides[1]])
         )
 
     def test_that_is_known_is_not_counted(self) -> None:
-        known = Extent(5, 6, 7, 8, 9)
-        assert PairStore(TokenStore.of([[1]]), TokenStore.of([[2, 3]]), known).extent is known
+        known = CorpusSize(5, 6, 7, 8, 9)
+        assert PairStore(TokenStore.of([[1]]), TokenStore.of([[2, 3]]), known).corpus_size is known
 
     @pytest.mark.parametrize(
-        ("extent", "mean"),
+        ("corpus_size", "mean"),
         [
-            (Extent(4, 10, 20, 5, 9), 5.0),
-            (Extent(4, 20, 10, 5, 9), 5.0),
-            (Extent(4, 0, 6, 1, 2), 1.5),
-            (Extent(0, 0, 0, 1, 1), 1.0),
+            (CorpusSize(4, 10, 20, 5, 9), 5.0),
+            (CorpusSize(4, 20, 10, 5, 9), 5.0),
+            (CorpusSize(4, 0, 6, 1, 2), 1.5),
+            (CorpusSize(0, 0, 0, 1, 1), 1.0),
         ],
     )
-    def test_its_mean_is_of_the_fuller_side(self, extent: Extent, mean: float) -> None:
-        assert extent.mean == mean
+    def test_its_mean_is_of_the_fuller_side(self, corpus_size: CorpusSize, mean: float) -> None:
+        assert corpus_size.mean == mean

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.data.store.worker_processes import mapped
+from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError
 
 BIG = b"x" * 300_000  # more than a pipe holds
@@ -65,33 +65,33 @@ def _nothing_is_left():
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_answers_come_in_the_order_of_the_items(workers):
-    found = list(mapped(work, "slow ones first", range(12), workers=workers))
+    found = list(parallel_map(work, "slow ones first", range(12), workers=workers))
     assert found == [(item, item * item) for item in range(12)]
 
 
 def test_no_items_no_answers():
-    assert list(mapped(work, "echo", [], workers=2)) == []
+    assert list(parallel_map(work, "echo", [], workers=2)) == []
 
 
 def test_the_work_is_done_elsewhere_and_shared():
-    found = list(mapped(work, "process", range(20), workers=2))
+    found = list(parallel_map(work, "process", range(20), workers=2))
     assert os.getpid() not in found and len(set(found)) == 2
-    assert set(mapped(work, "process", range(3), workers=0)) == {os.getpid()}
+    assert set(parallel_map(work, "process", range(3), workers=0)) == {os.getpid()}
 
 
 def test_what_a_worker_prints_is_not_in_the_way(capfd):
-    assert list(mapped(work, "prints", range(5), workers=1)) == list(range(5))
+    assert list(parallel_map(work, "prints", range(5), workers=1)) == list(range(5))
     said = capfd.readouterr()
     assert said.out == "" and said.err.count("in the way") == 5
 
 
 def test_items_larger_than_a_pipe():
-    assert list(mapped(work, "echo", [BIG] * 5, workers=2)) == [len(BIG)] * 5
+    assert list(parallel_map(work, "echo", [BIG] * 5, workers=2)) == [len(BIG)] * 5
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_in_a_worker_arrives(workers):
-    answers = mapped(work, "raises", range(9), workers=workers)
+    answers = parallel_map(work, "raises", range(9), workers=workers)
     assert [next(answers), next(answers), next(answers)] == [0, 1, 2]
     with pytest.raises(DataError, match=r"^row 3 is spoilt$"):
         next(answers)
@@ -99,12 +99,12 @@ def test_an_error_in_a_worker_arrives(workers):
 
 def test_an_error_that_cannot_be_sent_arrives_in_one_line():
     with pytest.raises(DataError, match=r"^AwkwardError: one and two$"):
-        list(mapped(work, "awkward", range(3), workers=1))
+        list(parallel_map(work, "awkward", range(3), workers=1))
 
 
 def test_a_function_that_cannot_be_made():
     with pytest.raises(ValueError, match=r"^not made$"):
-        list(mapped(work, "fails when made", range(3), workers=2))
+        list(parallel_map(work, "fails when made", range(3), workers=2))
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_function_that_cannot_be_made():
 )
 def test_a_process_that_ends_is_one_line(kind, items, code):
     with pytest.raises(DataError) as caught:
-        list(mapped(work, kind, items, workers=2))
+        list(parallel_map(work, kind, items, workers=2))
     wanted = f"a preparing process ended (exit code {code}); too little memory? try fewer with data.workers"
     assert str(caught.value) == wanted
 
 
 def test_a_process_that_is_killed_from_outside_is_one_line():
     before = children()
-    answers = mapped(work, "slow ones first", range(1000), workers=2)
+    answers = parallel_map(work, "slow ones first", range(1000), workers=2)
     next(answers)
     victim = min(children() - before)
     os.kill(victim, 9)
@@ -130,7 +130,7 @@ def test_a_process_that_is_killed_from_outside_is_one_line():
 
 def test_whoever_stops_listening_stops_the_processes():
     before = children()
-    answers = mapped(work, "echo", (BIG for _ in range(1000)), workers=2)
+    answers = parallel_map(work, "echo", (BIG for _ in range(1000)), workers=2)
     assert next(answers) == len(BIG)
     assert len(children() - before) == 2
     answers.close()
@@ -143,4 +143,4 @@ def test_an_error_of_the_items_stops_the_processes():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(mapped(work, "echo", items(), workers=2))
+        list(parallel_map(work, "echo", items(), workers=2))

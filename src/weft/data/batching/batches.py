@@ -1,4 +1,4 @@
-"""Packing pairs into batches of a token budget. What is in a batch is a pure function of seed and position.
+"""Compression pairs into batches of a token budget. What is in a batch is a pure function of seed and position.
 
 Pairs come in a shuffled order (mixture.py) and are taken by pools of some fifty batches; a pool is sorted by length,
 so that the rows of a batch end at about the same time and a recurrence wastes no steps, and cut into batches, which
@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from weft.data.batching.mixture import Mixture, Part
-from weft.data.store.token_store import Batch, Extent, PairStore
+from weft.data.store.token_store import Batch, CorpusSize, PairStore
 
 POOL = 50
 """Batches a pool."""
@@ -54,7 +54,7 @@ class BatchSource(Protocol):
     """A corpus to train on."""
 
     @property
-    def extent(self) -> Extent: ...
+    def corpus_size(self) -> CorpusSize: ...
 
     def batches(self, budget: int, *, seed: int, start: Position = Position()) -> BatchStream:
         """Its batches from a position on."""
@@ -70,8 +70,8 @@ class StoredCorpus:
     temperature: float = 1.0
 
     @property
-    def extent(self) -> Extent:
-        return self.pairs.extent
+    def corpus_size(self) -> CorpusSize:
+        return self.pairs.corpus_size
 
     def batches(self, budget: int, *, seed: int, start: Position = Position()) -> StoredBatchStream:
         parts = self.parts or (Part(0, len(self.pairs)),)
@@ -88,7 +88,7 @@ class StoredBatchStream:
         self.budget = budget
         self.mixture = mixture
         self.position = start
-        self.size = pool_size(pairs.extent, budget)
+        self.size = pool_size(pairs.corpus_size, budget)
         self._planned: tuple[Position, list[np.ndarray]] | None = None
 
     def take(self, step: int, count: int) -> list[LazyBatch]:
@@ -124,18 +124,18 @@ class StoredBatchStream:
             rows = self.mixture.rows(at.stage, at.epoch, first, last)
             self._planned = (
                 at,
-                packed(rows, self.pairs, self.budget, key=(self.mixture.seed, *at), extent=self.pairs.extent),
+                packed(rows, self.pairs, self.budget, key=(self.mixture.seed, *at), corpus_size=self.pairs.corpus_size),
             )
         return self._planned[1]
 
 
-def pool_size(extent: Extent, budget: int) -> int:
+def pool_size(corpus_size: CorpusSize, budget: int) -> int:
     """Pairs a pool."""
-    return max(int(POOL * budget / extent.mean), 1)
+    return max(int(POOL * budget / corpus_size.mean), 1)
 
 
 def packed(
-    rows: np.ndarray, pairs: PairStore, budget: int, *, key: tuple[int, ...], extent: Extent
+    rows: np.ndarray, pairs: PairStore, budget: int, *, key: tuple[int, ...], corpus_size: CorpusSize
 ) -> list[np.ndarray]:
     """The rows of a pool as batches: each once, at most ``budget`` tokens a side in a batch, in random order.
 
@@ -144,21 +144,22 @@ def packed(
     random = np.random.default_rng(list(key))
     rows = random.permutation(rows)
     order = np.lexsort((pairs.source.lengths_of(rows), pairs.target.lengths_of(rows)))
-    batches = _cut(rows[order], pairs, budgets(extent, budget))
+    batches = _cut(rows[order], pairs, side_budgets(corpus_size, budget))
     return [batches[place] for place in random.permutation(len(batches))]
 
 
-def in_order(pairs: PairStore, budget: int) -> list[np.ndarray]:
+def length_sorted_batches(pairs: PairStore, budget: int) -> list[np.ndarray]:
     """The rows of every batch when all is only looked at once: by length, for evaluation."""
     return _cut(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs, (budget, budget))
 
 
-def budgets(extent: Extent, budget: int) -> tuple[int, int]:
+def side_budgets(corpus_size: CorpusSize, budget: int) -> tuple[int, int]:
     """The tokens a batch may have on each side: the whole budget on the side that has more of them in the corpus, and
     its share, with a little room, on the other."""
-    most = max(extent.source_tokens, extent.target_tokens, 1)
+    most = max(corpus_size.source_tokens, corpus_size.target_tokens, 1)
     source, target = (
-        min(-(-budget * tokens * 21 // (most * 20)), budget) for tokens in (extent.source_tokens, extent.target_tokens)
+        min(-(-budget * tokens * 21 // (most * 20)), budget)
+        for tokens in (corpus_size.source_tokens, corpus_size.target_tokens)
     )
     return source, target
 

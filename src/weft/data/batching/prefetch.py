@@ -42,12 +42,14 @@ class StepBatches(NamedTuple):
         return cls(1, 0, batches, list(range(len(batches))), source_tokens, target_tokens, Position())
 
 
-def draw(stream: BatchStream, *, first_step: int, each: int, rank: int = 0, workers: int = 1) -> Iterator[StepBatches]:
-    """Step after step, ``each`` batches a step shared out among the workers."""
+def draw_steps(
+    stream: BatchStream, *, first_step: int, batches_per_step: int, rank: int = 0, world_size: int = 1
+) -> Iterator[StepBatches]:
+    """Step after step, ``batches_per_step`` batches a step shared out among the workers."""
     for step in count(first_step):
         begun = stream.position
-        planned = stream.take(step, each)
-        own = list(range(rank, each, workers))
+        planned = stream.take(step, batches_per_step)
+        own = list(range(rank, batches_per_step, world_size))
         yield StepBatches(
             step=step,
             epoch=begun.epoch if begun.stage == stream.position.stage else 0,
@@ -59,7 +61,7 @@ def draw(stream: BatchStream, *, first_step: int, each: int, rank: int = 0, work
         )
 
 
-def ahead(items: Iterator[Item], depth: int = 8) -> Iterator[Item]:
+def prefetch(items: Iterator[Item], depth: int = 8) -> Iterator[Item]:
     """The same items, made by a thread up to ``depth`` of them before they are asked for.
 
     Whoever takes an item wakes nobody: the thread looks by itself, every `NAP`, whether there is room. A queue would

@@ -20,8 +20,8 @@ import numpy as np
 from weft.data.batching.batches import LazyBatch, Position, packed
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.reading.blocks import Block
-from weft.data.store.block_tokenizer import Ids, TokenizedBlock
-from weft.data.store.token_store import Extent, PairStore, TokenStore, offsets_of
+from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
+from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, offsets_of
 from weft.errors import DataError
 
 WINDOW = 16
@@ -41,9 +41,9 @@ class StreamedPart:
     name: str = "a corpus"
 
 
-Numbered = tuple[int, int, Block]
+CorpusBlock = tuple[int, int, Block]
 """The number of a corpus, how often it was read before, and a block of it."""
-Encode = Callable[[Iterator[Numbered]], Iterator[TokenizedBlock]]
+Encode = Callable[[Iterator[CorpusBlock]], Iterator[TokenizedBlock]]
 """Blocks to pieces, in the same order."""
 
 
@@ -55,18 +55,18 @@ class StreamedCorpus:
     encode: Encode
     max_length: int
     temperature: float = 1.0
-    fates: Counter[int] = field(default_factory=Counter)
+    drop_reasons: Counter[int] = field(default_factory=Counter)
     """What became of the rows read so far: see `weft.data.store.block_tokenizer`."""
 
     @cached_property
-    def extent(self) -> Extent:
+    def corpus_size(self) -> CorpusSize:
         """The shares of the sides as in the first window with pairs, and the longest rows there may be."""
         windows = self._windows(self._mixture(1), 0, 0)
-        known = next(window for window in windows if len(window)).extent
+        known = next(window for window in windows if len(window)).corpus_size
         windows.close()
-        self.fates.clear()  # these rows are yet to be read
+        self.drop_reasons.clear()  # these rows are yet to be read
         longest = self.max_length + 1
-        return Extent(
+        return CorpusSize(
             known.pairs, known.source_tokens, known.target_tokens, longest if known.source_tokens else 1, longest
         )
 
@@ -90,7 +90,7 @@ class StreamedCorpus:
             """How many blocks of each part were read before a window."""
             return [-(-window * WINDOW * weight // sum(weights)) for weight in weights]
 
-        def items() -> Iterator[Numbered]:
+        def items() -> Iterator[CorpusBlock]:
             streams = [
                 islice(_again_and_again(self.parts[number]), skipped, None)
                 for number, skipped in zip(numbers, reached(first), strict=True)
@@ -108,7 +108,7 @@ class StreamedCorpus:
             some = list(islice(pieces, sum(reached(window + 1)) - sum(reached(window))))
             store = _store(some)
             for piece in some:
-                self.fates.update(piece.fates.tolist())
+                self.drop_reasons.update(piece.drop_reasons.tolist())
             empty = 0 if len(store) else empty + 1
             if empty > 100:
                 raise DataError(f"data.train: no pair is left to train on in {empty * WINDOW} blocks of text")
@@ -134,8 +134,10 @@ def _store(pieces: Sequence[TokenizedBlock]) -> PairStore:
     return PairStore(_side([piece.source for piece in pieces]), _side([piece.target for piece in pieces]))
 
 
-def _side(many: Sequence[Ids]) -> TokenStore:
-    many = many or [Ids(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64))]  # many small parts may skip a window
+def _side(many: Sequence[FlatSequences]) -> TokenStore:
+    many = many or [
+        FlatSequences(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64))
+    ]  # many small parts may skip a window
     lengths = np.concatenate([ids.lengths for ids in many])
     return TokenStore(np.concatenate([ids.values for ids in many]), offsets_of(lengths))
 
@@ -176,7 +178,9 @@ class StreamedBatchStream:
                 pool, batch = pool + 1, 0
             self.window = next(self.reading)
             key = (self.mixture.seed, stage, epoch, pool, 0)
-            self.rows = packed(np.arange(len(self.window)), self.window, self.budget, key=key, extent=self.data.extent)
+            self.rows = packed(
+                np.arange(len(self.window)), self.window, self.budget, key=key, corpus_size=self.data.corpus_size
+            )
         rows, window = self.rows[batch], self.window
         self.position = Position(stage, epoch, pool, batch + 1)
         sides = (window.source, window.target)

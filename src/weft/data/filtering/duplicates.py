@@ -1,4 +1,4 @@
-"""Deciding which pairs of a whole corpus are duplicates: the first stays, the others get the fate of the step.
+"""Deciding which pairs of a whole corpus are duplicates: the first stays, the others get the drop_reason of the step.
 
 The steps of a pipeline are taken in order. At a `duplicates` step those pairs count that no step before it dropped,
 earlier `duplicates` steps included. A pair that a later step drops is still the first of its kind.
@@ -22,17 +22,21 @@ LOOKED_THROUGH = 1 << 17
 
 
 def decide_duplicates(
-    fates: np.ndarray, hashes: Mapping[int, np.ndarray], known: Mapping[int, np.ndarray], *, at_once: int = AT_ONCE
+    drop_reasons: np.ndarray,
+    hashes: Mapping[int, np.ndarray],
+    known: Mapping[int, np.ndarray],
+    *,
+    at_once: int = AT_ONCE,
 ) -> np.ndarray:
-    """The final fates of all pairs of a corpus.
+    """The final drop_reasons of all pairs of a corpus.
 
-    fates     int16: for each pair -1 or the step that dropped it, as `Outcome.fates` says
+    drop_reasons     int16: for each pair -1 or the step that dropped it, as `Outcome.drop_reasons` says
     hashes    uint64: for each `duplicates` step, for each pair its hash ...
     known     bool: ... and whether it has one (False: dropped before)
 
     Beside what is given and what comes back, memory for about `at_once` rows is used: 60 bytes each, 250 MB.
     """
-    final = np.array(fates, dtype=np.int16)
+    final = np.array(drop_reasons, dtype=np.int16)
     bits = (len(final) // at_once).bit_length()
     for step in sorted(hashes):
         for part in range(1 << bits):
@@ -49,8 +53,8 @@ def _decide_part(
     waiting = 0
     for start in range(0, len(final), LOOKED_THROUGH):
         end = min(start + LOOKED_THROUGH, len(final))
-        numbers, fates = hashes[start:end], final[start:end]
-        here = known[start:end] & ((fates == KEPT) | (fates > step))
+        numbers, drop_reasons = hashes[start:end], final[start:end]
+        here = known[start:end] & ((drop_reasons == KEPT) | (drop_reasons > step))
         if bits:
             here &= (numbers >> np.uint64(64 - bits)) == part
         rows = np.flatnonzero(here)

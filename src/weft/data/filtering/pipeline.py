@@ -1,8 +1,8 @@
 """Filters and transforms in a row, each counted.
 
-A pipeline is run on a block of pairs at a time, in any process: what it does to a pair depends on the pair and the
-seed alone. Every pair that goes in has exactly one fate: kept, or dropped by one step. Duplicates are the exception
-that needs the whole corpus: here they are only recorded, and decided afterwards (duplicates.py).
+A pipeline runs on one block of pairs at a time, in any process: what it does to a pair depends on the pair and the
+seed alone. Every pair is either kept or dropped by exactly one step. Duplicates need the whole corpus: here their
+hashes are only recorded, and `weft.data.filtering.duplicates` decides afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.data.filtering.steps import Duplicates, Step
 from weft.data.pairs import Pair
 
 KEPT = -1
-"""The fate of a pair that no step dropped."""
+"""The drop_reason of a pair that no step dropped."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Outcome:
 
     pairs     those that came through, in order, as changed
     rows      for each of them its place in the input
-    fates     for each input pair -1 if it was kept, else the index of the step that dropped it
+    drop_reasons     for each input pair -1 if it was kept, else the index of the step that dropped it
     hashes    for each `duplicates` step (by index), for each input pair 64 bits of what must not come twice, as it
               was at that step; None if the pair was dropped before
     """
 
     pairs: list[Pair]
     rows: list[int]
-    fates: list[int]
+    drop_reasons: list[int]
     hashes: dict[int, list[int | None]] = field(default_factory=dict)
 
 
@@ -61,11 +61,11 @@ class Pipeline:
     def run(self, pairs: Sequence[Pair]) -> Outcome:
         """Take the pairs through all steps. What a `duplicates` step would drop is still there, with its hash."""
         present, rows = list(pairs), list(range(len(pairs)))
-        fates = [KEPT] * len(present)
+        drop_reasons = [KEPT] * len(present)
         hashes: dict[int, list[int | None]] = {}
         for place, step in enumerate(self.steps):
             if isinstance(step, Duplicates):
-                found: list[int | None] = [None] * len(fates)
+                found: list[int | None] = [None] * len(drop_reasons)
                 for row, number in zip(rows, step.hashes(present), strict=True):
                     found[row] = number
                 hashes[place] = found
@@ -76,7 +76,7 @@ class Pipeline:
                 continue
             for row, pair in zip(rows, after, strict=True):
                 if pair is None:
-                    fates[row] = place
+                    drop_reasons[row] = place
             rows = [row for row, pair in zip(rows, after, strict=True) if pair is not None]
             present = [pair for pair in after if pair is not None]
-        return Outcome(present, rows, fates, hashes)
+        return Outcome(present, rows, drop_reasons, hashes)

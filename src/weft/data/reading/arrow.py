@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from weft.data.reading.blocks import MOST, SIZE
-from weft.data.reading.compression import display_name, first_line, import_pyarrow, open_again, packing_of, reading
+from weft.data.reading.compression import (
+    compression_of,
+    display_name,
+    first_line,
+    import_pyarrow,
+    open_rereadable,
+    reading,
+)
 from weft.data.reading.records import ArrowRecords, no_column
 from weft.errors import DataError
 
@@ -24,8 +31,8 @@ def parquet_parts(
     with _reading_arrow(name, arrow), ExitStack() as stack:
         import pyarrow.parquet
 
-        file: Any = stack.enter_context(open_again(path))
-        if packing_of(path):  # Parquet is read from its end
+        file: Any = stack.enter_context(open_rereadable(path))
+        if compression_of(path):  # Parquet is read from its end
             unpacked = stack.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(file, unpacked)
             file = unpacked

@@ -16,9 +16,9 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
-from weft.data.pairs import Problem, Row
+from weft.data.pairs import Row, RowError
 from weft.data.reading import lines
-from weft.data.reading.compression import DamagedError, display_name, open_again, reading
+from weft.data.reading.compression import DamagedFileError, display_name, open_rereadable, reading
 from weft.data.reading.lines import BYTE_ORDER_MARK, invalid
 from weft.errors import DataError
 
@@ -46,18 +46,18 @@ class Piece(NamedTuple):
     first: int
 
 
-class UnfitError(Exception):
+class RecordError(Exception):
     """Why a record gives no pair: the kind of the problem, and what to say after the place."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
-    def at(self, name: str, number: int) -> Problem:
-        return Problem(self.kind, f"{name}:{number}: {self}")
+    def at(self, name: str, number: int) -> RowError:
+        return RowError(self.kind, f"{name}:{number}: {self}")
 
 
-class LineCutter:
+class LineSplitter:
     """Cuts a file into pieces of whole lines; a line ends at LF. A byte order mark at the beginning is dropped."""
 
     def __init__(self, path: Path | str) -> None:
@@ -74,9 +74,9 @@ class LineCutter:
         self._file: BinaryIO | None = None
         self._opened: AbstractContextManager[BinaryIO] | None = None
 
-    def __enter__(self) -> LineCutter:
+    def __enter__(self) -> LineSplitter:
         with self._telling():
-            self._opened = open_again(self.path)
+            self._opened = open_rereadable(self.path)
             self._file = self._opened.__enter__()
         return self
 
@@ -95,7 +95,7 @@ class LineCutter:
         while not (self._ended or self._failure) and (len(self._held) < SIZE or not self._whole(1)):
             self._read(least)
             least = max(least, 2 * len(self._held))  # a long record is looked at again when twice as much is there
-            if len(self._held) > lines.LONGEST and not self._whole(1):
+            if len(self._held) > lines.MAX_LINE_BYTES and not self._whole(1):
                 break
         self._refuse_long()
         if self._whole(1):
@@ -142,7 +142,7 @@ class LineCutter:
                     break
                 found.append(more)
                 size += len(more)
-        except (DamagedError, OSError) as error:
+        except (DamagedFileError, OSError) as error:
             self._failure = error
         self._held = b"".join(found)
         if not self._begun:
@@ -153,20 +153,22 @@ class LineCutter:
             self._ends = np.append(self._ends, len(self._held))
 
     def _refuse_long(self) -> None:
-        if len(self._held) <= lines.LONGEST:
+        if len(self._held) <= lines.MAX_LINE_BYTES:
             return
         lengths = np.diff(np.append(self._ends, len(self._held)), prepend=0)
-        long = np.flatnonzero(lengths > lines.LONGEST)
+        long = np.flatnonzero(lengths > lines.MAX_LINE_BYTES)
         if len(long):
             self._ends = self._ends[: long[0]]
             where = f"{self.name}:{self.number + long[0]}"
-            self._failure = DataError(f"{where}: a line of more than {lines.LONGEST} bytes; is this a text file?")
+            self._failure = DataError(
+                f"{where}: a line of more than {lines.MAX_LINE_BYTES} bytes; is this a text file?"
+            )
 
     def _telling(self) -> AbstractContextManager[None]:
         return reading(self.name, lambda: self.number - 1)
 
 
-class CsvCutter(LineCutter):
+class CsvSplitter(LineSplitter):
     """Cuts a file into pieces of whole CSV records, in which a line end may be quoted.
 
     A quote opens a field only at its beginning. What follows a quote that is never closed is one piece.
@@ -186,9 +188,9 @@ class CsvCutter(LineCutter):
         return end
 
     def _refuse_long(self) -> None:
-        if len(self._held) > lines.LONGEST and not 0 < self._whole(1) <= lines.LONGEST:
+        if len(self._held) > lines.MAX_LINE_BYTES and not 0 < self._whole(1) <= lines.MAX_LINE_BYTES:
             self._held, self._ends = b"", self._ends[:0]
-            message = f"a record of more than {lines.LONGEST} bytes; is a quote never closed?"
+            message = f"a record of more than {lines.MAX_LINE_BYTES} bytes; is a quote never closed?"
             self._failure = DataError(f"{self.name}:{self.number}: {message}")
 
 
@@ -200,23 +202,23 @@ def csv_records(delimiter: str, most: int) -> re.Pattern[bytes]:
     return re.compile(rb"(?:%b(?:%b%b)*+\n){1,%d}+" % (field, d, field, most))
 
 
-def decoded(piece: Piece, name: str) -> list[str | Problem]:
+def decoded(piece: Piece, name: str) -> list[str | RowError]:
     """The lines of a piece without their ends, and which of them are no UTF-8."""
     try:
         text = piece.data.decode("utf-8")
     except UnicodeDecodeError:
         return [decoded_line(raw, name, number) for number, raw in enumerate(_cut(piece.data), piece.first)]
-    found: list[str | Problem] = [*text.replace("\r\n", "\n").split("\n")]
+    found: list[str | RowError] = [*text.replace("\r\n", "\n").split("\n")]
     if text.endswith("\n"):
         found.pop()
     return found
 
 
-def decoded_line(raw: bytes, name: str, number: int) -> str | Problem:
+def decoded_line(raw: bytes, name: str, number: int) -> str | RowError:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        return Problem("encoding", f"{name}:{number}: {invalid(raw, error)}")
+        return RowError("encoding", f"{name}:{number}: {invalid(raw, error)}")
 
 
 def _cut(data: bytes) -> list[bytes]:

@@ -5,7 +5,7 @@ Archives may be several end to end, as ``cat`` makes them; all are read, to the 
 standard library pass over what they cannot read after the first; here that is an error, for it is a loss.
 
 Standard input and named pipes can be read once only, a corpus more than once (to learn a tokenizer, to encode), so
-`open_again` copies them to a nameless temporary file at the first time.
+`open_rereadable` copies them to a nameless temporary file at the first time.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from weft.errors import DataError
 CHUNK = 1 << 18
 
 
-class Packing(NamedTuple):
+class Compression(NamedTuple):
     """A way to pack: what people call it, and what every such file begins with."""
 
     name: str
     magics: tuple[bytes, ...]
 
 
-PACKINGS = {
-    ".gz": Packing("gzip", (b"\x1f\x8b",)),
-    ".bz2": Packing("bzip2", (b"BZh",)),
-    ".xz": Packing("xz", (b"\xfd7zXZ\0",)),
-    ".zst": Packing("zstd", (b"\x28\xb5\x2f\xfd", *(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60)))),
+COMPRESSIONS = {
+    ".gz": Compression("gzip", (b"\x1f\x8b",)),
+    ".bz2": Compression("bzip2", (b"BZh",)),
+    ".xz": Compression("xz", (b"\xfd7zXZ\0",)),
+    ".zst": Compression("zstd", (b"\x28\xb5\x2f\xfd", *(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60)))),
 }
 
 
-class DamagedError(Exception):
+class DamagedFileError(Exception):
     """An archive that cannot be read, or not to its end."""
 
 
-def packing_of(path: Path | str) -> Packing | None:
+def compression_of(path: Path | str) -> Compression | None:
     """How a file of that name is packed."""
-    return PACKINGS.get(Path(path).suffix.lower())
+    return COMPRESSIONS.get(Path(path).suffix.lower())
 
 
 def inner_name(path: Path | str) -> str:
     """The name of what is inside: ``data.tsv`` for ``data.tsv.gz``."""
     name = Path(path).name
-    return Path(name).stem if packing_of(name) else name
+    return Path(name).stem if compression_of(name) else name
 
 
 def display_name(path: Path | str) -> str:
@@ -64,20 +64,20 @@ def display_name(path: Path | str) -> str:
     return "<standard input>" if str(path) == "-" else str(path)
 
 
-def open_once(path: Path | str) -> AbstractContextManager[BinaryIO]:
+def open_decompressed(path: Path | str) -> AbstractContextManager[BinaryIO]:
     """The unpacked bytes of a file as they come; ``-`` is standard input, which stays open."""
     if str(path) == "-":
         return nullcontext(_standard_input())
     return _unpacked(Path(path), Path(path).open("rb"))
 
 
-def open_again(path: Path | str) -> AbstractContextManager[BinaryIO]:
+def open_rereadable(path: Path | str) -> AbstractContextManager[BinaryIO]:
     """The unpacked bytes of a file, from the beginning at every call."""
     if str(path) == "-":
         return _spooled("-", _standard_input())
     mode = Path(path).stat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # opening a folder is an error that says so
-        return open_once(path)
+        return open_decompressed(path)
     if str(path) in _SPOOLS:
         return _unpacked(Path(path), _spooled(str(path), None))
     with Path(path).open("rb") as pipe:
@@ -89,7 +89,7 @@ def reading(name: str, line: Callable[[], int]) -> Iterator[None]:
     """What goes wrong with a file while it is read, as one line: which file, and the last line that was read."""
     try:
         yield
-    except DamagedError as error:
+    except DamagedFileError as error:
         after = "" if str(error).startswith("not a") else f" (after line {line()})"
         raise DataError(f"{name}: {error}{after}") from None
     except OSError as error:
@@ -103,7 +103,7 @@ def first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0].strip() or type(error).__name__
 
 
-def packing_to(path: Path | str, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
+def open_compressed(path: Path | str, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
     """A file that packs what is written into another one, as the name says."""
     import gzip  # here because only writing needs it
 
@@ -137,13 +137,13 @@ def _standard_input() -> BinaryIO:
 
 
 def _unpacked(path: Path, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
-    packing = packing_of(path)
+    packing = compression_of(path)
     if packing is None:
         return file
     try:
         start = file.read(6)
         if not start.startswith(packing.magics):
-            raise DamagedError(f"not a {packing.name} file, though its name ends in {path.suffix}")
+            raise DamagedFileError(f"not a {packing.name} file, though its name ends in {path.suffix}")
         file.seek(0)
         raw = _Zstandard(file, str(path)) if packing.name == "zstd" else _Members(file, packing.name)
         return io.BufferedReader(raw, CHUNK)
@@ -185,7 +185,7 @@ class _Members(io.RawIOBase):
         except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the decoder's
                 raise
-            raise DamagedError(f"damaged {self.name} file") from None
+            raise DamagedFileError(f"damaged {self.name} file") from None
 
     def _next(self) -> bool:
         """Go on to the next archive of the file, if there is one."""
@@ -229,7 +229,7 @@ class _Zstandard(io.RawIOBase):
         try:
             found = self.stream.read(min(len(buffer), 1 << 16))
         except (OSError, ValueError):
-            raise DamagedError("damaged zstd file") from None
+            raise DamagedFileError("damaged zstd file") from None
         buffer[: len(found)] = found
         return len(found)
 

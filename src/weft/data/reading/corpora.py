@@ -4,7 +4,7 @@ A corpus is a value: it opens nothing until `blocks` is asked for, and `blocks` 
 paths or patterns (``data/part*.tsv.gz``, in the order of their names); ``-`` is standard input. What is packed is
 unpacked, see `weft.data.reading.compression`.
 
-A broken file is an error of `blocks`; a broken row is a `Problem` among the rows, and whoever reads says what is done
+A broken file is an error of `blocks`; a broken row is a `RowError` among the rows, and whoever reads says what is done
 about it: `read` raises the first, or skips and counts them. A pair with a blank side is a pair like any other here;
 whoever trains drops and counts those (`weft.data.pairs.is_blank`).
 """
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
-from weft.data.pairs import Pair, Problem
+from weft.data.pairs import Pair, RowError
 from weft.data.reading.arrow import dataset_parts
-from weft.data.reading.blocks import Block, LineCutter
+from weft.data.reading.blocks import Block, LineSplitter
 from weft.data.reading.compression import display_name
 from weft.data.reading.formats import Format, check_format, parts
 from weft.data.reading.links import counted
@@ -58,7 +58,7 @@ class _LineFiles:
 
     def blocks(self) -> Iterator[Block]:
         for path in expanded(self.paths):
-            with LineCutter(path) as cutter:
+            with LineSplitter(path) as cutter:
                 for piece in cutter.pieces():
                     yield type(self).block(cutter.name, piece)
 
@@ -265,7 +265,7 @@ def read(corpus: Corpus, policy: Policy = "error", problems: Counter[str] | None
         raise DataError(f"policy: {policy!r}; choose one of error, skip")
     for block in corpus.blocks():
         for _, found in block.rows():
-            if not isinstance(found, Problem):
+            if not isinstance(found, RowError):
                 yield found
             elif policy == "error":
                 raise DataError(found.message)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-from weft.data.pairs import Problem
+from weft.data.pairs import RowError
 from weft.data.reading.arrow import parquet_parts
-from weft.data.reading.blocks import CsvCutter, LineCutter, UnfitError, decoded_line
+from weft.data.reading.blocks import CsvSplitter, LineSplitter, RecordError, decoded_line
 from weft.data.reading.compression import display_name, inner_name
 from weft.data.reading.records import CsvRecords, JsonRecords, Records, TsvRecords, csv_cells
 from weft.data.reading.tables import Column, Selection, named
@@ -55,7 +55,7 @@ def parts(
     if kind == "parquet":
         yield from _of_parquet(path, wanted, selection)
     elif kind == "jsonl":
-        with LineCutter(path) as cutter:
+        with LineSplitter(path) as cutter:
             for piece in cutter.pieces():
                 yield JsonRecords(piece, lists=wanted is None), selection
     else:
@@ -91,7 +91,7 @@ def _of_cells(
     separator = delimiter or ("," if kind == "csv" else "\t")
     if kind == "csv" and (len(separator) != 1 or not separator.isascii()):
         raise DataError(f"{name}: delimiter: {separator!r}; in csv it is one ASCII character")
-    with LineCutter(path) if kind == "tsv" else CsvCutter(path, separator) as cutter:
+    with LineSplitter(path) if kind == "tsv" else CsvSplitter(path, separator) as cutter:
         cells = _header(cutter, kind, separator) if header or (header is None and names) else None
         if isinstance(wanted, Selection):
             selection = wanted.in_cells(cells, f"{name}:1")
@@ -100,7 +100,7 @@ def _of_cells(
             yield part, selection
 
 
-def _header(cutter: LineCutter, kind: Format, delimiter: str) -> list[str]:
+def _header(cutter: LineSplitter, kind: Format, delimiter: str) -> list[str]:
     """The names in the first line."""
     if not cutter.fill():
         raise DataError(f"{cutter.name}: is empty, expected a header with the names of the columns")
@@ -108,9 +108,9 @@ def _header(cutter: LineCutter, kind: Format, delimiter: str) -> list[str]:
     if raw.endswith(b"\n"):
         raw = raw[:-1].removesuffix(b"\r")
     line = decoded_line(raw, cutter.name, 1)
-    if isinstance(line, Problem):
+    if isinstance(line, RowError):
         raise DataError(line.message)
     try:
         return csv_cells(line, delimiter) if kind == "csv" else line.split(delimiter)
-    except UnfitError as unfit:
+    except RecordError as unfit:
         raise DataError(unfit.at(cutter.name, 1).message) from None

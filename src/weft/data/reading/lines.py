@@ -4,8 +4,8 @@ A line ends at LF or CR LF and nowhere else: a lone CR, U+2028, U+0085 or a form
 that the two files of a parallel corpus cannot go out of step. A byte order mark at the start of a file is dropped.
 A packed file (`weft.data.reading.compression`) is unpacked on the way; ``-`` is standard input.
 
-One line is in memory at a time, and no line may be longer than 64 MiB. `windows` puts some together; where lines come
-from a pipe or a terminal, `read_arriving` tells when no more are there yet, so that nobody waits for a full window.
+One line is in memory at a time, and no line may be longer than 64 MiB. `chunk_lines` groups them; where lines come from
+a pipe or a terminal, `stream_lines` tells when no more are there yet, so that nobody waits for a full window.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from select import select
 from typing import BinaryIO
 
-from weft.data.reading.compression import display_name, open_once, packing_of, reading
+from weft.data.reading.compression import compression_of, display_name, open_decompressed, reading
 from weft.errors import DataError
 
-LONGEST = 1 << 26  # bytes
+MAX_LINE_BYTES = 1 << 26  # bytes
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PAUSE = 0.05
 """Seconds without a new line after which a pipe is said to have no more for now."""
@@ -33,38 +33,38 @@ def read_lines(path: Path | str) -> Iterator[str]:
             yield line
 
 
-def read_arriving(path: Path | str) -> Iterator[str | None]:
+def stream_lines(path: Path | str) -> Iterator[str | None]:
     """The same lines and, where a pipe or a terminal has no more of them for now, None."""
     return _read(path, pauses=True)
 
 
-def windows(lines: Iterable[str | None], *, most: int, characters: int) -> Iterator[list[str]]:
-    """Consecutive lines: a window ends with its ``most``-th line, with the line that fills its characters, or at None.
+def chunk_lines(lines: Iterable[str | None], *, max_lines: int, max_characters: int) -> Iterator[list[str]]:
+    """Group consecutive lines: a chunk ends when it has `max_lines` lines or `max_characters` characters, or at None.
 
-    Where one ends depends on its own lines alone, so windows are the same from any window's beginning on.
+    A chunk's end depends on its own lines alone, so chunking from the start of any chunk gives the same chunks.
     """
-    window: list[str] = []
-    held = 0
+    chunk: list[str] = []
+    characters = 0
     for line in lines:
         if line is not None:
-            window.append(line)
-            held += len(line)
-        if window and (line is None or len(window) >= most or held >= characters):
-            yield window
-            window, held = [], 0
-    if window:
-        yield window
+            chunk.append(line)
+            characters += len(line)
+        if chunk and (line is None or len(chunk) >= max_lines or characters >= max_characters):
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
 
 
 def _read(path: Path | str, *, pauses: bool) -> Iterator[str | None]:
     name = display_name(path)
     number = 1
-    with reading(name, lambda: number - 1), open_once(path) as opened:
+    with reading(name, lambda: number - 1), open_decompressed(path) as opened:
         arriving = _Arriving(opened) if pauses and _trickles(path, opened) else None
         readline = opened.readline if arriving is None else arriving.readline
-        while raw := readline(LONGEST + 1):
-            if len(raw) > LONGEST:
-                raise DataError(f"{name}:{number}: a line of more than {LONGEST} bytes; is this a text file?")
+        while raw := readline(MAX_LINE_BYTES + 1):
+            if len(raw) > MAX_LINE_BYTES:
+                raise DataError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?")
             yield _decode(raw, name, number)
             number += 1
             if arriving is not None and not arriving.has_line():
@@ -93,7 +93,7 @@ class _Arriving:
 
     def has_line(self) -> bool:
         """Whether `readline` would give a line (or the end) at once, or within a moment."""
-        while not self._is_whole(LONGEST + 1):
+        while not self._is_whole(MAX_LINE_BYTES + 1):
             if not select([self.handle], [], [], PAUSE)[0]:
                 return False
             self._take()
@@ -112,7 +112,7 @@ class _Arriving:
 
 def _trickles(path: Path | str, file: BinaryIO) -> bool:
     """Whether more may come later: a pipe, a socket, a terminal."""
-    if packing_of(path):
+    if compression_of(path):
         return False
     try:
         return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)

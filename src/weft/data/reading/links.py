@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from weft.data.pairs import Pair
-from weft.data.reading.blocks import UnfitError
+from weft.data.reading.blocks import RecordError
 from weft.text.word_splitting import words
 
 _LINKS = re.compile(r"(?:[0-9]{1,9}-[0-9]{1,9}(?: [0-9]{1,9}-[0-9]{1,9})*)?")
@@ -21,7 +21,7 @@ _LINKS = re.compile(r"(?:[0-9]{1,9}-[0-9]{1,9}(?: [0-9]{1,9}-[0-9]{1,9})*)?")
 def linked(source: str, target: str, links: str, column: str) -> Pair:
     """A pair with its links, which must lie inside it; the column is for the message."""
     if not _LINKS.fullmatch(links):
-        raise UnfitError("links", f"{column}, {shown(links)}, is not a list of links such as '0-0 1-2'")
+        raise RecordError("links", f"{column}, {shown(links)}, is not a list of links such as '0-0 1-2'")
     ends = [link.split("-") for link in links.split()]
     return checked(Pair(source, target, tuple((int(left), int(right)) for left, right in ends)))
 
@@ -31,7 +31,7 @@ def checked(pair: Pair) -> Pair:
     lengths = len(words(pair.source)), len(words(pair.target))
     for left, right in pair.links or ():
         if not (0 <= left < lengths[0] and 0 <= right < lengths[1]):
-            raise UnfitError(
+            raise RecordError(
                 "links",
                 f"link {left}-{right} points outside the pair, "
                 f"which has {lengths[0]} source and {lengths[1]} target words",
@@ -53,7 +53,7 @@ def as_tags(text: str, column: str) -> str:
         else:
             features[-1] += character
     if depth or not all(re.fullmatch(r"[^<>\s]+", feature) for feature in features):
-        raise UnfitError("tags", f"{column}, {shown(text)}, is not a list of features such as 'N;ACC(PL)'")
+        raise RecordError("tags", f"{column}, {shown(text)}, is not a list of features such as 'N;ACC(PL)'")
     return "".join(f"<{feature}>" for feature in features)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from weft.data.pairs import Pair
-from weft.data.reading.blocks import UnfitError
-from weft.data.reading.compression import packing_to
+from weft.data.reading.blocks import RecordError
+from weft.data.reading.compression import open_compressed
 from weft.data.reading.corpora import ParallelText, TextPairs, read
 from weft.data.reading.links import checked
 from weft.errors import DataError
@@ -33,7 +33,7 @@ def write_pairs(path: Path | str, pairs: Iterable[Pair]) -> int:
     """Write a tab-separated file that `read_pairs` reads back, packed as its name says, atomically; how many pairs."""
     count = 0
     try:
-        with replacing(Path(path)) as packed, packing_to(path, packed) as file:
+        with replacing(Path(path)) as packed, open_compressed(path, packed) as file:
             for pair in pairs:
                 file.write(_line(pair, f"{path}: pair {count + 1}", first=count == 0))
                 count += 1
@@ -48,7 +48,7 @@ def _line(pair: Pair, where: str, *, first: bool) -> bytes:
     if pair.links is not None:
         try:
             checked(pair)
-        except UnfitError as unfit:
+        except RecordError as unfit:
             raise DataError(f"{where}: {unfit}") from None
         columns.append(" ".join(f"{left}-{right}" for left, right in pair.links))
     for text in columns:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.data.pairs import Pair, Problem, Row
+from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import blocks
-from weft.data.reading.blocks import LineCutter, Piece, UnfitError, decoded
+from weft.data.reading.blocks import LineSplitter, Piece, RecordError, decoded
 from weft.data.reading.links import counted, linked
 
 
@@ -31,9 +31,9 @@ class PairBlock:
                 continue
             try:
                 if len(columns) != 3:
-                    raise UnfitError("columns", f"{counted(len(columns), 'column')}, expected 2 (source, tab, target)")
+                    raise RecordError("columns", f"{counted(len(columns), 'column')}, expected 2 (source, tab, target)")
                 pair = linked(columns[0], columns[1], columns[2], "the third column")
-            except UnfitError as unfit:
+            except RecordError as unfit:
                 yield number, unfit.at(self.name, number)
             else:
                 yield number, pair
@@ -82,12 +82,12 @@ class SurplusBlock:
 
     def rows(self) -> Iterator[Row]:
         for number in range(self.first, self.first + self.count):
-            yield number, Problem("unpaired", f"{self.name}:{number}: {self.message}")
+            yield number, RowError("unpaired", f"{self.name}:{number}: {self.message}")
 
 
 def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[ParallelBlock | SurplusBlock]:
     """Two files line by line; what is too much in one of them comes last."""
-    with LineCutter(source) as sources, LineCutter(target) as targets:
+    with LineSplitter(source) as sources, LineSplitter(target) as targets:
         while sources.fill() & targets.fill():
             count = min(sources.lines, targets.lines, blocks.MOST)
             yield ParallelBlock(sources.name, targets.name, sources.take(count), targets.take(count))

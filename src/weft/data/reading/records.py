@@ -16,8 +16,8 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, Protocol
 
-from weft.data.pairs import Problem
-from weft.data.reading.blocks import Piece, UnfitError, csv_records, decoded, decoded_line
+from weft.data.pairs import RowError
+from weft.data.reading.blocks import Piece, RecordError, csv_records, decoded, decoded_line
 from weft.data.reading.compression import import_pyarrow
 from weft.data.reading.links import counted, shown
 from weft.errors import nearest
@@ -29,7 +29,7 @@ Record = list[Any] | dict[str, Any]
 class Records(Protocol):
     """A part of a table; it can be pickled."""
 
-    def records(self, name: str) -> Iterator[tuple[int, Record | Problem]]:
+    def records(self, name: str) -> Iterator[tuple[int, Record | RowError]]:
         """The number of the line each begins in, and the record, or why there is none; the file's name is for that."""
 
 
@@ -38,7 +38,7 @@ class TsvRecords:
     piece: Piece
     delimiter: str
 
-    def records(self, name: str) -> Iterator[tuple[int, Record | Problem]]:
+    def records(self, name: str) -> Iterator[tuple[int, Record | RowError]]:
         delimiter = self.delimiter
         for number, line in enumerate(decoded(self.piece, name), self.piece.first):
             yield number, line.split(delimiter) if isinstance(line, str) else line
@@ -49,7 +49,7 @@ class CsvRecords:
     piece: Piece
     delimiter: str
 
-    def records(self, name: str) -> Iterator[tuple[int, Record | Problem]]:
+    def records(self, name: str) -> Iterator[tuple[int, Record | RowError]]:
         if b'"' not in self.piece.data:
             yield from TsvRecords(self.piece, self.delimiter).records(name)
             return
@@ -63,7 +63,7 @@ class CsvRecords:
             if isinstance(text, str):
                 try:
                     yield number, csv_cells(text, self.delimiter)
-                except UnfitError as unfit:
+                except RecordError as unfit:
                     yield number, unfit.at(name, number)
             else:
                 yield number, text
@@ -84,9 +84,11 @@ def csv_cells(record: str, delimiter: str) -> list[Any]:
         place = found.end()
     if (closed := _csv_quoted().match(record, place)) is None:
         lines = counted(record.count("\n") + 1, "line")
-        raise UnfitError("csv", f"column {len(cells) + 1} has a quote that is never closed ({lines} to the file's end)")
+        raise RecordError(
+            "csv", f"column {len(cells) + 1} has a quote that is never closed ({lines} to the file's end)"
+        )
     after = record[closed.end() : closed.end() + 20]
-    raise UnfitError("csv", f"column {len(cells) + 1} goes on after its closing quote: {shown(after)}")
+    raise RecordError("csv", f"column {len(cells) + 1} goes on after its closing quote: {shown(after)}")
 
 
 @cache
@@ -107,7 +109,7 @@ class JsonRecords:
     piece: Piece
     lists: bool = False
 
-    def records(self, name: str) -> Iterator[tuple[int, Record | Problem]]:
+    def records(self, name: str) -> Iterator[tuple[int, Record | RowError]]:
         for number, line in enumerate(decoded(self.piece, name), self.piece.first):
             if not isinstance(line, str):
                 yield number, line
@@ -115,8 +117,8 @@ class JsonRecords:
             try:
                 found = _from_json(line)
                 if not (isinstance(found, dict) or (self.lists and isinstance(found, list))):
-                    raise UnfitError("json", f"is {_kind(found)}, expected a JSON object ({{…}}) in each line")
-            except UnfitError as unfit:
+                    raise RecordError("json", f"is {_kind(found)}, expected a JSON object ({{…}}) in each line")
+            except RecordError as unfit:
                 yield number, unfit.at(name, number)
             else:
                 yield number, found
@@ -131,14 +133,14 @@ def _from_json(line: str) -> Any:
         return _JSON.decode(line)
     except json.JSONDecodeError as error:
         if not line.strip():
-            raise UnfitError("json", "is a blank line, expected a JSON object ({…}) in each line") from None
+            raise RecordError("json", "is a blank line, expected a JSON object ({…}) in each line") from None
         if line.lstrip().startswith("["):
-            raise UnfitError(
+            raise RecordError(
                 "json", "a list that goes on, expected a JSON object ({…}) in each line; `jq -c '.[]'` makes it so"
             ) from None
-        raise UnfitError("json", f"not valid JSON (column {error.pos + 1}: {error.msg})") from None
+        raise RecordError("json", f"not valid JSON (column {error.pos + 1}: {error.msg})") from None
     except RecursionError:
-        raise UnfitError("json", "JSON that is nested too deeply") from None
+        raise RecordError("json", "JSON that is nested too deeply") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ class ArrowRecords:
     data: bytes
     first: int
 
-    def records(self, name: str) -> Iterator[tuple[int, Record | Problem]]:
+    def records(self, name: str) -> Iterator[tuple[int, Record | RowError]]:
         arrow = import_pyarrow(name)
         with arrow.ipc.open_stream(self.data) as stream:
             table = stream.read_all()
@@ -158,22 +160,22 @@ class ArrowRecords:
             found = [self._row(table.slice(place, 1), name, self.first + place) for place in range(len(table))]
         yield from enumerate(found, self.first)
 
-    def _row(self, table: Any, name: str, number: int) -> Record | Problem:
+    def _row(self, table: Any, name: str, number: int) -> Record | RowError:
         try:
             record: Record = table.to_pylist()[0]
             return record
         except UnicodeDecodeError as error:
-            return UnfitError("encoding", f"not valid UTF-8 (byte 0x{error.object[error.start]:02x})").at(name, number)
+            return RecordError("encoding", f"not valid UTF-8 (byte 0x{error.object[error.start]:02x})").at(name, number)
 
 
 def look_up(record: dict[str, Any], name: str) -> Any:
-    """The value of a name, or of a dotted one; none, or nothing to look into, is an `UnfitError`."""
+    """The value of a name, or of a dotted one; none, or nothing to look into, is an `RecordError`."""
     if name in record:
         return record[name]
     value: Any = record
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:
-            raise UnfitError("columns", no_column(name, record))
+            raise RecordError("columns", no_column(name, record))
         value = value[part]
     return value
 
@@ -191,10 +193,10 @@ def as_text(value: Any, column: str) -> str:
             try:
                 value.encode("utf-8")
             except UnicodeEncodeError:
-                raise UnfitError("encoding", f"{column} has a lone surrogate, which no text has") from None
+                raise RecordError("encoding", f"{column} has a lone surrogate, which no text has") from None
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise UnfitError("columns", f"{column} is null, expected text")
+        raise RecordError("columns", f"{column} is null, expected text")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float | Decimal):
@@ -203,8 +205,8 @@ def as_text(value: Any, column: str) -> str:
         text = decoded_line(value, "", 0)
         if isinstance(text, str):
             return text
-        raise UnfitError("encoding", f"{column} is not valid UTF-8")
-    raise UnfitError("type", f"{column} is {_kind(value)}, expected text")
+        raise RecordError("encoding", f"{column} is not valid UTF-8")
+    raise RecordError("type", f"{column} is {_kind(value)}, expected text")
 
 
 def _kind(value: Any) -> str:

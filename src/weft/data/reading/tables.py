@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from weft.data.pairs import Pair, Problem, Row
-from weft.data.reading.blocks import UnfitError
+from weft.data.pairs import Pair, Row, RowError
+from weft.data.reading.blocks import RecordError
 from weft.data.reading.links import as_tags, counted, linked
 from weft.data.reading.records import Record, Records, as_text, look_up, no_column
 from weft.data.reading.templates import Template
@@ -22,7 +22,7 @@ Column = int | str
 
 
 class Maker(Protocol):
-    """Makes the pairs of a record; raises `UnfitError` where there are none to make."""
+    """Makes the pairs of a record; raises `RecordError` where there are none to make."""
 
     def pairs(self, record: Any) -> Sequence[Pair]: ...
 
@@ -38,13 +38,13 @@ class RecordBlock:
     def rows(self) -> Iterator[Row]:
         pairs = self.maker.pairs
         for number, record in self.part.records(self.name):
-            if isinstance(record, Problem):
+            if isinstance(record, RowError):
                 yield number, record
                 continue
             try:
                 for pair in pairs(record):
                     yield number, pair
-            except UnfitError as unfit:
+            except RecordError as unfit:
                 yield number, unfit.at(self.name, number)
 
 
@@ -66,19 +66,19 @@ class Selection:
 
     def _cells(self, cells: list[str]) -> list[str]:
         if self.width is not None and len(cells) != self.width:
-            raise UnfitError("columns", f"{counted(len(cells), 'column')}, expected {self.width} as in the header")
+            raise RecordError("columns", f"{counted(len(cells), 'column')}, expected {self.width} as in the header")
         try:
             return [cells[place] if place is not None else "" for place in self.places]
         except IndexError:
             last = max(place for place in self.places if place is not None) + 1
-            raise UnfitError("columns", f"{counted(len(cells), 'column')}, but column {last} was asked for") from None
+            raise RecordError("columns", f"{counted(len(cells), 'column')}, but column {last} was asked for") from None
 
     def _values(self, record: dict[str, Any]) -> list[str]:
         found = []
         for column in self.columns:
             try:
                 found.append(as_text(look_up(record, str(column)), named(column)))
-            except UnfitError as unfit:
+            except RecordError as unfit:
                 if column not in self.optional or unfit.kind != "columns":
                     raise
                 found.append("")
@@ -155,7 +155,7 @@ class Replies:
     def pairs(self, record: Record) -> Sequence[Pair]:
         turns = self._turns(record)
         if len(turns) < 2:
-            raise UnfitError("turns", f"a dialogue of {counted(len(turns), 'turn')}, expected at least 2")
+            raise RecordError("turns", f"a dialogue of {counted(len(turns), 'turn')}, expected at least 2")
         return [
             Pair(self.separator.join(turns[max(0, place - self.context) : place]), turns[place])
             for place in range(1, len(turns))
@@ -169,7 +169,7 @@ class Replies:
             name = "turns" if self.turns is None else str(self.turns)
             found = look_up(record, name)
             if not isinstance(found, list):
-                raise UnfitError("type" if found is not None else "columns", f"{named(name)} is not a list of turns")
+                raise RecordError("type" if found is not None else "columns", f"{named(name)} is not a list of turns")
         return [_turn(turn, number) for number, turn in enumerate(found, start=1)]
 
 
@@ -177,7 +177,7 @@ def _turn(turn: Any, number: int) -> str:
     if isinstance(turn, dict):
         names = [name for name in ("text", "content", "value") if name in turn]
         if not names:
-            raise UnfitError("columns", f"turn {number} has neither 'text' nor 'content' nor 'value'")
+            raise RecordError("columns", f"turn {number} has neither 'text' nor 'content' nor 'value'")
         turn = turn[names[0]]
     return as_text(turn, f"turn {number}")
 

@@ -1,7 +1,7 @@
 """From a block of a corpus to ids: what a worker process does, and what it sends back.
 
-A row is read, found bad, blank, dropped by a step of the pipeline, longer than allowed, or kept; that is its fate, and
-every row has one. Nothing here imports torch: a worker starts in a quarter of a second.
+Every row has a drop reason: it cannot be read, is blank, was dropped by a step of the pipeline, is too long, or was
+kept. Nothing here imports torch: a worker starts in a quarter of a second.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import numpy as np
 
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.filtering.steps import Step
-from weft.data.pairs import Pair, Problem, is_blank
+from weft.data.pairs import Pair, RowError, is_blank
 from weft.data.reading.blocks import Block
 from weft.data.reading.corpora import Policy
-from weft.data.store.encode import Sources
+from weft.data.store.encode import SourceRole
 from weft.errors import VocabularyError
 from weft.text.bpe import BPE
 from weft.text.specials import END
 from weft.text.tokenizer import Tokenizer, load
 
-KEPT, BAD, BLANK, LONG = -1, -2, -3, -4
+KEPT, UNREADABLE, BLANK, TOO_LONG = -1, -2, -3, -4
 """Fates beside the numbers of the pipeline's steps, which drop what reaches them."""
 
 
@@ -39,7 +39,7 @@ class BlockTokenizerSpec:
     """The file of both sides, or those of source and target; none: pairs are only read and filtered."""
     steps: tuple[Step, ...] = ()
     seed: int = 1
-    sources: Sources = "text"
+    sources: SourceRole = "text"
     max_length: int | None = None
     """Rows with more tokens on a side are dropped; None: nothing is, not even what is blank."""
     bad_rows: Policy = "error"
@@ -48,10 +48,10 @@ class BlockTokenizerSpec:
     variant: int = 0
     """Tokenizations with dropout differ from variant to variant."""
     examples: int = 0
-    """Dropped rows to send back of each fate."""
+    """Dropped rows to send back of each drop_reason."""
 
 
-class Ids(NamedTuple):
+class FlatSequences(NamedTuple):
     """Sequences end to end."""
 
     values: np.ndarray
@@ -62,9 +62,9 @@ class Ids(NamedTuple):
 class TokenizedBlock:
     """What became of a block."""
 
-    fates: np.ndarray
-    source: Ids
-    target: Ids
+    drop_reasons: np.ndarray
+    source: FlatSequences
+    target: FlatSequences
     hashes: dict[int, np.ndarray] = field(default_factory=dict)
     """For each step that looks for duplicates the hashes of all rows; 0 where a row did not reach it."""
     problems: Counter[str] = field(default_factory=Counter)
@@ -88,32 +88,32 @@ class BlockTokenizer:
         asked = self.asked
         self.variant = asked.variant if variant is None else variant
         piece = TokenizedBlock(np.zeros(0, np.int16), _none(), _none())
-        fates: list[int] = []
+        drop_reasons: list[int] = []
         pairs: list[Pair] = []
         numbers: list[int] = []
         reads = asked.sources != "none"
         for number, row in block.rows():
             numbers.append(number)
-            if isinstance(row, Problem):
-                fates.append(BAD)
+            if isinstance(row, RowError):
+                drop_reasons.append(UNREADABLE)
                 if self._spoils(piece, row.kind, row.message, asked.bad_rows):
                     return piece
                 continue
             if is_blank(row, sources=reads):
-                fates.append(BLANK)
+                drop_reasons.append(BLANK)
                 blank = "source" if reads and not row.source.strip() else "target"
                 message = f"{block.name}:{number}: the {blank} is blank"
                 if self._spoils(piece, "blank", message, asked.blank_rows):
                     return piece
                 continue
-            fates.append(KEPT)
+            drop_reasons.append(KEPT)
             pairs.append(row)
-        piece.fates = np.array(fates, dtype=np.int16)
-        places = np.flatnonzero(piece.fates == KEPT)
+        piece.drop_reasons = np.array(drop_reasons, dtype=np.int16)
+        places = np.flatnonzero(piece.drop_reasons == KEPT)
         outcome = self.pipeline.run(pairs)
-        piece.fates[places] = outcome.fates
+        piece.drop_reasons[places] = outcome.drop_reasons
         for step, found in outcome.hashes.items():
-            piece.hashes[step] = np.zeros(len(fates), dtype=np.uint64)
+            piece.hashes[step] = np.zeros(len(drop_reasons), dtype=np.uint64)
             piece.hashes[step][places] = [0 if one is None else one for one in found]
         left = places[np.array(outcome.rows, dtype=np.int64)] if outcome.rows else np.zeros(0, dtype=np.int64)
         if self.tokenizers:
@@ -136,7 +136,7 @@ class BlockTokenizer:
         asked = self.asked
         target = self._cut(self.tokenizers[-1], [pair.target for pair in pairs])
         if asked.sources == "none":
-            source = Ids(np.zeros(0, dtype=np.int32), np.zeros(len(pairs), dtype=np.int64))
+            source = FlatSequences(np.zeros(0, dtype=np.int32), np.zeros(len(pairs), dtype=np.int64))
         else:
             source = self._cut(self.tokenizers[0], [pair.source for pair in pairs])
         if asked.max_length is not None:
@@ -150,20 +150,20 @@ class BlockTokenizer:
                     whole.append(self._cut(self.tokenizers[0], [pair.source for pair in pairs], plain=True).lengths)
                 most = np.maximum.reduce(whole)
             long = ~blank & (most > asked.max_length)
-            piece.fates[rows[blank]] = BLANK
+            piece.drop_reasons[rows[blank]] = BLANK
             if blank.any():
                 piece.problems["blank"] += int(blank.sum())
-            piece.fates[rows[long]] = LONG
+            piece.drop_reasons[rows[long]] = TOO_LONG
             keep = ~blank & ~long
             if not keep.all():
                 source, target = chosen(source, keep), chosen(target, keep)
         piece.target = _ended(target)
         piece.source = _ended(source) if asked.sources == "text" else source
 
-    def _cut(self, tokenizer: Tokenizer, texts: list[str], *, plain: bool = False) -> Ids:
+    def _cut(self, tokenizer: Tokenizer, texts: list[str], *, plain: bool = False) -> FlatSequences:
         asked = self.asked
         if plain or not asked.dropout:
-            return Ids(*tokenizer.encode_arrays(texts))
+            return FlatSequences(*tokenizer.encode_arrays(texts))
         if not (tokenizer.can_drop and isinstance(tokenizer, BPE)):
             raise VocabularyError(f"tokenizer.dropout: a tokenizer of kind {tokenizer.kind!r} cannot leave out merges")
         rows: list[list[int]] = []
@@ -171,17 +171,17 @@ class BlockTokenizer:
             key = blake2b(f"{asked.seed} {self.variant} {text}".encode(), digest_size=8).digest()
             rows.append(tokenizer.encode_with_dropout(text, asked.dropout, Random(int.from_bytes(key))))
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return Ids(np.array([one for row in rows for one in row], dtype=np.int32), lengths)
+        return FlatSequences(np.array([one for row in rows for one in row], dtype=np.int32), lengths)
 
     def _show(self, piece: TokenizedBlock, name: str, numbers: list[int], pairs: dict[int, Pair]) -> None:
         """Put some dropped rows into the piece."""
-        for place, fate in enumerate(piece.fates.tolist()):
-            found = piece.examples.setdefault(fate, [])
-            if fate != KEPT and place in pairs and len(found) < self.asked.examples:
+        for place, drop_reason in enumerate(piece.drop_reasons.tolist()):
+            found = piece.examples.setdefault(drop_reason, [])
+            if drop_reason != KEPT and place in pairs and len(found) < self.asked.examples:
                 found.append((f"{name}:{numbers[place]}", pairs[place]))
 
 
-class BlockTokenizerFactory:
+class MultiCorpusTokenizer:
     """Blocks of several corpora to pieces."""
 
     def __init__(self, asked: Sequence[BlockTokenizerSpec]) -> None:
@@ -193,18 +193,18 @@ class BlockTokenizerFactory:
         return self.encoders[number](block, turn)
 
 
-def chosen(ids: Ids, keep: np.ndarray) -> Ids:
+def chosen(ids: FlatSequences, keep: np.ndarray) -> FlatSequences:
     """The rows that are kept."""
-    return Ids(ids.values[np.repeat(keep, ids.lengths)], ids.lengths[keep])
+    return FlatSequences(ids.values[np.repeat(keep, ids.lengths)], ids.lengths[keep])
 
 
-def _none() -> Ids:
-    return Ids(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64))
+def _none() -> FlatSequences:
+    return FlatSequences(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64))
 
 
-def _ended(ids: Ids) -> Ids:
+def _ended(ids: FlatSequences) -> FlatSequences:
     """Every sequence with an end mark behind it."""
     values = np.full(len(ids.values) + len(ids.lengths), END, dtype=np.int32)
     places = np.arange(len(ids.values)) + np.repeat(np.arange(len(ids.lengths)), ids.lengths)
     values[places] = ids.values
-    return Ids(values, ids.lengths + 1)
+    return FlatSequences(values, ids.lengths + 1)

@@ -12,13 +12,13 @@ from weft.text.tokenizer_pair import Tokenizers
 if TYPE_CHECKING:
     from weft.data.store.token_store import PairStore
 
-Sources = Literal["text", "prompt", "none"]
+SourceRole = Literal["text", "prompt", "none"]
 """What a source is to the model: a sequence of its own, closed by the end token; the beginning of the target's
 sequence; or nothing (a language model)."""
 
 
 def encode_pairs(
-    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: Sources = "text", max_length: int | None = None
+    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: SourceRole = "text", max_length: int | None = None
 ) -> PairStore:
     """Pairs as token ids. With ``max_length``, pairs with an empty or longer side are left out; without, none is."""
     from weft.data.store.token_store import PairStore, TokenStore

@@ -1,6 +1,6 @@
 """The token store on disk: a corpus prepared once, opened in no time by any number of runs.
 
-    about.json                 format, what it was made of, its parts, its extent, what was left out
+    about.json                 format, what it was made of, its parts, its corpus_size, what was left out
     tokenizer*.json            what its ids mean
     source.ids, target.ids     all sequences end to end, 2 bytes an id (4 where there are more than 65,536)
     source.starts, ...         where each begins, 8 bytes each, and where the last one ends
@@ -24,12 +24,12 @@ import numpy as np
 
 from weft.data.filtering.duplicates import decide_duplicates
 from weft.data.pairs import Pair
-from weft.data.store.block_tokenizer import BLANK, KEPT, LONG, TokenizedBlock
-from weft.data.store.token_store import Extent, PairStore, TokenStore
+from weft.data.store.block_tokenizer import BLANK, KEPT, TOO_LONG, TokenizedBlock
+from weft.data.store.token_store import CorpusSize, PairStore, TokenStore
 from weft.errors import DataError
 from weft.files import save_text
 
-FORMAT = 1
+FORMAT = 2
 CHUNK = 1 << 20
 """Rows that are in memory at a time while lengths become places."""
 SIDES = ("source", "target")
@@ -38,70 +38,70 @@ LATE = np.int16(32_000)
 
 
 @dataclass
-class Counts:
+class RowCounts:
     """What became of the rows of a corpus: those kept and those left out are all there were."""
 
     rows: int = 0
     kept: int = 0
     dropped: Counter[int] = field(default_factory=Counter)
-    """By fate: see `weft.data.store.block_tokenizer`."""
+    """By drop_reason: see `weft.data.store.block_tokenizer`."""
     problems: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
 
     def add(self, piece: TokenizedBlock, examples: int = 0) -> None:
         """Count a piece; duplicates are not known yet."""
-        self.rows += len(piece.fates)
+        self.rows += len(piece.drop_reasons)
         self.problems.update(piece.problems)
         for kind, message in piece.first.items():
             self.first.setdefault(kind, message)
-        for fate, found in piece.examples.items():
-            held = self.examples.setdefault(fate, [])
+        for drop_reason, found in piece.examples.items():
+            held = self.examples.setdefault(drop_reason, [])
             held += found[: max(examples - len(held), 0)]
 
-    def settle(self, fates: np.ndarray) -> None:
+    def settle(self, drop_reasons: np.ndarray) -> None:
         """Take over what finally became of all rows."""
-        found, times = np.unique(fates, return_counts=True)
+        found, times = np.unique(drop_reasons, return_counts=True)
         self.dropped = Counter(dict(zip(found.tolist(), times.tolist(), strict=True)))
         self.kept = self.dropped.pop(KEPT, 0)
 
     def record(self) -> dict[str, Any]:
-        dropped = {str(fate): times for fate, times in sorted(self.dropped.items())}
+        dropped = {str(drop_reason): times for drop_reason, times in sorted(self.dropped.items())}
         return {"rows": self.rows, "kept": self.kept, "dropped": dropped, "problems": dict(self.problems)}
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> Counts:
-        dropped = Counter({int(fate): times for fate, times in record["dropped"].items()})
+    def of(cls, record: dict[str, Any]) -> RowCounts:
+        dropped = Counter({int(drop_reason): times for drop_reason, times in record["dropped"].items()})
         return cls(record["rows"], record["kept"], dropped, Counter(record["problems"]))
 
 
-def tally(
+def count_rows(
     pieces: Iterable[TokenizedBlock], take: Callable[[TokenizedBlock], None], *, examples: int = 0
-) -> tuple[Counts, np.ndarray]:
+) -> tuple[RowCounts, np.ndarray]:
     """Hand on the pieces of a corpus and count them; which of the rows handed on are no duplicates of earlier ones."""
-    counts = Counts()
+    counts = RowCounts()
     many: list[np.ndarray] = []
     hashes: dict[int, list[np.ndarray]] = {}
     for piece in pieces:
         if piece.error is not None:
             raise DataError(piece.error)
         counts.add(piece, examples)
-        many.append(piece.fates)
+        many.append(piece.drop_reasons)
         for step, found in piece.hashes.items():
             hashes.setdefault(step, []).append(found)
         take(piece)
-    fates = np.concatenate(many) if many else np.zeros(0, dtype=np.int16)
+    drop_reasons = np.concatenate(many) if many else np.zeros(0, dtype=np.int16)
     del many
-    settled = fates
+    settled = drop_reasons
     if hashes:
         numbers = {step: np.concatenate(hashes.pop(step)) for step in list(hashes)}
         known = {step: found != 0 for step, found in numbers.items()}
         # What is too long, or blank once it is cut, was dropped after all steps: it counts as a duplicate before.
-        late = np.where((fates == LONG) | (fates == BLANK), LATE, fates)
+        late = np.where((drop_reasons == TOO_LONG) | (drop_reasons == BLANK), LATE, drop_reasons)
         settled = decide_duplicates(late, numbers, known)
-        settled = np.where(settled == LATE, fates, settled)
+        settled = np.where(settled == LATE, drop_reasons, settled)
     counts.settle(settled)
-    return counts, settled[fates == KEPT] == KEPT
+    return counts, settled[drop_reasons == KEPT] == KEPT
 
 
 class Written(NamedTuple):
@@ -125,10 +125,10 @@ class StoreWriter:
     def _file(self, name: str) -> BinaryIO:
         return io.BytesIO() if self.folder is None else (self.folder / name).open("w+b")
 
-    def write(self, pieces: Iterable[TokenizedBlock]) -> Counts:
+    def write(self, pieces: Iterable[TokenizedBlock]) -> RowCounts:
         """A corpus: all its pieces, then without its duplicates."""
         first, places = self.rows, [side.ids.tell() for side in self.sides]
-        counts, keep = tally(pieces, self._put)
+        counts, keep = count_rows(pieces, self._put)
         if not keep.all():
             self._compact(first, places, keep)
         return counts
@@ -182,7 +182,7 @@ class StoreWriter:
                 side.lengths.close()
                 (self.folder / f".{name}.lengths").unlink()
                 found.append(_mapped(self.folder, name, kind, self.rows, total))
-        return PairStore(found[0], found[1], Extent(self.rows, tokens[0], tokens[1], longest[0], longest[1]))
+        return PairStore(found[0], found[1], CorpusSize(self.rows, tokens[0], tokens[1], longest[0], longest[1]))
 
     def _starts(self, name: str, side: Written) -> tuple[int, int]:
         """Write where each row begins; how many tokens there are, and the longest row."""
@@ -231,20 +231,21 @@ class PreparedFolder:
         try:
             about = json.loads(file.read_text("utf-8"))
             version = about["weft_prepared"]
-            if version > FORMAT:
-                raise DataError(f"{path}: prepared by a newer weft (format {version}; this one reads up to {FORMAT})")
-            extent = Extent(**about["extent"])
+            if version != FORMAT:
+                age = "a newer" if version > FORMAT else "an older"
+                raise DataError(f"{path}: prepared by {age} weft (format {version}, this one reads {FORMAT})")
+            corpus_size = CorpusSize(**about["corpus_size"])
             kinds = [np.dtype(about["ids"][side]) for side in SIDES]
         except (FileNotFoundError, NotADirectoryError):
             raise DataError(f"{path}: not a prepared corpus (it has no about.json); see `weft data prepare`") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{file}: damaged; remove {path} and prepare it again") from None
-        tokens = (extent.source_tokens, extent.target_tokens)
+        tokens = (corpus_size.source_tokens, corpus_size.target_tokens)
         source, target = (
-            _mapped(path, side, kind, extent.pairs, count)
+            _mapped(path, side, kind, corpus_size.pairs, count)
             for side, kind, count in zip(SIDES, kinds, tokens, strict=True)
         )
-        return cls(path, PairStore(source, target, extent), about)
+        return cls(path, PairStore(source, target, corpus_size), about)
 
     @classmethod
     def create(
@@ -262,7 +263,7 @@ class PreparedFolder:
             more = fill(aside, writer)
             pairs = writer.finish()
             ids = {side: kind.name for side, kind in zip(SIDES, writer.kinds, strict=True)}
-            about = {"weft_prepared": FORMAT, "extent": pairs.extent._asdict(), "ids": ids, **more}
+            about = {"weft_prepared": FORMAT, "corpus_size": pairs.corpus_size._asdict(), "ids": ids, **more}
             save_text(aside / "about.json", json.dumps(about, indent=1, ensure_ascii=False))
             aside.rename(path)
         except OSError as error:

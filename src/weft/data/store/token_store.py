@@ -67,14 +67,14 @@ class Batch(NamedTuple):
         return Batch(self.source.to(device), self.target.to(device))
 
 
-class Extent(NamedTuple):
+class CorpusSize(NamedTuple):
     """How large a corpus is: what the shape of batches depends on."""
 
     pairs: int
     source_tokens: int
     target_tokens: int
-    source_longest: int
-    target_longest: int
+    max_source_length: int
+    max_target_length: int
 
     @property
     def mean(self) -> float:
@@ -88,18 +88,18 @@ class PairStore:
 
     source: TokenStore
     target: TokenStore
-    known: Extent | None = None
-    """Its extent, where it was written down; else it is counted when it is asked for."""
+    known: CorpusSize | None = None
+    """Its corpus_size, where it was written down; else it is counted when it is asked for."""
 
     def __len__(self) -> int:
         return len(self.target)
 
     @cached_property
-    def extent(self) -> Extent:
+    def corpus_size(self) -> CorpusSize:
         if self.known is not None:
             return self.known
         sides = (self.source.lengths, self.target.lengths)
-        return Extent(len(self), *(int(one.sum()) for one in sides), *(int(one.max(initial=1)) for one in sides))
+        return CorpusSize(len(self), *(int(one.sum()) for one in sides), *(int(one.max(initial=1)) for one in sides))
 
     def batch(self, rows: np.ndarray) -> Batch:
         return Batch(self.source.gather(rows), self.target.gather(rows))

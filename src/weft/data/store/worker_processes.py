@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def mapped(
+def parallel_map(
     make: Callable[[Any], Callable[[Item], Result]], asked: Any, items: Iterable[Item], *, workers: int
 ) -> Iterator[Result]:
     """``make(asked)`` of every item, in order; without workers, in this process."""
