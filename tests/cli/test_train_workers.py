@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from weft.runs.tensor_files import read_tensors
 
 from weft.cli.train import _for_a_worker
 from weft.recipe import load_recipe
+from weft.runs.tensor_files import read_tensors
 
 CHANGES = (
     "data.train=copy",

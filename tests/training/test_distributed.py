@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from weft.runs.tensor_files import read_tensors
 
 from weft.errors import RecipeError, TrainingError
+from weft.runs.tensor_files import read_tensors
 from weft.training import distributed
 from weft.training.distributed import ALONE, Workers, seed_draws, spread, whole
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.runs.tensor_files import read_tensors
 
 from weft.data.batching.batches import Position
 from weft.data.batching.streaming import WINDOW, StreamedCorpus, StreamedPart
@@ -15,6 +14,7 @@ from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.errors import DataError
 from weft.preparation import prepare
 from weft.recipe import make_recipe
+from weft.runs.tensor_files import read_tensors
 from weft.training.events import Finished, Step
 from weft.training.train import train
 
