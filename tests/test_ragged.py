@@ -38,11 +38,11 @@ def test_layout_says_where_every_token_is(rows: list[list[int]]) -> None:
     tokens = [(row, time) for row, ids in enumerate(rows) for time in range(len(ids))]
     assert (layout.rows, layout.total, layout.longest) == (len(rows), len(tokens), longest)
     assert layout.offsets.tolist() == [sum(map(len, rows[:row])) for row in range(len(rows) + 1)]
-    assert layout.row.tolist() == [row for row, _ in tokens]
-    assert layout.time.tolist() == [time for _, time in tokens]
-    assert layout.grid.tolist() == [row * longest + time for row, time in tokens]
-    assert layout.blocked_BS.shape == (len(rows), longest)
-    assert layout.blocked_BS.tolist() == [[time >= max(len(ids), 1) for time in range(longest)] for ids in rows]
+    assert layout.row_ids.tolist() == [row for row, _ in tokens]
+    assert layout.positions.tolist() == [time for _, time in tokens]
+    assert layout.padded_indices.tolist() == [row * longest + time for row, time in tokens]
+    assert layout.masked_BS.shape == (len(rows), longest)
+    assert layout.masked_BS.tolist() == [[time >= max(len(ids), 1) for time in range(longest)] for ids in rows]
 
 
 @quick
@@ -52,13 +52,13 @@ def test_time_major_order(rows: list[list[int]]) -> None:
     order = batch.layout.time_major
     longest = max(map(len, rows), default=0)
     by_length = sorted(range(len(rows)), key=lambda row: -len(rows[row]))
-    assert order.rows.tolist() == by_length
-    assert order.counts == [sum(len(ids) > time for ids in rows) for time in range(longest)]
-    assert batch.values[order.places].tolist() == [
+    assert order.sorted_rows.tolist() == by_length
+    assert order.batch_sizes == [sum(len(ids) > time for ids in rows) for time in range(longest)]
+    assert batch.values[order.indices].tolist() == [
         rows[row][time] for time in range(longest) for row in by_length if len(rows[row]) > time
     ]
-    assert order.places[order.back].tolist() == list(range(batch.layout.total))
-    assert order.rows[order.rows_back].tolist() == list(range(len(rows)))
+    assert order.indices[order.inverse].tolist() == list(range(batch.layout.total))
+    assert order.sorted_rows[order.unsorted_rows].tolist() == list(range(len(rows)))
 
 
 def test_layout_is_worked_out_once_and_shared() -> None:
@@ -73,9 +73,9 @@ def test_layout_is_worked_out_once_and_shared() -> None:
 def test_grid_and_back(rows: list[list[int]]) -> None:
     batch = Ragged.of(rows)
     longest = max(map(len, rows), default=0)
-    assert batch.grid().shape == (len(rows), longest)
-    assert batch.grid().tolist() == [ids + [0] * (longest - len(ids)) for ids in rows]
-    assert lists(batch.from_grid(batch.grid())) == rows
+    assert batch.to_padded().shape == (len(rows), longest)
+    assert batch.to_padded().tolist() == [ids + [0] * (longest - len(ids)) for ids in rows]
+    assert lists(batch.from_padded(batch.to_padded())) == rows
 
 
 @quick
@@ -83,12 +83,12 @@ def test_grid_and_back(rows: list[list[int]]) -> None:
 def test_grid_keeps_other_axes_and_carries_gradients(rows: list[list[int]]) -> None:
     batch = Ragged.of(rows)
     wide = batch.like(torch.randn(batch.layout.total, 3, 2, requires_grad=True))
-    grid = wide.grid()
+    grid = wide.to_padded()
     assert grid.shape == (batch.rows, batch.layout.longest, 3, 2)
     for row, values in enumerate(wide.split()):
         assert torch.equal(grid[row, : len(values)], values)
         assert not grid[row, len(values) :].any()
-    assert torch.equal(wide.from_grid(grid).values, wide.values)
+    assert torch.equal(wide.from_padded(grid).values, wide.values)
     grid.sum().backward()
     assert torch.equal(wide.values.grad, torch.ones_like(wide.values))
 
@@ -119,7 +119,7 @@ def test_select_takes_rows_in_any_order_and_more_than_once(rows: list[list[int]]
 
 def test_of_tensors_and_of_one_row() -> None:
     assert lists(Ragged.of([torch.tensor([5, 7]), torch.tensor([11])])) == [[5, 7], [11]]
-    assert Ragged.of([[3]]).grid().tolist() == [[3]]
+    assert Ragged.of([[3]]).to_padded().tolist() == [[3]]
 
 
 def test_values_must_fit_the_lengths() -> None:

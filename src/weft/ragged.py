@@ -1,10 +1,10 @@
-"""Ragged: sequences of unequal length laid end to end; the one batch layout of the library.
+"""Ragged: sequences of unequal length stored end to end; the one batch layout of the library.
 
-There is no padding in a Ragged and no mask beside it. Linear layers, norms, embeddings and losses work on its
-``values`` and never learn where a sequence ends. Only attention and the recurrent layers do: they ask the
-`Layout`, which works out each order once per batch and shares it between layers.
+A Ragged has no padding and needs no mask. Linear layers, norms, embeddings and losses work on its ``values`` and are
+independent of sequence boundaries. Only attention and the recurrent layers need those: they read them from the
+`Layout`, which computes each index tensor once per batch and shares it between layers.
 
-Letters for the axes of a tensor, used as suffixes all over attention/, models/ and search/:
+Suffixes for the axes of a tensor, used in attention/, models/ and search/:
 
     N tokens end to end   B rows (sequences)   R rows in a search (B × beam)   K beam
     S source positions    T target positions   D width   H heads   V vocabulary   E embedding   G gates
@@ -14,45 +14,104 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 
-class TimeMajor(NamedTuple):
-    """The order in which a recurrence reads a batch: all first tokens, then all second ones, … longest row first."""
+class TimeMajor:
+    """The order in which a recurrence reads a batch: all first tokens, then all second tokens, …, longest row first.
 
-    rows: Tensor
-    """(B,) rows from longest to shortest."""
-    counts: list[int]
-    """How many rows have a first, second, … token; the leading ``counts[t]`` of ``rows`` do at time t."""
-    places: Tensor
-    """(N,) for each position of this order, its place in the Ragged."""
-    back: Tensor
-    """(N,) the inverse: for each place in the Ragged, its position in this order."""
-    rows_back: Tensor
-    """(B,) the inverse of ``rows``."""
+    The same order, with the same names, as `torch.nn.utils.rnn.PackedSequence`.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        lengths, device = layout.lengths, layout.device
+        rows = torch.argsort(lengths, descending=True, stable=True)
+        sizes = (lengths[:, None] > torch.arange(layout.longest)).sum(0)
+        times = torch.repeat_interleave(torch.arange(layout.longest), sizes)
+        ranks = torch.arange(layout.total) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+        indices = layout.offsets[rows[ranks]] + times
+        self.batch_sizes: list[int] = sizes.tolist()
+        """How many rows have a first, second, … token."""
+        self.sorted_rows = rows.to(device)
+        """(B,) rows from longest to shortest; at time t the leading ``batch_sizes[t]`` of them have a token."""
+        self.unsorted_rows = torch.argsort(rows).to(device)
+        """(B,) the inverse of ``sorted_rows``."""
+        self.indices = indices.to(device)
+        """(N,) for each position of this order, its index in the Ragged."""
+        self.inverse = torch.argsort(indices).to(device)
+        """(N,) for each index of the Ragged, its position in this order."""
 
     def sort(self, values_ND: Tensor) -> Tensor:
         """Values of a Ragged in this order."""
-        return _Permute.apply(values_ND, self.places, self.back)
+        return _Permute.apply(values_ND, self.indices, self.inverse)
 
     def unsort(self, values_ND: Tensor) -> Tensor:
-        """Values in this order, back in that of the Ragged."""
-        return _Permute.apply(values_ND, self.back, self.places)
+        """The inverse of `sort`."""
+        return _Permute.apply(values_ND, self.inverse, self.indices)
+
+    def map(self, function: Callable[[Tensor], Tensor], values_ND: Tensor) -> Tensor:
+        """``function``, which works token by token, of values in this order."""
+        return function(values_ND)
+
+    def sort_rows(self, values_BD: Tensor) -> Tensor:
+        """One value per row, in the order of ``sorted_rows``."""
+        return values_BD.index_select(0, self.sorted_rows)
+
+    def unsort_rows(self, values_BD: Tensor) -> Tensor:
+        """The inverse of `sort_rows`."""
+        return values_BD.index_select(0, self.unsorted_rows)
+
+
+class PaddedTimeMajor(TimeMajor):
+    """The time-major order of a `FixedLayout`: every row runs for ``longest`` steps, in the order of the batch.
+
+    Values after the end of a row are zero when sorted and dropped when unsorted. No shape depends on the lengths.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.batch_sizes = [layout.rows] * layout.longest
+
+    def _indices(self, reverse: bool) -> Tensor:
+        """(N,) the index of every token in a (longest × B) tensor. Not cached: a CUDA graph has to recompute it."""
+        layout = self.layout
+        times = layout.device_lengths[layout.row_ids] - 1 - layout.positions if reverse else layout.positions
+        return times * layout.rows + layout.row_ids
+
+    def sort(self, values_ND: Tensor, *, reverse: bool = False) -> Tensor:
+        """(longest × B, …); ``reverse``: every row back to front, starting at time 0 all the same."""
+        padded = values_ND.new_zeros(self.layout.longest * self.layout.rows, *values_ND.shape[1:])
+        return padded.index_copy(0, self._indices(reverse), values_ND)
+
+    def unsort(self, values_ND: Tensor, *, reverse: bool = False) -> Tensor:
+        return _TakeUnique.apply(values_ND, self._indices(reverse))
+
+    def map(self, function: Callable[[Tensor], Tensor], values_ND: Tensor) -> Tensor:
+        """The same, applied to tokens alone and not to padding."""
+        return self.sort(function(self.unsort(values_ND)))
+
+    def sort_rows(self, values_BD: Tensor) -> Tensor:
+        return values_BD
+
+    def unsort_rows(self, values_BD: Tensor) -> Tensor:
+        return values_BD
+
+    def last(self, values_ND: Tensor) -> Tensor:
+        """(B, …) of values in this order, those at the last token of every row."""
+        layout = self.layout
+        rows_B = torch.arange(layout.rows, device=layout.device)
+        return values_ND.index_select(0, (layout.device_lengths - 1).clamp(min=0) * layout.rows + rows_B)
 
 
 class Layout:
-    """The lengths of a batch's rows and the index orders that follow from them, computed once and kept."""
-
-    fixed = False
-    """Whether this is the layout of a recorded update: nothing but the tensors on the device may be read then, because
-    other lengths will stand there when it is replayed. See training/packed.py."""
+    """The lengths of a batch's rows and the index tensors that follow from them, each computed once and kept."""
 
     def __init__(self, lengths: Tensor, device: torch.device | str = "cpu", *, longest: int | None = None) -> None:
-        """``longest``: a bound on the lengths to use in place of the longest there is."""
+        """``longest``: an upper bound on the lengths to use in place of their maximum."""
         self.lengths = lengths.to("cpu", torch.int64)
         self.device = torch.device(device)
         self.rows = len(self.lengths)
@@ -66,98 +125,112 @@ class Layout:
         """(B + 1,) where each row begins, on the CPU."""
         return torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
 
-    def _along_rows(self, per_row: Tensor) -> Tensor:
-        return torch.from_numpy(np.repeat(per_row.numpy(), self.lengths.numpy()))
-
     @cached_property
-    def _time_cpu(self) -> Tensor:
-        return torch.arange(self.total) - self._along_rows(self.offsets[:-1])
-
-    @cached_property
-    def row(self) -> Tensor:
-        """(N,) the row of every token."""
-        return self._along_rows(torch.arange(self.rows)).to(self.device)
-
-    @cached_property
-    def time(self) -> Tensor:
-        """(N,) the position of every token within its row."""
-        return self._time_cpu.to(self.device)
-
-    @cached_property
-    def grid(self) -> Tensor:
-        """(N,) the place of every token in a (B × longest) grid."""
-        return (self._along_rows(torch.arange(self.rows) * self.longest) + self._time_cpu).to(self.device)
-
-    @cached_property
-    def blocked_BS(self) -> Tensor:
-        """(B, longest) true where a grid has no token, except in rows without any: those hide nothing, because a
-        softmax over nothing is not a number. For attention only."""
-        return (torch.arange(self.longest) >= self.lengths[:, None].clamp(min=1)).to(self.device)
-
-    @cached_property
-    def starts(self) -> Tensor:
-        """(B + 1,) `offsets` in 32 bits and on the device, as kernels for sequences of unequal length want them."""
+    def device_offsets(self) -> Tensor:
+        """(B + 1,) `offsets` in 32 bits on the device: the ``cu_seqlens`` of variable-length attention kernels."""
         return self.offsets.to(torch.int32).to(self.device)
 
     @cached_property
-    def counts(self) -> Tensor:
+    def device_lengths(self) -> Tensor:
         """(B,) the lengths, on the device."""
         return self.lengths.to(self.device)
 
-    @property
-    def even(self) -> bool:
-        """Whether all rows have one length: a grid then is the values themselves."""
-        return self.total == self.rows * self.longest and not self.fixed
+    def repeat_per_token(self, values_B: Tensor) -> Tensor:
+        """(N,) each row's value once for every token of it; on the CPU."""
+        return torch.from_numpy(np.repeat(values_B.numpy(), self.lengths.numpy()))
+
+    @cached_property
+    def cpu_positions(self) -> Tensor:
+        """(N,) `positions`, on the CPU."""
+        return torch.arange(self.total) - self.repeat_per_token(self.offsets[:-1])
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """(N,) the position of every token within its row."""
+        return self.cpu_positions.to(self.device)
+
+    @cached_property
+    def row_ids(self) -> Tensor:
+        """(N,) the row of every token."""
+        return self.repeat_per_token(torch.arange(self.rows)).to(self.device)
+
+    @cached_property
+    def padded_indices(self) -> Tensor:
+        """(N,) the index of every token in a padded tensor (B × longest)."""
+        return (self.repeat_per_token(torch.arange(self.rows) * self.longest) + self.cpu_positions).to(self.device)
+
+    @cached_property
+    def masked_BS(self) -> Tensor:
+        """(B, longest) True at padding, which attention must not attend to. All False for a row without tokens:
+        a softmax over nothing is not a number."""
+        return (torch.arange(self.longest) >= self.lengths[:, None].clamp(min=1)).to(self.device)
 
     @property
-    def steps(self) -> Tensor:
-        """(N,) the place of every token in a (longest × B) grid: step by step."""
-        return self.time * self.rows + self.row
-
-    @property
-    def steps_back(self) -> Tensor:
-        """(N,) the same with every row back to front."""
-        return (self.counts[self.row] - 1 - self.time) * self.rows + self.row
+    def is_rectangular(self) -> bool:
+        """Whether all rows have length ``longest``: padding then is a change of shape."""
+        return self.total == self.rows * self.longest
 
     @cached_property
     def time_major(self) -> TimeMajor:
         """The order of a recurrence over this batch."""
-        rows = torch.argsort(self.lengths, descending=True, stable=True)
-        counts = (self.lengths[:, None] > torch.arange(self.longest)).sum(0)
-        times = torch.repeat_interleave(torch.arange(self.longest), counts)
-        starts = counts.cumsum(0) - counts
-        ranks = torch.arange(self.total) - torch.repeat_interleave(starts, counts)
-        places = self.offsets[rows[ranks]] + times
-        return TimeMajor(
-            rows.to(self.device),
-            counts.tolist(),
-            places.to(self.device),
-            torch.argsort(places).to(self.device),
-            torch.argsort(rows).to(self.device),
-        )
+        return TimeMajor(self)
+
+
+class FixedLayout(Layout):
+    """The layout of an update that is replayed as a CUDA graph: its index tensors stay at their addresses.
+
+    `assign` overwrites them with those of another batch of as many rows and tokens. A replayed update sees nothing
+    but the device tensors, so what reads ``lengths``, ``offsets`` or other values on the CPU must not be part of it.
+    See training/cuda_graph_update.py.
+    """
+
+    def __init__(self, lengths: Tensor, device: torch.device | str = "cpu", *, longest: int) -> None:
+        super().__init__(lengths, device, longest=longest)
+        self._fixed = self._index_tensors(self)
+
+    @staticmethod
+    def _index_tensors(layout: Layout) -> list[Tensor]:
+        """All that an update may read."""
+        offsets, lengths = layout.device_offsets, layout.device_lengths
+        return [offsets, lengths, layout.row_ids, layout.positions, layout.padded_indices, layout.masked_BS]
+
+    def assign(self, lengths: Tensor) -> None:
+        """Overwrite the index tensors with those of rows of these lengths."""
+        layout = Layout(lengths, longest=self.longest)
+        for tensor, new in zip(self._fixed, self._index_tensors(layout), strict=True):
+            tensor.copy_(new.pin_memory() if tensor.is_cuda else new, non_blocking=True)
+
+    @property
+    def is_rectangular(self) -> bool:
+        """No: whether it is now says nothing about the next batch."""
+        return False
+
+    @property
+    def time_major(self) -> PaddedTimeMajor:
+        return PaddedTimeMajor(self)
 
 
 class _Permute(torch.autograd.Function):
-    """A change of order; its gradient is the change back, which is cheaper than adding up by index."""
+    """A permutation of rows; its gradient is the inverse permutation, which is cheaper than an index-wise sum."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, there: Tensor, back: Tensor) -> Tensor:
-        ctx.save_for_backward(back)
-        return values.index_select(0, there)
+    def forward(ctx: Any, values: Tensor, indices: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse)
+        return values.index_select(0, indices)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return gradient.index_select(0, ctx.saved_tensors[0]), None, None
 
 
-class _FromGrid(torch.autograd.Function):
-    """Some places of a grid, each at most once; the gradient goes back to them alone, without adding up."""
+class _TakeUnique(torch.autograd.Function):
+    """Rows at unique indices; being unique, their gradients are copied instead of summed."""
 
     @staticmethod
-    def forward(ctx: Any, flat: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
-        ctx.length = len(flat)
-        return flat.index_select(0, places)
+    def forward(ctx: Any, values: Tensor, indices: Tensor) -> Tensor:
+        ctx.save_for_backward(indices)
+        ctx.length = len(values)
+        return values.index_select(0, indices)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -166,7 +239,7 @@ class _FromGrid(torch.autograd.Function):
 
 
 class Ragged:
-    """Sequences of unequal length laid end to end: ``values`` (N, …) and their `Layout`."""
+    """Sequences of unequal length stored end to end: ``values`` (N, …) and their `Layout`."""
 
     def __init__(self, values: Tensor, layout: Layout) -> None:
         if len(values) != layout.total:
@@ -206,61 +279,48 @@ class Ragged:
             return self
         return Ragged(self.values.to(device, non_blocking=True), Layout(self.lengths, device))
 
-    def grid(self) -> Tensor:
+    def to_padded(self) -> Tensor:
         """(B, longest, …) with zeros after each row's end. For attention and tests, never for a layer that sums."""
         shape = self.values.shape[1:]
         flat = self.values
-        if not self.layout.even:
+        if not self.layout.is_rectangular:
             flat = self.values.new_zeros(self.rows * self.layout.longest, *shape)
-            flat = flat.index_copy(0, self.layout.grid, self.values)
+            flat = flat.index_copy(0, self.layout.padded_indices, self.values)
         return flat.view(self.rows, self.layout.longest, *shape)
 
-    def from_grid(self, grid_BT: Tensor) -> Ragged:
-        """The inverse of `grid`, for values that follow this layout."""
-        flat = grid_BT.flatten(0, 1)
-        return self.like(flat if self.layout.even else _FromGrid.apply(flat, self.layout.grid))
-
-    def steps(self, back: bool = False) -> Tensor:
-        """(longest, B, …) step by step, ``back`` to front or not, with zeros after each row's end."""
-        layout = self.layout
-        flat = self.values.new_zeros(layout.longest * self.rows, *self.values.shape[1:])
-        flat = flat.index_copy(0, layout.steps_back if back else layout.steps, self.values)
-        return flat.view(layout.longest, self.rows, *self.values.shape[1:])
-
-    def from_steps(self, grid_TB: Tensor, back: bool = False) -> Ragged:
-        """The inverse of `steps`, for values that follow this layout."""
-        places = self.layout.steps_back if back else self.layout.steps
-        return self.like(_FromGrid.apply(grid_TB.flatten(0, 1), places))
+    def from_padded(self, padded_BT: Tensor) -> Ragged:
+        """The inverse of `to_padded`, for values that follow this layout."""
+        flat = padded_BT.flatten(0, 1)
+        return self.like(flat if self.layout.is_rectangular else _TakeUnique.apply(flat, self.layout.padded_indices))
 
     def means(self) -> Tensor:
         """(B, …) the mean of every row's values."""
-        sums = self.values.new_zeros(self.rows, *self.values.shape[1:]).index_add(0, self.layout.row, self.values)
-        counts = self.layout.counts.clamp(min=1).to(self.values.dtype)
-        return sums / counts.view(-1, *[1] * (self.values.dim() - 1))
+        sums = self.values.new_zeros(self.rows, *self.values.shape[1:]).index_add(0, self.layout.row_ids, self.values)
+        lengths = self.layout.device_lengths.clamp(min=1).to(self.values.dtype)
+        return sums / lengths.view(-1, *[1] * (self.values.dim() - 1))
 
     def split(self) -> list[Tensor]:
-        """One tensor a row."""
+        """One tensor per row."""
         return list(self.values.split(self.lengths.tolist()))
 
     def select(self, rows: Tensor) -> Ragged:
-        """Some of the rows, in the order given."""
-        chosen = rows.to("cpu")
-        lengths = self.lengths[chosen]
-        layout = Layout(lengths, self.device)
-        starts = self.layout.offsets[:-1][chosen]
-        return Ragged(self.values[(layout._along_rows(starts) + layout._time_cpu).to(self.device)], layout)
+        """The given rows, in the given order."""
+        rows = rows.to("cpu")
+        layout = Layout(self.lengths[rows], self.device)
+        starts = self.layout.offsets[:-1][rows]
+        return Ragged(self.values[(layout.repeat_per_token(starts) + layout.cpu_positions).to(self.device)], layout)
 
     def reversed(self) -> Ragged:
         """Every row back to front (Sutskever et al. 2014)."""
-        last = self.layout._along_rows(self.layout.offsets[1:] - 1)
-        return self.like(self.values[(last - self.layout._time_cpu).to(self.device)])
+        last = self.layout.repeat_per_token(self.layout.offsets[1:] - 1)
+        return self.like(self.values[(last - self.layout.cpu_positions).to(self.device)])
 
     def empty(self) -> Ragged:
-        """As many rows, with nothing in them."""
+        """As many rows, all of length zero."""
         return Ragged(self.values[:0], Layout(torch.zeros_like(self.lengths), self.device))
 
     def shifted(self, first: int) -> Ragged:
-        """Every row moved one place to the right behind ``first``: what a decoder reads when it must say this."""
+        """Every row shifted one position to the right, ``first`` in front: the decoder input for these targets."""
         values = self.values.roll(1)
         starts = self.layout.offsets[:-1][self.lengths > 0].to(self.device)
         values[starts] = first

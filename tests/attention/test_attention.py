@@ -88,7 +88,7 @@ def test_over_past(name: str, project: bool) -> None:
 def test_rows_of_one_length_are_prepared_alike(name: str, project: bool) -> None:
     attention = make(name, project)
     items = ragged([3, 3], item_size(attention, name, project))
-    for one, other in zip(attention.prepare(items), attention.prepare_all(items.grid()), strict=True):
+    for one, other in zip(attention.prepare(items), attention.prepare_all(items.to_padded()), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 

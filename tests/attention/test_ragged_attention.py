@@ -258,8 +258,8 @@ def test_one_step_over_one_part(heads: int, shared: int, hypotheses: int) -> Non
     queries = [hypotheses] * 4
     queries_NHD, keys_NHD, values_NHD = parts(queries, items, heads, shared)
     of_items = layout(items)
-    keys_BHSD, values_BHSD = (Ragged(part, of_items).grid().transpose(1, 2) for part in (keys_NHD, values_NHD))
-    ended = torch.zeros(4, 7, dtype=torch.float64).masked_fill(of_items.blocked_BS, float("-inf"))[:, None, None]
+    keys_BHSD, values_BHSD = (Ragged(part, of_items).to_padded().transpose(1, 2) for part in (keys_NHD, values_NHD))
+    ended = torch.zeros(4, 7, dtype=torch.float64).masked_fill(of_items.masked_BS, float("-inf"))[:, None, None]
     answers_RHD, weights_RHS = step_attention(queries_NHD, [StepKeysValues(keys_BHSD, values_BHSD, ended)])
     seen: list[AttentionRecord] = []
     expected = RaggedAttention("cross", layout(queries), of_items).attend(

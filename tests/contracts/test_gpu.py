@@ -116,7 +116,7 @@ def test_short_rows_are_what_a_grid_gives(lengths: tuple[list[int], list[int]], 
     queries, over = ragged_heads(lengths[0], 6, 32, 1)
     (keys, items), (values, _) = (ragged_heads(lengths[1], shared, 32, seed) for seed in (2, 3))
     probe = torch.randn(queries.shape, device="cuda", generator=torch.Generator("cuda").manual_seed(4))
-    empty = (items.counts == 0)[over.row]
+    empty = (items.device_lengths == 0)[over.row_ids]
     probe[empty] = 0.0
     found = []
     for dtype in (torch.bfloat16, torch.float32):

@@ -18,7 +18,7 @@ from weft.models import AnyModel
 from weft.models.build import build_model
 from weft.models.recurrent import CELLS, CONNECTIONS
 from weft.models.transformer import POSITIONS
-from weft.ragged import Layout, Ragged
+from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
 from weft.tree import Tree, map_tree, repeat, select
 
@@ -290,8 +290,7 @@ def test_a_fixed_grid_changes_nothing(case: str) -> None:
     framed = []
     for side, filling, longest in ((source, [2, 0, 0], 7), (inputs, [0, 3, 0], 6)):
         lengths = torch.cat([side.lengths, torch.tensor(filling)])
-        layout = Layout(lengths, longest=longest)
-        layout.fixed = True
+        layout = FixedLayout(lengths, longest=longest)
         framed.append(Ragged(torch.cat([side.values, torch.ones(sum(filling), dtype=torch.int64)]), layout))
     found = model(*framed).logits_NV[: len(said)]
     close(found, said)

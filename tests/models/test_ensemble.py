@@ -112,10 +112,10 @@ def test_the_mean_by_hand(kinds: tuple[str, ...], shares: list[float] | None) ->
 def test_stepping_gives_what_forward_gives(kinds: tuple[str, ...], mean: str) -> None:
     ensemble, source, inputs = ensemble_of(kinds, mean=mean, shares=None), sources_of(kinds), Ragged.of(INPUTS)
     whole = ensemble(source, inputs, weights=True)
-    grid_BTV = inputs.like(whole.logits_NV).grid()
+    grid_BTV = inputs.like(whole.logits_NV).to_padded()
     memory = ensemble.encode(source)
     state = ensemble.start(memory)
-    tokens_BT = inputs.grid()
+    tokens_BT = inputs.to_padded()
     for time in range(max(map(len, INPUTS))):
         logits_BV, state, weights_BS = ensemble.step(tokens_BT[:, time], state, memory)
         for row, said in enumerate(INPUTS):
@@ -148,7 +148,7 @@ def test_what_a_search_does_to_the_state(kinds: tuple[str, ...]) -> None:
     if "lm" in kinds:
         sources = Ragged.of([[] for _ in rows])
     targets = Ragged.of(inputs)
-    expected_RV = targets.like(ensemble(sources, targets).logits_NV).grid()[:, -1]
+    expected_RV = targets.like(ensemble(sources, targets).logits_NV).to_padded()[:, -1]
     close(logits_RV, expected_RV)
 
 

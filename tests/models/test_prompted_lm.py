@@ -125,6 +125,6 @@ def test_no_prompts_are_no_prompts(name: str) -> None:
     inputs = Ragged.of(ANSWERS).shifted(BEGIN)
     plain = model(Ragged.of([[] for _ in ANSWERS]), inputs).logits_NV
     beside = model(Ragged.of([[], [], [4], []]), inputs).logits_NV
-    rows = inputs.layout.row != 2
+    rows = inputs.layout.row_ids != 2
     torch.testing.assert_close(plain[rows], beside[rows])
     assert not torch.allclose(plain[~rows], beside[~rows])

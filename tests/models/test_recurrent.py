@@ -118,9 +118,9 @@ def test_steps_give_what_whole_sequences_give(kind: str, connections: str, layer
     maps = stack.step_maps()
     state = initial
     for time in range(7):
-        inputs_BD = batch.grid()[:, time]
+        inputs_BD = batch.to_padded()[:, time]
         output_BD, state = stack.step(inputs_BD, maps[0].of_input(inputs_BD), state, maps)
-        torch.testing.assert_close(output_BD, outputs.grid()[:, time])
+        torch.testing.assert_close(output_BD, outputs.to_padded()[:, time])
     torch.testing.assert_close(state, finals)
 
 

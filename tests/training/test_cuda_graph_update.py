@@ -126,7 +126,7 @@ def test_a_side_is_a_ragged_of_its_shape() -> None:
     ragged = Side(20, 6, 7, CPU).ragged()
     assert ragged.values.tolist() == [0] * 20
     assert (ragged.layout.rows, ragged.layout.total, ragged.layout.longest) == (7, 20, 6)
-    assert ragged.layout.starts.tolist() == [0, 6, 12, 18, 20, 20, 20, 20]
+    assert ragged.layout.device_offsets.tolist() == [0, 6, 12, 18, 20, 20, 20, 20]
 
 
 def test_a_bound_stands_for_the_longest_row() -> None:

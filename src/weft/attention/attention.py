@@ -49,8 +49,8 @@ class Attention(nn.Module):
 
     def prepare(self, items: Ragged) -> Keys:
         """Lay the items out for looking at. Every row must hold at least one."""
-        grid_BSD = items.grid()
-        blocked_BS = items.layout.blocked_BS
+        grid_BSD = items.to_padded()
+        blocked_BS = items.layout.masked_BS
         bias_BS = grid_BSD.new_zeros(blocked_BS.shape).masked_fill(blocked_BS, float("-inf"))
         return Keys(self.score.prepare(self.keys(grid_BSD)), self.values(grid_BSD), bias_BS)
 
@@ -67,15 +67,15 @@ class Attention(nn.Module):
 
     def over(self, queries: Ragged, keys: Keys) -> tuple[Ragged, Tensor]:
         """The same for a ragged batch of queries, all at once; weights (B, longest, S)."""
-        answers_BTD, weights_BTS = self(queries.grid(), keys)
-        return queries.from_grid(answers_BTD), weights_BTS
+        answers_BTD, weights_BTS = self(queries.to_padded(), keys)
+        return queries.from_padded(answers_BTD), weights_BTS
 
     def over_past(self, states: Ragged) -> tuple[Ragged, Tensor]:
         """Every state looks back: s_t asks over h_0 = 0 and the states before it, h_1 … h_{t−1}."""
-        grid_BTD = states.grid()
+        grid_BTD = states.to_padded()
         past_BTD = torch.cat([grid_BTD.new_zeros(len(grid_BTD), 1, grid_BTD.shape[-1]), grid_BTD[:, :-1]], dim=1)
         scores_BTS = self.score(grid_BTD, self.score.prepare(self.keys(past_BTD)))
         length = grid_BTD.shape[1]
         bias_TS = grid_BTD.new_full((length, length), float("-inf")).triu(1)
         answers_BTD, weights_BTS = attend(scores_BTS, self.values(past_BTD), bias_TS)
-        return states.from_grid(answers_BTD), weights_BTS
+        return states.from_padded(answers_BTD), weights_BTS

@@ -74,10 +74,10 @@ class RaggedAttention:
         """True where a query may not look. A row without items hides nothing: it has no query whose answer counts."""
         device = self.queries.device
         items_S = torch.arange(self.items.longest, device=device)
-        counts_B = self.items.counts.clamp(min=1)
+        counts_B = self.items.device_lengths.clamp(min=1)
         hidden_BTS = (items_S >= counts_B[:, None])[:, None]
         if self.causal:
-            ahead_B = counts_B - self.queries.counts.clamp(min=1)
+            ahead_B = counts_B - self.queries.device_lengths.clamp(min=1)
             places_BT = torch.arange(self.queries.longest, device=device) + ahead_B[:, None]
             hidden_BTS = hidden_BTS | (items_S > places_BT[:, :, None])
         return hidden_BTS
@@ -112,12 +112,12 @@ class RaggedAttention:
         if groups > 1:
             keys_NHD, values_NHD = (part.repeat_interleave(groups, 1) for part in (keys_NHD, values_NHD))
         queries = Ragged(queries_NHD, self.queries)
-        queries_BHTD = queries.grid().transpose(1, 2)
-        keys_BHSD = Ragged(keys_NHD, self.items).grid().transpose(1, 2)
-        values_BHSD = Ragged(values_NHD, self.items).grid().transpose(1, 2)
+        queries_BHTD = queries.to_padded().transpose(1, 2)
+        keys_BHSD = Ragged(keys_NHD, self.items).to_padded().transpose(1, 2)
+        values_BHSD = Ragged(values_NHD, self.items).to_padded().transpose(1, 2)
         backwards = self.causal and self.queries is self.items and self.bias is None
         mask = None
-        if not backwards and not (self.items.even and self.bias is None and not self.causal):
+        if not backwards and not (self.items.is_rectangular and self.bias is None and not self.causal):
             mask = self._masks.get(queries_NHD.dtype)
             if mask is None:
                 mask = self._masks[queries_NHD.dtype] = self._mask(queries_NHD.dtype)
@@ -130,7 +130,7 @@ class RaggedAttention:
             weights_BHTS = torch.softmax(scores_BHTS + self._mask(queries_NHD.dtype), -1)
             watch(self.kind, weights_BHTS)
             answers_BHTD = functional.dropout(weights_BHTS, dropout) @ values_BHSD
-        return queries.from_grid(answers_BHTD.transpose(1, 2)).values
+        return queries.from_padded(answers_BHTD.transpose(1, 2)).values
 
 
 class PrefixAttention:
@@ -149,7 +149,7 @@ class PrefixAttention:
     def _join(self) -> Tensor:
         """(N,) places of the stream in the order source 1, target 1, source 2, target 2, …"""
         source, target, both = self.source.queries, self.target.queries, self.target.items
-        row, time = both.row.cpu(), both.time.cpu()
+        row, time = both.row_ids.cpu(), both.positions.cpu()
         after = time - source.lengths[row]
         in_source, in_target = source.offsets[row] + time, self.split + target.offsets[row] + after
         return torch.where(after < 0, in_source, in_target).to(source.device)
@@ -280,7 +280,14 @@ def _unequal_rows(
     if max(queries.longest, items.longest) <= LONGEST and queries_NHD.shape[-1] in WIDTHS:
         attend = short_attention if torch.is_grad_enabled() else forward_only
         return attend(
-            queries_NHD, keys_NHD, values_NHD, queries.starts, items.starts, queries.longest, items.longest, causal
+            queries_NHD,
+            keys_NHD,
+            values_NHD,
+            queries.device_offsets,
+            items.device_offsets,
+            queries.longest,
+            items.longest,
+            causal,
         )
 
     groups = queries_NHD.shape[1] // keys_NHD.shape[1]
@@ -289,16 +296,16 @@ def _unequal_rows(
     if queries is not items:
         # Where a row has no queries, the kernel leaves the gradients of its keys as they lie in memory; where it has
         # no keys, those of its queries. Rows that fill up a batch may have one side alone.
-        asked_N11 = (queries.counts[items.row] > 0)[:, None, None]
+        asked_N11 = (queries.device_lengths[items.row_ids] > 0)[:, None, None]
         keys_NHD, values_NHD = (torch.where(asked_N11, part, 0.0) for part in (keys_NHD, values_NHD))
-        answered_N11 = (items.counts[queries.row] > 0)[:, None, None]
+        answered_N11 = (items.device_lengths[queries.row_ids] > 0)[:, None, None]
         queries_NHD = torch.where(answered_N11, queries_NHD, 0.0)
     answers_NHD = varlen_attn(
         queries_NHD,
         keys_NHD,
         values_NHD,
-        queries.starts,
-        items.starts,
+        queries.device_offsets,
+        items.device_offsets,
         queries.longest,
         items.longest,
         window_size=(-1, 0) if causal else (-1, -1),

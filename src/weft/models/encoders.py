@@ -55,9 +55,9 @@ class TransformerEncoder(nn.Module):
     def forward(self, embedded: Ragged, seen: list[AttentionRecord] | None = None) -> Encoded:
         """``seen``: told the weights of every layer and head."""
         layout = embedded.layout
-        stream_ND = self.stack.begin(embedded.values, layout.time, layout.longest)
+        stream_ND = self.stack.begin(embedded.values, layout.positions, layout.longest)
         sight = RaggedAttention("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
-        rotation = self.stack.rotation(layout.time, stream_ND.dtype)
+        rotation = self.stack.rotation(layout.positions, stream_ND.dtype)
         for number, layer in enumerate(self.stack.layers):
             stream_ND = layer(stream_ND, sight, rotation, watch=recorder_for(seen, number))
         return Encoded(embedded.like(self.stack.end(stream_ND)), None)

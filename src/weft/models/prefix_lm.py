@@ -72,20 +72,20 @@ class PrefixLM(nn.Module):
     def encode(self, source: Ragged) -> PrefixMemory:
         layout = source.layout
         weight = self.output.weight_VD
-        blocked_BS = torch.arange(layout.longest, device=weight.device) >= layout.counts[:, None]
+        blocked_BS = torch.arange(layout.longest, device=weight.device) >= layout.device_lengths[:, None]
         bias_BS = weight.new_zeros(blocked_BS.shape).masked_fill(blocked_BS, float("-inf"))
         layers = self.stack.empty_past(source.rows, weight)
         if self.source_embedding is not None and layout.total:
-            stream_ND = self.stack.begin(self.source_embedding(source.values), layout.time, layout.longest)
+            stream_ND = self.stack.begin(self.source_embedding(source.values), layout.positions, layout.longest)
             sight = RaggedAttention("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
-            rotation = self.stack.rotation(layout.time, stream_ND.dtype)
+            rotation = self.stack.rotation(layout.positions, stream_ND.dtype)
             found: list[KeysValues] = []
             for layer in self.stack.layers:
                 own = layer.own.own_keys_values(layer.around_own.before(stream_ND), rotation)
-                found.append(KeysValues(*(source.like(part).grid().transpose(1, 2) for part in own)))
+                found.append(KeysValues(*(source.like(part).to_padded().transpose(1, 2) for part in own)))
                 stream_ND = layer(stream_ND, sight, rotation)
             layers = tuple(found)
-        return PrefixMemory(layers, bias_BS[:, None, None], layout.counts)
+        return PrefixMemory(layers, bias_BS[:, None, None], layout.device_lengths)
 
     def start(self, memory: PrefixMemory) -> PrefixState:
         return PrefixState(self.stack.empty_past(len(memory.lengths_B), memory.bias_B11S))
@@ -126,12 +126,12 @@ class PrefixLM(nn.Module):
             return Decoded(inputs.like(self.states(source.empty(), whole).states.values[places_N]), None)
         stack, layout = self.stack, inputs.layout
         longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0
-        places_N = layout.time + source.layout.counts[layout.row]
+        places_N = layout.positions + source.layout.device_lengths[layout.row_ids]
         stream_ND = stack.begin(self.target_embedding(inputs.values), places_N, longest)
         if self.source_embedding is not None and source.layout.total:
-            own_ND = stack.begin(self.source_embedding(source.values), source.layout.time, source.layout.longest)
+            own_ND = stack.begin(self.source_embedding(source.values), source.layout.positions, source.layout.longest)
             stream_ND = torch.cat([own_ND, stream_ND])
-            places_N = torch.cat([source.layout.time, places_N])
+            places_N = torch.cat([source.layout.positions, places_N])
         sight: AttentionPattern
         if source.layout.total:
             sight = PrefixAttention(
@@ -155,14 +155,14 @@ class PrefixLM(nn.Module):
         if weights and source.layout.longest:
             found = [one for one in seen or aligning if one.kind == "decoder" and one.layer == self.aligning]
             of_source = found[-1].weights_BHTS.mean(1)[:, :, : source.layout.longest]
-            weights_BTS = _share(of_source.masked_fill(source.layout.blocked_BS[:, None], 0.0))
+            weights_BTS = _share(of_source.masked_fill(source.layout.masked_BS[:, None], 0.0))
         return Decoded(inputs.like(states_ND), weights_BTS)
 
     def _target_bias(self, source: Ragged, inputs: Ragged, longest: int) -> Tensor | None:
         """What distances add for every target token over its source and target: (B, H, T, S)."""
         own_T = torch.arange(inputs.layout.longest, device=inputs.device)
         both_S = torch.arange(longest, device=inputs.device)
-        return self.stack.bias(source.layout.counts[:, None] + own_T, both_S[None])
+        return self.stack.bias(source.layout.device_lengths[:, None] + own_T, both_S[None])
 
     def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
         decoded = self.states(source, inputs, weights=weights)

@@ -20,11 +20,11 @@ def behind(source: Ragged, inputs: Ragged) -> tuple[Ragged, Tensor]:
     """Each row's source put behind the first of its inputs, and the places (N,) of the states of the inputs."""
     prompts, rest = source.layout, inputs.layout
     layout = Layout(source.lengths + inputs.lengths, inputs.device)
-    begins = layout.starts.to(torch.int64)
-    places_N = begins[rest.row] + prompts.counts[rest.row] + rest.time
+    begins = layout.device_offsets.to(torch.int64)
+    places_N = begins[rest.row_ids] + prompts.device_lengths[rest.row_ids] + rest.positions
     values = inputs.values.new_empty(layout.total)
-    values[begins[prompts.row] + 1 + prompts.time] = source.values
-    values[torch.where(rest.time == 0, begins[rest.row], places_N)] = inputs.values
+    values[begins[prompts.row_ids] + 1 + prompts.positions] = source.values
+    values[torch.where(rest.positions == 0, begins[rest.row_ids], places_N)] = inputs.values
     return Ragged(values, layout), places_N
 
 

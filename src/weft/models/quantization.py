@@ -38,7 +38,7 @@ from weft.models.recurrent import LayerState, RecurrentStack, StackState, StepMa
 from weft.models.recurrent_decoder import RecurrentDecoder, _Maps
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
-from weft.tree import first, select
+from weft.tree import first, map_tree
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -179,10 +179,10 @@ class Int8Stack(RecurrentStack):
         """Whole sequences, one step after the other for the rows that are still running."""
         order = sequences.layout.time_major
         values_ND = order.sort(sequences.values)
-        state = select(initial or self.zeros(sequences.rows, sequences.values), order.rows)
+        state = map_tree(order.sort_rows, initial or self.zeros(sequences.rows, sequences.values))
         outputs: list[Tensor] = []
         ended: list[StackState] = []  # the last states of rows that have ended, shortest rows first
-        for values_BD in values_ND.split(order.counts):
+        for values_BD in values_ND.split(order.batch_sizes):
             running = len(values_BD)
             if running < len(state[0][0]):
                 ended.append(tuple(tuple(part[running:] for part in layer) for layer in state))
@@ -194,7 +194,7 @@ class Int8Stack(RecurrentStack):
             outputs.append(output_BD)
         ended.append(state)
         final: StackState = tuple(
-            _joined([one[level] for one in ended[::-1]], order.rows_back) for level in range(len(state))
+            _joined([one[level] for one in ended[::-1]], order.unsorted_rows) for level in range(len(state))
         )
         return sequences.like(order.unsort(torch.cat(outputs))), final
 

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 from weft.kernels.cpu.lstm import lstm_layer, lstm_step
 from weft.kernels.deferred_gradients import Map, unrolled
 from weft.models.layers import dropout
-from weft.ragged import Ragged, TimeMajor
+from weft.ragged import PaddedTimeMajor, Ragged, TimeMajor
 
 LayerState = tuple[Tensor, ...]
 StackState = tuple[LayerState, ...]
@@ -162,27 +162,27 @@ class RecurrentStack(nn.Module):
 
     def forward(self, sequences: Ragged, initial: StackState | None = None) -> tuple[Ragged, StackState]:
         """Whole sequences: every layer's states of the top layer, and every layer's last state."""
-        if sequences.layout.fixed:
-            return self._on_fixed_grid(sequences, initial or self.zeros(sequences.rows, sequences.values))
         order = sequences.layout.time_major
-        values_ND = order.sort(sequences.values)
         initial = initial or self.zeros(sequences.rows, sequences.values)
+        if isinstance(order, PaddedTimeMajor):
+            return self._forward_padded(sequences, order, initial)
+        values_ND = order.sort(sequences.values)
         run_layer = self._whole_layer if values_ND.is_cuda else self._layer_step_by_step
         finals: list[LayerState] = []
         for level in range(len(self.layers)):
-            start = tuple(part.index_select(0, order.rows) for part in initial[level])
+            start = tuple(order.sort_rows(part) for part in initial[level])
             output_ND, final = run_layer(level, values_ND, order, start)
-            finals.append(tuple(part.index_select(0, order.rows_back) for part in final))
+            finals.append(tuple(order.unsort_rows(part) for part in final))
             values_ND = self._next_input(level, values_ND, output_ND)
         return sequences.like(order.unsort(values_ND)), tuple(finals)
 
-    def _on_fixed_grid(self, sequences: Ragged, initial: StackState) -> tuple[Ragged, StackState]:
-        """The same with every row running to the end of a fixed grid: no shape depends on the lengths.
+    def _forward_padded(
+        self, sequences: Ragged, order: PaddedTimeMajor, initial: StackState
+    ) -> tuple[Ragged, StackState]:
+        """The same with every row running for as many steps as the longest: no shape depends on the lengths.
 
-        Rows lie at the left whichever way they are read, so what is computed after a row's end is never read.
+        Both directions start at time 0, so nothing that is computed after a row's end is read.
         """
-        layout = sequences.layout
-        ends_B = (layout.counts - 1).clamp(min=0) * layout.rows + torch.arange(layout.rows, device=layout.device)
         values_ND = sequences.values
         finals: list[LayerState] = []
         for level in range(len(self.layers)):
@@ -194,12 +194,12 @@ class RecurrentStack(nn.Module):
                 of_input_NG = functional.linear(values_ND, weights.input_GD, weights.input_bias_G)
                 of_state = unrolled(weights.state_GD, weights.state_bias_G)
                 states: list[LayerState] = []
-                for of_input_BG in sequences.like(of_input_NG).steps(back=bool(direction)).unbind(0):
+                for of_input_BG in order.sort(of_input_NG, reverse=bool(direction)).split(order.batch_sizes):
                     state = self.cell.step(of_input_BG, of_state(state[0]), state)
                     states.append(state)
-                grids = [torch.stack(part) for part in zip(*states, strict=True)]
-                outputs.append(sequences.from_steps(grids[0], back=bool(direction)).values)
-                last.append(tuple(grid_TBD.flatten(0, 1).index_select(0, ends_B) for grid_TBD in grids))
+                whole = [torch.cat(part) for part in zip(*states, strict=True)]
+                outputs.append(order.unsort(whole[0], reverse=bool(direction)))
+                last.append(tuple(order.last(part) for part in whole))
             finals.append(tuple(torch.cat(parts, -1) for parts in zip(*last, strict=True)))
             values_ND = self._next_input(level, values_ND, torch.cat(outputs, -1))
         return sequences.like(values_ND), tuple(finals)
@@ -208,7 +208,7 @@ class RecurrentStack(nn.Module):
         self, level: int, values_ND: Tensor, order: TimeMajor, start: LayerState
     ) -> tuple[Tensor, LayerState]:
         """A layer over time-major values by PyTorch's own module: one call of cuDNN."""
-        packed = PackedSequence(values_ND, torch.tensor(order.counts))
+        packed = PackedSequence(values_ND, torch.tensor(order.batch_sizes))
         parts = tuple(torch.stack(part.chunk(self.directions, -1)) for part in start)
         output, final = self.layers[level](packed, parts if self.cell.parts > 1 else parts[0])
         finals = final if isinstance(final, tuple) else (final,)
@@ -220,7 +220,9 @@ class RecurrentStack(nn.Module):
         """The same with our own loop. On a CPU it is the quicker one: weights' gradients are taken once."""
         starts = [part.chunk(self.directions, -1) for part in start]
         found = [
-            self._one_direction(self.weights(level, direction), values_ND, order.counts, one_start, bool(direction))
+            self._one_direction(
+                self.weights(level, direction), values_ND, order.batch_sizes, one_start, bool(direction)
+            )
             for direction, one_start in enumerate(zip(*starts, strict=True))
         ]
         finals = [final for _, final in found]

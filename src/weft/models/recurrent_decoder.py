@@ -31,7 +31,7 @@ from weft.models.encoders import Encoded
 from weft.models.layers import dropout, dropout_factors
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
 from weft.ragged import Ragged
-from weft.tree import first, select
+from weft.tree import first, map_tree
 
 
 class Memory(NamedTuple):
@@ -146,7 +146,7 @@ class RecurrentDecoder(nn.Module):
 
     def _at_once(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
         """Nothing of the attention enters the recurrence: one call for it, one for the attention."""
-        summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
+        summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row_ids]
         inputs = embedded if summary_ND is None else embedded.like(torch.cat([embedded.values, summary_ND], -1))
         outputs, _ = self.stack(inputs, memory.initial)
         context_ND = weights_BTS = None
@@ -159,22 +159,20 @@ class RecurrentDecoder(nn.Module):
 
     def _step_by_step(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
         """The context enters the recurrence: one time step after the other, for the rows that are still running."""
-        if embedded.layout.fixed:
-            return self._steps_of_all(embedded, memory)
         if self._feeds_quickly(embedded) and not (weights and torch.is_grad_enabled()):
             return self._quickly(embedded, memory, weights)
         order = embedded.layout.time_major
         maps = self._maps()
-        summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
-        memory = select(memory, order.rows)
+        summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row_ids]
+        memory = map_tree(order.sort_rows, memory)
         if memory.keys is not None:
             memory = memory._replace(keys=memory.keys.held())
         embedded_NE = order.sort(embedded.values)
-        of_embedded = self._of_embedded(embedded_NE).split(order.counts)
+        of_embedded = order.map(self._of_embedded, embedded_NE).split(order.batch_sizes)
         state = self.start(memory)
         steps: list[_Step] = []
         running = embedded.rows
-        for embedded_BE, of_embedded_BG in zip(embedded_NE.split(order.counts), of_embedded, strict=True):
+        for embedded_BE, of_embedded_BG in zip(embedded_NE.split(order.batch_sizes), of_embedded, strict=True):
             if len(embedded_BE) < running:
                 running = len(embedded_BE)
                 state, memory = first((state, memory), running)
@@ -188,29 +186,8 @@ class RecurrentDecoder(nn.Module):
         weights_BTS = None
         if weights:
             weights_NS = torch.cat([done.weights_BS for done in steps if done.weights_BS is not None])
-            weights_BTS = embedded.like(weights_NS[order.back]).grid()
+            weights_BTS = embedded.like(order.unsort(weights_NS)).to_padded()
         return Decoded(embedded.like(states_ND), weights_BTS)
-
-    def _steps_of_all(self, embedded: Ragged, memory: Memory) -> Decoded:
-        """The same with every row running to the end of a fixed grid: no shape depends on the lengths."""
-        maps = self._maps()
-        summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row]
-        if memory.keys is not None:
-            memory = memory._replace(keys=memory.keys.held())
-        embedded_TBE = embedded.steps()
-        of_embedded_TBG = embedded.like(self._of_embedded(embedded.values)).steps()
-        state = self.start(memory)
-        steps: list[_Step] = []
-        for embedded_BE, of_embedded_BG in zip(embedded_TBE.unbind(0), of_embedded_TBG.unbind(0), strict=True):
-            done = self._advance(embedded_BE, of_embedded_BG, state, memory, maps)
-            state = done.state
-            steps.append(done)
-        states_ND = embedded.from_steps(torch.stack([done.output_BD for done in steps])).values
-        if not self.input_feeding:
-            contexts = [done.context_BD for done in steps if done.context_BD is not None]
-            context_ND = embedded.from_steps(torch.stack(contexts)).values
-            states_ND = self._read(self.readout, states_ND, context_ND, summary_ND, embedded.values)
-        return Decoded(embedded.like(states_ND), None)
 
     def _feeds_quickly(self, embedded: Ragged) -> bool:
         """Whether `input_feeding` knows this decoder: one LSTM layer, and a score that is a product with the keys."""
@@ -232,7 +209,7 @@ class RecurrentDecoder(nn.Module):
         kept_NO = None
         if self.training and self.dropout:
             kept_NO = dropout_factors((len(embedded_NE), self.size), self.dropout, embedded_NE.dtype)
-        [(state_BD, memory_BD)], keys = select((memory.initial, memory.keys), order.rows)
+        [(state_BD, memory_BD)], keys = map_tree(order.sort_rows, (memory.initial, memory.keys))
         found = feed_inputs(
             functional.linear(embedded_NE, layer.input_GD[:, : self.embedding], bias_G),
             Weights(layer.input_GD[:, self.embedding :], layer.state_GD, self.readout.weight, self.readout.bias),
@@ -242,9 +219,9 @@ class RecurrentDecoder(nn.Module):
             values_BSC=plain(keys.values_BSD),
             bias_BS=keys.bias_BS,
             kept_NO=kept_NO,
-            counts=order.counts,
+            counts=order.batch_sizes,
         )
-        weights_BTS = embedded.like(found.weights_NS[order.back]).grid() if weights else None
+        weights_BTS = embedded.like(order.unsort(found.weights_NS)).to_padded() if weights else None
         return Decoded(embedded.like(order.unsort(found.outputs_NO)), weights_BTS)
 
     def _maps(self) -> _Maps:

@@ -60,15 +60,15 @@ class TransformerDecoder(nn.Module):
         states = encoded.states
         layers = []
         at_once = states.values.is_cuda and not torch.is_grad_enabled()  # few kernels matter more than small ones
-        grid_BSD = states.grid() if at_once else None
+        grid_BSD = states.to_padded() if at_once else None
         for layer in self.stack.layers:
             assert layer.cross is not None
             if grid_BSD is not None:
                 layers.append(KeysValues(*(part.transpose(1, 2) for part in layer.cross.keys_values(grid_BSD))))
                 continue
             found = layer.cross.keys_values(states.values)
-            layers.append(KeysValues(*(states.like(part).grid().transpose(1, 2) for part in found)))
-        blocked_BS = states.layout.blocked_BS
+            layers.append(KeysValues(*(states.like(part).to_padded().transpose(1, 2) for part in found)))
+        blocked_BS = states.layout.masked_BS
         bias_BS = states.values.new_zeros(blocked_BS.shape).masked_fill(blocked_BS, float("-inf"))
         return TransformerMemory(tuple(layers), bias_BS[:, None, None])
 
@@ -130,11 +130,11 @@ class TransformerDecoder(nn.Module):
     ) -> Decoded:
         """Teacher forcing: the states for whole targets. ``seen``: told the weights of every layer and head."""
         stack, layout, items = self.stack, embedded.layout, encoded.states
-        stream_ND = stack.begin(embedded.values, layout.time, layout.longest)
+        stream_ND = stack.begin(embedded.values, layout.positions, layout.longest)
         bias = stack.own_bias(layout.longest, stream_ND)
         back = RaggedAttention("decoder", layout, layout, causal=True, bias=bias)
         across = RaggedAttention("cross", layout, items.layout)
-        rotation = stack.rotation(layout.time, stream_ND.dtype)
+        rotation = stack.rotation(layout.positions, stream_ND.dtype)
         aligning: list[AttentionRecord] = []
         for number, layer in enumerate(stack.layers):
             watch = recorder_for(seen, number)

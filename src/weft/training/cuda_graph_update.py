@@ -22,7 +22,7 @@ from weft.data.store.token_store import Batch, CorpusSize
 from weft.models import AnyModel, Seq2Seq
 from weft.models.recurrent import RecurrentStack
 from weft.models.transformer import TransformerLayer
-from weft.ragged import Layout, Ragged
+from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
 from weft.training.loss import NOTHING, output_cross_entropy
 from weft.training.update import Measured, in_precision, read_later, tensor_float
@@ -92,18 +92,12 @@ def frame_of(corpus_size: CorpusSize, budget: int, *, recurrent: bool) -> Frame:
     return Frame(tokens[0], tokens[1], longest[0], longest[1], row_step, bounds)
 
 
-LAID_OUT = ("starts", "time", "row", "counts", "grid", "blocked_BS")
-"""The tensors of a layout that a recorded update may read."""
-
-
 class Side:
     """One side of a batch in memory that stays where it is; each new batch is copied into it."""
 
     def __init__(self, tokens: int, longest: int, rows: int, device: torch.device) -> None:
         self.tokens, self.longest, self.rows = tokens, longest, rows
-        self.layout = Layout(self._lengths(torch.zeros(0, dtype=torch.int64)), device, longest=longest)
-        self.layout.fixed = True
-        self.laid_out = {name: getattr(self.layout, name) for name in LAID_OUT}
+        self.layout = FixedLayout(self._lengths(torch.zeros(0, dtype=torch.int64)), device, longest=longest)
         self.values = torch.zeros(tokens, dtype=torch.int64, device=device)
 
     def _lengths(self, lengths: Tensor) -> Tensor:
@@ -116,9 +110,7 @@ class Side:
 
     def take(self, batch: Ragged, filler: int) -> None:
         """Copy a batch here, filled up."""
-        layout = Layout(self._lengths(batch.lengths), longest=self.longest)
-        for name, tensor in self.laid_out.items():
-            tensor.copy_(getattr(layout, name).pin_memory(), non_blocking=True)
+        self.layout.assign(self._lengths(batch.lengths))
         self.values.copy_(filled(batch.values, self.tokens, filler).pin_memory(), non_blocking=True)
 
     def ragged(self) -> Ragged:
@@ -222,7 +214,7 @@ class CudaGraphUpdate:
         if key not in self.recorded:
             self.recorded[key] = found = Recorded(self.frame, key, self.device)
             for side in (found.source, found.inputs):
-                torch._dynamo.maybe_mark_dynamic(side.layout.starts, 0)
+                torch._dynamo.maybe_mark_dynamic(side.layout.device_offsets, 0)
         return self.recorded[key]
 
     def _record(self, recorded: Recorded) -> torch.cuda.CUDAGraph:

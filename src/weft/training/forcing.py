@@ -29,11 +29,11 @@ def forced_logits(model: Model, source: Ragged, target: Ragged, *, begin: int, o
     if own == 0.0:
         return model(source, inputs).logits_NV
     order = target.layout.time_major
-    memory = model.encode(source.select(order.rows))
+    memory = model.encode(source.select(order.sorted_rows))
     state = model.start(memory)
     rows = target.rows
     logits: list[Tensor] = []
-    for true_B in inputs.values[order.places].split(order.counts):
+    for true_B in inputs.values[order.indices].split(order.batch_sizes):
         if len(true_B) < rows:
             rows = len(true_B)
             state, memory = first((state, memory), rows)
