@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.attention import SCORES, Attention, attend, make_score
+from weft.attention import Attention, attend, make_score
 from weft.ragged import Ragged
+from weft.recipe.choices import SCORES, resolve
 
 QUERY_SIZE, ITEM_SIZE, VALUE_SIZE = 5, 7, 3
 SOURCES = [3, 1, 7, 2]
@@ -21,7 +22,7 @@ CASES = [
 
 def make(name: str, project: bool, *, items: int = ITEM_SIZE) -> Attention:
     torch.manual_seed(2)
-    if SCORES[name].same_size and not project:
+    if resolve(SCORES, name).same_size and not project:
         items = QUERY_SIZE
     keys = values = None
     if project:
@@ -36,7 +37,7 @@ def ragged(lengths: list[int], size: int) -> Ragged:
 
 
 def item_size(attention: Attention, name: str, project: bool) -> int:
-    return QUERY_SIZE if SCORES[name].same_size and not project else ITEM_SIZE
+    return QUERY_SIZE if resolve(SCORES, name).same_size and not project else ITEM_SIZE
 
 
 def slow_attention(attention: Attention, query: Tensor, items: list[Tensor]) -> tuple[Tensor, list[float]]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from weft.attention import SCORES, Score, make_score
+from weft.attention import Score, make_score
 from weft.errors import RecipeError
+from weft.recipe.choices import SCORES, resolve
 
 ROWS, QUERIES, KEYS, QUERY_SIZE, KEY_SIZE, SIZE = 2, 3, 5, 7, 11, 13
 TEMPERATURE = 0.3
@@ -60,7 +61,7 @@ SLOW: dict[str, Callable[[Score, Vector, Vector], float]] = {
 def make(name: str) -> tuple[Score, torch.Tensor, torch.Tensor]:
     """A score in double precision, queries and keys."""
     torch.manual_seed(1)
-    key_size = QUERY_SIZE if SCORES[name].same_size else KEY_SIZE
+    key_size = QUERY_SIZE if resolve(SCORES, name).same_size else KEY_SIZE
     score = make_score(name, queries=QUERY_SIZE, keys=key_size, size=SIZE, temperature=TEMPERATURE).double()
     queries = torch.randn(ROWS, QUERIES, QUERY_SIZE, dtype=torch.float64)
     return score, queries, torch.randn(ROWS, KEYS, key_size, dtype=torch.float64)
@@ -120,7 +121,7 @@ def test_unknown_score() -> None:
         make_score("generl", queries=3, keys=3, size=3)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in SCORES.items() if kind.same_size])
+@pytest.mark.parametrize("name", [name for name in SCORES if resolve(SCORES, name).same_size])
 def test_sizes_that_must_agree(name: str) -> None:
     with pytest.raises(RecipeError, match=f"'{name}' needs queries and keys of one size, but they have 3 and 5; use"):
         make_score(name, queries=3, keys=5, size=7)

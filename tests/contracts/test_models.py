@@ -13,13 +13,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.attention import SCORES
 from weft.models import AnyModel
 from weft.models.build import build_model
-from weft.models.recurrent import CELLS, CONNECTIONS
+from weft.models.interface import alignment_weights
+from weft.models.recurrent import CONNECTIONS
 from weft.models.transformer import POSITIONS
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
+from weft.recipe.choices import CELLS, SCORES, resolve
 from weft.tree import Tree, map_tree, repeat, select
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]
@@ -107,13 +108,13 @@ def every_case() -> dict[str, dict[str, Any]]:
                         placement, encoder=stack, decoder=stack
                     )
                 cases[f"lm-{kind}-{connections}-{layers}"] = settings("none", decoder=stack, kind="language_model")
-    for score, kind in SCORES.items():
+    for score in SCORES:
         for project in (False, True):
             if score == "parameter_free" and project:
                 continue
             name = f"{score}{'-project' if project else ''}"
             attention = {"score": score, "project": project}
-            decoder = {"hidden": 6 if kind.same_size and not project else 5}
+            decoder = {"hidden": 6 if resolve(SCORES, score).same_size and not project else 5}
             for placement in ("after", "after+feeding", "before", "before+summary"):
                 cases[f"{name}-{placement}"] = settings(placement, attention=attention, decoder=decoder)
             cases[f"lm-{name}"] = settings(attention=attention, kind="language_model")
@@ -166,11 +167,12 @@ def close(one: Tree, other: Tree) -> None:
 def forward(case: str, rows: list[int]) -> list[tuple[Tensor, Tensor | None]]:
     """Logits (T, V) and weights (T, S) of every row, cut to the row's own lengths."""
     inputs = Ragged.of([INPUTS[row] for row in rows])
-    said = model_of(case)(sources_of(case, rows), inputs, weights=True)
+    said = model_of(case)(sources_of(case, rows), inputs, return_attention=True)
+    weights_BTS = alignment_weights(said.attention, sources_of(case, rows).layout)
     answers = []
     for place, (row, logits_TV) in enumerate(zip(rows, inputs.like(said.logits_NV).split(), strict=True)):
         length = len(INPUTS[row]) if case.startswith("lm") else len(SOURCES[row])
-        weights = None if said.weights_BTS is None else said.weights_BTS[place, : len(logits_TV), :length]
+        weights = None if weights_BTS is None else weights_BTS[place, : len(logits_TV), :length]
         answers.append((logits_TV, weights))
     return answers
 

@@ -9,8 +9,8 @@ import pytest
 
 from fixtures.toys import END, SYMBOLS, TASKS, Toy, exact_match, loss_of, pairs_of, toy, train
 from weft.data.store.token_store import PairStore, TokenStore
-from weft.models.recurrent import CELLS
 from weft.recipe import ModelSettings
+from weft.recipe.choices import CELLS
 
 
 @pytest.fixture(scope="module")

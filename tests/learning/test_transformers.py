@@ -10,9 +10,9 @@ import pytest
 
 from fixtures.toys import END, SYMBOLS, Toy, exact_match, loss_of, pairs_of, toy, train
 from weft.data.store.token_store import PairStore, TokenStore
-from weft.models.recurrent import CELLS
 from weft.models.transformer import POSITIONS
 from weft.recipe import ModelSettings
+from weft.recipe.choices import CELLS
 
 STACK = {"kind": "transformer", "layers": 1, "hidden": 32, "heads": 2, "feed_forward": 64}
 ENCODERS: dict[str, dict[str, Any]] = {

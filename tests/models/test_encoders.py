@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from weft.models.encoders import RecurrentEncoder
-from weft.models.recurrent import CELLS, RecurrentStack
+from weft.models.recurrent import RecurrentStack
 from weft.ragged import Ragged
+from weft.recipe.choices import CELLS
 
 
 def embedded() -> Ragged:

@@ -15,6 +15,7 @@ from weft.evaluation.likelihood import token_log_probabilities
 from weft.models import AnyModel
 from weft.models.build import build_model
 from weft.models.ensemble import MEANS, Ensemble
+from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.tree import repeat, select
@@ -77,9 +78,9 @@ def test_one_member_several_times_is_that_model(kind: str, times: int, mean: str
     model = model_of(kind)
     ensemble = Ensemble([model] * times, mean=mean)
     source, inputs = Ragged.of(SOURCES), Ragged.of(INPUTS)
-    ours, alone = ensemble(source, inputs, weights=True), model(source, inputs, weights=True)
+    ours, alone = ensemble(source, inputs, return_attention=True), model(source, inputs, return_attention=True)
     close(ours.logits_NV, alone.logits_NV.log_softmax(-1))
-    close(ours.weights_BTS, alone.weights_BTS)
+    close(*(alignment_weights(output.attention, source.layout) for output in (ours, alone)))
 
 
 @every_group
@@ -89,7 +90,7 @@ def test_the_mean_by_hand(kinds: tuple[str, ...], shares: list[float] | None) ->
     shares = shares and shares[: len(kinds)]
     source, inputs = sources_of(kinds), Ragged.of(INPUTS)
     arithmetic = ensemble_of(kinds, shares=shares)
-    said = [member(source, inputs, weights=True) for member in arithmetic.members]
+    said = [member(source, inputs, return_attention=True) for member in arithmetic.members]
     portions = shares or [1.0] * len(kinds)
     probabilities = [one.logits_NV.softmax(-1) for one in said]
     mean_NV = sum(portion * one for portion, one in zip(portions, probabilities, strict=True)) / sum(portions)
@@ -99,11 +100,13 @@ def test_the_mean_by_hand(kinds: tuple[str, ...], shares: list[float] | None) ->
     geometric = ensemble_of(kinds, shares=shares, mean="geometric")
     close(geometric(source, inputs).logits_NV.softmax(-1), product_NV / product_NV.sum(-1, keepdim=True))
 
-    looking = [(portion, one.weights_BTS) for portion, one in zip(portions, said, strict=True)]
+    looking = [
+        (portion, alignment_weights(one.attention, source.layout)) for portion, one in zip(portions, said, strict=True)
+    ]
     looking = [(portion, one) for portion, one in looking if one is not None]
-    found = arithmetic(source, inputs, weights=True).weights_BTS
+    found = alignment_weights(arithmetic(source, inputs, return_attention=True).attention, source.layout)
     close(found, sum(p * one for p, one in looking) / sum(p for p, _ in looking) if looking else None)
-    assert arithmetic(source, inputs).weights_BTS is None
+    assert not arithmetic(source, inputs).attention
 
 
 @every_group
@@ -111,7 +114,8 @@ def test_the_mean_by_hand(kinds: tuple[str, ...], shares: list[float] | None) ->
 @torch.no_grad()
 def test_stepping_gives_what_forward_gives(kinds: tuple[str, ...], mean: str) -> None:
     ensemble, source, inputs = ensemble_of(kinds, mean=mean, shares=None), sources_of(kinds), Ragged.of(INPUTS)
-    whole = ensemble(source, inputs, weights=True)
+    whole = ensemble(source, inputs, return_attention=True)
+    weights_BTS = alignment_weights(whole.attention, source.layout)
     grid_BTV = inputs.like(whole.logits_NV).to_padded()
     memory = ensemble.encode(source)
     state = ensemble.start(memory)
@@ -122,7 +126,7 @@ def test_stepping_gives_what_forward_gives(kinds: tuple[str, ...], mean: str) ->
             if time < len(said):
                 close(logits_BV[row], grid_BTV[row, time])
                 length = time + 1 if "lm" in kinds else len(SOURCES[row])
-                weights = None if whole.weights_BTS is None else whole.weights_BTS[row, time, :length]
+                weights = None if weights_BTS is None else weights_BTS[row, time, :length]
                 close(None if weights_BS is None else weights_BS[row, :length], weights)
 
 
@@ -174,21 +178,21 @@ def test_in_single_precision_and_far_apart(mean: str) -> None:
     """Members that rule out what others say: nothing becomes nan, and no probability is lost to underflow."""
     ensemble = Ensemble([model_of("gru"), model_of("gru")], mean=mean)
     logits = [torch.tensor([[0.0, -300.0, -400.0, float("-inf")]]), torch.tensor([[-500.0, -200.0, 0.0, -900.0]])]
-    found = ensemble._together(logits)
+    found = ensemble._combine(logits)
     half = math.log(2)
     if mean == "arithmetic":
         assert found[0].tolist() == pytest.approx([-half, -200 - half, -half, -900 - half])
     else:
         assert found[0].tolist() == [-250.0, -250.0, -200.0, float("-inf")]
-    low = ensemble._together([one.bfloat16() for one in logits])
+    low = ensemble._combine([one.bfloat16() for one in logits])
     assert low.dtype == torch.float32
 
 
 def test_the_room_is_that_of_the_smallest() -> None:
-    assert ensemble_of(("lstm", "transformer")).room(5) is None
-    assert ensemble_of(("lstm", "learned")).room(5) == LONGEST
-    assert ensemble_of(("learned", "prefix")).room(5) == LONGEST
-    assert ensemble_of(("learned", "learned prefix")).room(5) == LONGEST - 5
+    assert ensemble_of(("lstm", "transformer")).max_target_length(5) is None
+    assert ensemble_of(("lstm", "learned")).max_target_length(5) == LONGEST
+    assert ensemble_of(("learned", "prefix")).max_target_length(5) == LONGEST
+    assert ensemble_of(("learned", "learned prefix")).max_target_length(5) == LONGEST - 5
 
 
 def test_it_is_a_module() -> None:

@@ -9,12 +9,13 @@ import torch
 from torch import nn
 
 from oracles.recurrent import SlowLanguageModel
-from weft.attention import SCORES
 from weft.models import RecurrentLanguageModel
 from weft.models.build import build_model
-from weft.models.recurrent import CELLS, CONNECTIONS
+from weft.models.interface import alignment_weights
+from weft.models.recurrent import CONNECTIONS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
+from weft.recipe.choices import CELLS, SCORES
 
 INPUTS = [[1, 5], [1, 9, 4, 6, 10], [1], [1, 3, 7]]
 EMPTY = [[] for _ in INPUTS]
@@ -41,14 +42,15 @@ def make(decoder: dict[str, Any], attention: dict[str, Any], **model: Any) -> tu
 
 
 def check(settings: ModelSettings, model: nn.Module) -> None:
-    said = model(Ragged.of(EMPTY), Ragged.of(INPUTS), weights=True)
+    said = model(Ragged.of(EMPTY), Ragged.of(INPUTS), return_attention=True)
+    weights_BTS = alignment_weights(said.attention, Ragged.of(EMPTY).layout)
     found = Ragged.of(INPUTS).like(said.logits_NV).split()
     slow = SlowLanguageModel(settings, model)
     for row, inputs in enumerate(INPUTS):
         logits, weights = slow.logits(inputs)
         torch.testing.assert_close(found[row], torch.tensor(logits, dtype=torch.float64))
         for time, numbers in enumerate(weights):
-            own_S = said.weights_BTS[row, time]
+            own_S = weights_BTS[row, time]
             torch.testing.assert_close(own_S[: len(numbers)], torch.tensor(numbers, dtype=torch.float64))
             assert not own_S[len(numbers) :].any()
 

@@ -66,12 +66,12 @@ def test_behind_against_a_plain_loop(rows: list[tuple[list[int], list[int]]]) ->
 def test_states_are_those_of_the_joined_text(name: str) -> None:
     model = make(name)
     source, target = Ragged.of(PROMPTS), Ragged.of(ANSWERS)
-    found = model.states(source, target.shifted(BEGIN)).states.split()
+    found = model.hidden_states(source, target.shifted(BEGIN)).states.split()
     logits = target.like(model(source, target.shifted(BEGIN)).logits_NV).split()
     for row, (prompt, answer) in enumerate(zip(PROMPTS, ANSWERS, strict=True)):
         joined = Ragged.of([[*prompt, *answer]]).shifted(BEGIN)
         empty = Ragged.of([[]])
-        torch.testing.assert_close(found[row], model.states(empty, joined).states.values[len(prompt) :])
+        torch.testing.assert_close(found[row], model.hidden_states(empty, joined).states.values[len(prompt) :])
         torch.testing.assert_close(logits[row], model(empty, joined).logits_NV[len(prompt) :])
 
 

@@ -172,11 +172,11 @@ def test_a_quantized_model_says_nearly_the_same(case: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small = quantize(model)
-        said = small(source, inputs, weights=True)
-    expected = model(source, inputs, weights=True)
+        said = small(source, inputs, return_attention=True)
+    expected = model(source, inputs, return_attention=True)
     spread = float(expected.logits_NV.std())
     assert float((said.logits_NV - expected.logits_NV).abs().mean()) < 0.05 * spread
-    assert (said.weights_BTS is None) == (expected.weights_BTS is None)
+    assert len(said.attention) == len(expected.attention)
 
 
 @pytest.mark.parametrize("case", CASES)

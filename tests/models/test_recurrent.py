@@ -8,8 +8,9 @@ from torch import nn
 
 from oracles.recurrent import Parameters, SlowStack
 from oracles.recurrent import cell as slow_cell
-from weft.models.recurrent import CELLS, CONNECTIONS, RecurrentStack, StackState
+from weft.models.recurrent import CONNECTIONS, RecurrentStack, StackState
 from weft.ragged import Ragged
+from weft.recipe.choices import CELLS, resolve
 
 INPUTS, LENGTHS = 5, [3, 1, 7, 2]
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -42,8 +43,8 @@ def test_a_cell_is_its_equation(kind: str) -> None:
     torch.manual_seed(1)
     rows, size = 3, 5
     of_x, of_h = torch.randn(2, rows, GATES[kind] * size, dtype=torch.float64)
-    state = tuple(torch.randn(rows, size, dtype=torch.float64) for _ in range(CELLS[kind].parts))
-    found = CELLS[kind].step(of_x, of_h, state)
+    state = tuple(torch.randn(rows, size, dtype=torch.float64) for _ in range(resolve(CELLS, kind).parts))
+    found = resolve(CELLS, kind).step(of_x, of_h, state)
     for row in range(rows):
         expected = slow_cell(kind, of_x[row].tolist(), of_h[row].tolist(), tuple(part[row].tolist() for part in state))
         for part, numbers in zip(found, expected, strict=True):
@@ -91,7 +92,7 @@ def test_layer_norm_is_its_equation(connections: str) -> None:
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_plain_stack_is_pytorchs(kind: str, bidirectional: bool) -> None:
     stack = make(kind, inputs=INPUTS, hidden=6, layers=3, bidirectional=bidirectional)
-    peer = CELLS[kind].sequence(INPUTS, 3 if bidirectional else 6, 3, bidirectional=bidirectional).double()
+    peer = resolve(CELLS, kind).sequence(INPUTS, 3 if bidirectional else 6, 3, bidirectional=bidirectional).double()
     for level, layer in enumerate(stack.layers):
         for name, parameter in layer.named_parameters():
             getattr(peer, name.replace("_l0", f"_l{level}")).data.copy_(parameter)
@@ -144,7 +145,7 @@ def test_zeros_are_the_state_before_anything_was_read(kind: str) -> None:
     stack = make(kind, inputs=INPUTS, hidden=7, layers=2)
     batch = sequences()
     zeros = stack.zeros(batch.rows, batch.values)
-    assert len(zeros) == 2 and all(len(state) == CELLS[kind].parts for state in zeros)
+    assert len(zeros) == 2 and all(len(state) == resolve(CELLS, kind).parts for state in zeros)
     torch.testing.assert_close(stack(batch, zeros)[0].values, stack(batch)[0].values)
 
 
@@ -176,4 +177,4 @@ def test_the_lstms_gradient_is_right() -> None:
     torch.manual_seed(8)
     of_x, of_h = (torch.randn(3, 20, dtype=torch.float64, requires_grad=True) for _ in range(2))
     state = tuple(torch.randn(3, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    torch.autograd.gradcheck(lambda x, h, c: CELLS["lstm"].step(x, h, (state[0], c)), (of_x, of_h, state[1]))
+    torch.autograd.gradcheck(lambda x, h, c: resolve(CELLS, "lstm").step(x, h, (state[0], c)), (of_x, of_h, state[1]))

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from oracles.recurrent import SlowSeq2Seq
-from weft.attention import SCORES
 from weft.models import Seq2Seq
 from weft.models.build import build_model
-from weft.models.recurrent import CELLS, CONNECTIONS
+from weft.models.interface import alignment_weights
+from weft.models.recurrent import CONNECTIONS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
+from weft.recipe.choices import CELLS, SCORES, resolve
 
 SOURCES = [[3, 7, 5], [11], [4, 9, 3, 12, 6], [8, 2]]
 INPUTS = [[1, 5], [1, 9, 4, 6, 10], [1], [1, 3, 7]]
@@ -64,16 +65,17 @@ def make(
 
 
 def check(settings: ModelSettings, model: Seq2Seq) -> None:
-    said = model(Ragged.of(SOURCES), Ragged.of(INPUTS), weights=True)
+    said = model(Ragged.of(SOURCES), Ragged.of(INPUTS), return_attention=True)
+    weights_BTS = alignment_weights(said.attention, Ragged.of(SOURCES).layout)
     found = Ragged.of(INPUTS).like(said.logits_NV).split()
     slow = SlowSeq2Seq(settings, model)
     for row, (source, inputs) in enumerate(zip(SOURCES, INPUTS, strict=True)):
         logits, weights = slow.logits(source, inputs)
         torch.testing.assert_close(found[row], as_tensor(logits))
         if settings.attention.score == "none":
-            assert said.weights_BTS is None
+            assert weights_BTS is None
         else:
-            own_TS = said.weights_BTS[row, : len(inputs)]
+            own_TS = weights_BTS[row, : len(inputs)]
             torch.testing.assert_close(own_TS[:, : len(source)], as_tensor(weights))
             assert not own_TS[:, len(source) :].any()
 
@@ -96,7 +98,7 @@ def test_placements(placement: str, kind: str, connections: str, layers: int) ->
 def test_scores(placement: str, score: str, project: bool) -> None:
     if score == "parameter_free" and project:
         pytest.skip("a parameter-free attention learns no projections")
-    hidden = 6 if SCORES[score].same_size and not project else 7
+    hidden = 6 if resolve(SCORES, score).same_size and not project else 7
     check(*make(placement, attention={"score": score, "project": project}, decoder={"hidden": hidden}))
 
 
@@ -145,4 +147,4 @@ def test_residual_where_the_first_layer_fits(placement: str) -> None:
 def test_weights_come_only_on_request() -> None:
     for placement in ("after", "before"):
         _, model = make(placement)
-        assert model(Ragged.of(SOURCES), Ragged.of(INPUTS)).weights_BTS is None
+        assert model(Ragged.of(SOURCES), Ragged.of(INPUTS)).attention == ()

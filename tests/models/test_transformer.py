@@ -13,10 +13,11 @@ from oracles.transformer import Looked, SlowPairing, SlowPrefixLM
 from weft.attention import AttentionRecord
 from weft.models import AnyModel, PrefixLM, Seq2Seq
 from weft.models.build import build_model
-from weft.models.recurrent import CELLS
+from weft.models.interface import alignment_weights
 from weft.models.transformer import ACTIVATIONS, NORMS, POSITIONS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
+from weft.recipe.choices import CELLS
 
 SOURCES = [[3, 7, 5], [11], [4, 9, 3, 12, 6], [8, 2]]
 INPUTS = [[1, 5], [1, 9, 4, 6, 10, 2, 7], [1], [1, 3, 7]]
@@ -77,22 +78,22 @@ def check(
     """Logits, the weights that `forward` gives, and those of every layer and head."""
     if settings.kind == "language_model":
         sources = [[] for _ in inputs]
-    seen: list[AttentionRecord] = []
-    decoded = model.states(Ragged.of(sources), Ragged.of(inputs), weights=True, seen=seen)
-    said = model(Ragged.of(sources), Ragged.of(inputs), weights=True)
-    close(model.output(decoded.states.values), said.logits_NV)
+    hidden = model.hidden_states(Ragged.of(sources), Ragged.of(inputs), return_attention=True)
+    said = model(Ragged.of(sources), Ragged.of(inputs), return_attention=True)
+    seen = said.attention
+    weights_BTS = alignment_weights(seen, Ragged.of(sources).layout)
+    close(model.output(hidden.states.values), said.logits_NV)
     found = Ragged.of(inputs).like(said.logits_NV).split()
     slow = SlowPairing(settings, model) if isinstance(model, Seq2Seq) else SlowPrefixLM(settings, model)
     for row, (source, target) in enumerate(zip(sources, inputs, strict=True)):
         logits, weights = slow.logits(source, target)
         close(found[row], as_tensor(logits))
         if not settings.attends or settings.kind == "language_model":
-            assert said.weights_BTS is None and decoded.weights_BTS is None
+            assert weights_BTS is None
         else:
-            for weights_BTS in (said.weights_BTS, decoded.weights_BTS):
-                own_TS = weights_BTS[row, : len(target)]
-                close(own_TS[:, : len(source)], as_tensor(weights))
-                assert not own_TS[:, len(source) :].any()
+            own_TS = weights_BTS[row, : len(target)]
+            close(own_TS[:, : len(source)], as_tensor(weights))
+            assert not own_TS[:, len(source) :].any()
         if isinstance(slow, SlowPairing):
             check_heads([one for one in seen if one.kind == "encoder"], slow.of_source, row, len(source))
             check_heads([one for one in seen if one.kind == "decoder"], slow.of_target, row, len(target))
@@ -224,15 +225,13 @@ def test_a_source_read_back_to_front() -> None:
 def test_weights_come_only_on_request(kind: str) -> None:
     _, model = make(kind)
     sources = Ragged.of([[] for _ in INPUTS] if kind == "language_model" else SOURCES)
-    assert model(sources, Ragged.of(INPUTS)).weights_BTS is None
+    assert model(sources, Ragged.of(INPUTS)).attention == ()
 
 
 def test_seen_of_an_encoder_and_a_decoder() -> None:
     """Every attention, each row of weights a share of one, none of what comes later."""
     _, model = make()
-    seen: list[AttentionRecord] = []
-    decoded = model.states(Ragged.of(SOURCES), Ragged.of(INPUTS), seen=seen)
-    assert decoded.weights_BTS is None
+    seen = model(Ragged.of(SOURCES), Ragged.of(INPUTS), return_attention=True).attention
     both = [pair for layer in range(3) for pair in (("decoder", layer), ("cross", layer))]
     assert [(one.kind, one.layer) for one in seen] == [("encoder", 0), ("encoder", 1), *both]
     shapes = {"encoder": (4, 3, 5, 5), "decoder": (4, 2, 7, 7), "cross": (4, 2, 7, 5)}
@@ -248,8 +247,7 @@ def test_seen_of_an_encoder_and_a_decoder() -> None:
 
 def test_seen_of_one_stack() -> None:
     _, model = make("prefix_lm")
-    seen: list[AttentionRecord] = []
-    model.states(Ragged.of(SOURCES), Ragged.of(INPUTS), seen=seen)
+    seen = model(Ragged.of(SOURCES), Ragged.of(INPUTS), return_attention=True).attention
     assert [(one.kind, one.layer) for one in seen] == [
         pair for layer in range(3) for pair in (("encoder", layer), ("decoder", layer))
     ]
@@ -268,8 +266,7 @@ def test_seen_of_one_stack() -> None:
 def test_seen_of_a_language_model() -> None:
     _, model = make("language_model")
     assert isinstance(model, PrefixLM)
-    seen: list[AttentionRecord] = []
-    model.states(Ragged.of([[] for _ in INPUTS]), Ragged.of(INPUTS), seen=seen)
+    seen = model(Ragged.of([[] for _ in INPUTS]), Ragged.of(INPUTS), return_attention=True).attention
     assert [(one.kind, one.layer) for one in seen] == [("decoder", layer) for layer in range(3)]
     for one in seen:
         assert one.weights_BHTS.shape == (4, 2, 7, 7)
@@ -292,8 +289,7 @@ def test_seen_of_mixed_pairs(encoder: str, decoder: str, kinds: list[tuple[str, 
     _, model = make(
         encoder=recurrent if encoder == "lstm" else ENCODER, decoder=recurrent if decoder == "lstm" else DECODER
     )
-    seen: list[AttentionRecord] = []
-    model.states(Ragged.of(SOURCES), Ragged.of(INPUTS), seen=seen)
+    seen = model(Ragged.of(SOURCES), Ragged.of(INPUTS), return_attention=True).attention
     assert [(one.kind, one.layer) for one in seen] == kinds
     assert seen[-1].weights_BHTS.shape == (4, 1 if decoder == "lstm" else 2, 7, 5)
     for row, (source, target) in enumerate(zip(SOURCES, INPUTS, strict=True)):
@@ -305,8 +301,8 @@ def test_watching_changes_no_number() -> None:
     for kind in MODELS:
         _, model = make(kind)
         sources = Ragged.of([[] for _ in INPUTS] if kind == "language_model" else SOURCES)
-        watched = model.states(sources, Ragged.of(INPUTS), seen=[]).states.values
-        torch.testing.assert_close(watched, model.states(sources, Ragged.of(INPUTS)).states.values)
+        recorded = model(sources, Ragged.of(INPUTS), return_attention=True).logits_NV
+        torch.testing.assert_close(recorded, model(sources, Ragged.of(INPUTS)).logits_NV)
 
 
 def check_shares(weights_HTS: Tensor, items: int) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from weft.attention import MultiHead
 from weft.models import Seq2Seq
 from weft.models.build import build_model
+from weft.models.interface import alignment_weights
 from weft.models.positions import sinusoids
 from weft.models.transformer import TransformerLayer
 from weft.ragged import Ragged
@@ -177,7 +178,8 @@ def test_attention_weights(pair: Pair) -> None:
         said = pair.theirs(
             input_ids=ids, attention_mask=mask, decoder_input_ids=padded(inputs)[0], output_attentions=True
         )
-        weights_BTS = pair.ours(Ragged.of(sources), Ragged.of(inputs), weights=True).weights_BTS
+        ours = pair.ours(Ragged.of(sources), Ragged.of(inputs), return_attention=True)
+        weights_BTS = alignment_weights(ours.attention, Ragged.of(sources).layout)
     pair.theirs.set_attn_implementation("sdpa")
     for row, target in enumerate(inputs):
         theirs_TS = said.cross_attentions[-2][row].mean(0)[: len(target)]

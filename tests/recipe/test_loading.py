@@ -25,6 +25,7 @@ from weft.recipe import (
     shipped,
     write_toml,
 )
+from weft.recipe.choices import Choice
 from weft.recipe.corpus import ParallelFiles, TableFile
 
 TRANSFORMER = ["model.encoder.kind=transformer", "model.decoder.kind=transformer"]
@@ -595,6 +596,9 @@ def values_of(case):
         return st.sampled_from((1, 2, 4, 8))
     if case.family == "transformer" and name.endswith(".hidden"):
         return st.integers(1, 10**9).map(lambda number: 16 * number)
+    choices = [mark.names for mark in case.field.metadata if isinstance(mark, Choice)]
+    if choices:
+        return st.sampled_from(choices[0])
     if get_origin(annotation) is Literal:
         return st.sampled_from(get_args(annotation))
     if annotation is bool:

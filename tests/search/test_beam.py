@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, TableMemory, exhaustive, log_probability, script, table
 from weft.errors import SearchError
+from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.search import Hypothesis, Ranking, beam, follow, greedy
 from weft.tree import select
@@ -269,15 +270,16 @@ def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
         for hypothesis in hypotheses:
             said = hypothesis.tokens + [END] * (hypothesis.ended == "end")
             with torch.no_grad():
-                forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), weights=True)
+                forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), return_attention=True)
+            weights_BTS = alignment_weights(forced.attention, Ragged.of([source]).layout)
             scores = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
             assert hypothesis.token_scores == pytest.approx(scores.tolist(), abs=1e-4)
             assert hypothesis.log_probability == pytest.approx(float(scores.sum()), abs=1e-4)
             looked = hypothesis.weights_TS
-            assert looked is not None and forced.weights_BTS is not None
+            assert looked is not None and weights_BTS is not None
             torch.testing.assert_close(looked.sum(1), torch.ones(len(said)))
-            width = forced.weights_BTS.shape[2]
-            torch.testing.assert_close(looked[:, :width], forced.weights_BTS[0], rtol=1e-4, atol=1e-5)
+            width = weights_BTS.shape[2]
+            torch.testing.assert_close(looked[:, :width], weights_BTS[0], rtol=1e-4, atol=1e-5)
             assert not looked[:, width:].any()
 
 

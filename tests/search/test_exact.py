@@ -14,6 +14,7 @@ from fixtures.table_model import BEGIN, END, Table, TableMemory, log_probability
 from fixtures.table_model import exhaustive as try_all
 from weft.errors import SearchError
 from weft.models.build import build_model
+from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.search.exact import exact, exhaustive
@@ -397,7 +398,8 @@ def test_every_network_is_searched(kind: str, alpha: float) -> None:
         said = [tokens for length in range(limit) for tokens in itertools.product(others, repeat=length)]
         with torch.no_grad():
             targets = Ragged.of([[*tokens, END] for tokens in said])
-            forward = model(Ragged.of([source] * len(said)), targets.shifted(BEGIN), weights=True)
+            forward = model(Ragged.of([source] * len(said)), targets.shifted(BEGIN), return_attention=True)
+        weights_BTS = alignment_weights(forward.attention, Ragged.of([source]).layout)
         log_N = forward.logits_NV.log_softmax(-1).gather(1, targets.values[:, None])[:, 0]
         totals = [float(part.double().sum()) for part in log_N.split(targets.lengths.tolist())]
         scores = [total / (len(tokens) + 1) ** alpha for total, tokens in zip(totals, said, strict=True)]
@@ -405,9 +407,9 @@ def test_every_network_is_searched(kind: str, alpha: float) -> None:
         assert scores_of(found) == pytest.approx([scores[place] for place in order], abs=1e-4)
         assert tokens_of(found) == [said[place] for place in order]
         for one, place in zip(found, order, strict=True):
-            assert (forward.weights_BTS is None) == (one.weights_TS is None)
-            if forward.weights_BTS is not None:
-                expected_TS = forward.weights_BTS[place, : len(one.token_scores)]
+            assert (weights_BTS is None) == (one.weights_TS is None)
+            if weights_BTS is not None:
+                expected_TS = weights_BTS[place, : len(one.token_scores)]
                 width = min(expected_TS.shape[1], one.weights_TS.shape[1])
                 assert torch.allclose(one.weights_TS[:, :width], expected_TS[:, :width], atol=1e-5)
                 assert not one.weights_TS[:, width:].any()

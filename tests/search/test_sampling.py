@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, log_probability, table
+from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter, follow, greedy
 from weft.search.backtrace import stack_weights
@@ -91,12 +92,13 @@ def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
     for source, found in zip(sources, run(model, model.encode(Ragged.of(sources)), [7, 5], weights=True), strict=True):
         said = found.tokens + [END] * (found.ended == "end")
         with torch.no_grad():
-            forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), weights=True)
+            forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), return_attention=True)
+        weights_BTS = alignment_weights(forced.attention, Ragged.of([source]).layout)
         scores = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
         assert forced.logits_NV.argmax(-1).tolist() == said
         assert found.token_scores == pytest.approx(scores.tolist(), abs=1e-4)
-        width = forced.weights_BTS.shape[2]
-        torch.testing.assert_close(found.weights_TS[:, :width], forced.weights_BTS[0], rtol=1e-4, atol=1e-5)
+        width = weights_BTS.shape[2]
+        torch.testing.assert_close(found.weights_TS[:, :width], weights_BTS[0], rtol=1e-4, atol=1e-5)
         assert not found.weights_TS[:, width:].any()
 
 

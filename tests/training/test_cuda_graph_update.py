@@ -109,7 +109,7 @@ def test_bounds_keep_to_learned_positions() -> None:
     key = frame.key(pairs.batch(np.array([1])))
     source = Side(frame.source_tokens, key.max_source_length, key.rows, CPU).ragged()
     target = Side(frame.target_tokens, key.max_target_length, key.rows, CPU).ragged()
-    model.states(source, target)
+    model.hidden_states(source, target)
 
 
 def test_rows_that_fill_up_by_hand() -> None:

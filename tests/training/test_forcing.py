@@ -10,7 +10,7 @@ from torch import Tensor
 
 from weft.models import AnyModel
 from weft.models.build import build_model
-from weft.models.seq2seq import Forward
+from weft.models.interface import ModelOutput, StepOutput
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.training.forcing import forced_logits, own_share
@@ -48,16 +48,16 @@ class Parrot:
     def start(self, memory: Tensor) -> tuple[Tensor]:
         return (torch.zeros(len(memory)),)
 
-    def step(self, tokens_R: Tensor, state: tuple[Tensor], memory: Tensor) -> tuple[Tensor, tuple[Tensor], None]:
+    def step(self, tokens_R: Tensor, state: tuple[Tensor], memory: Tensor) -> StepOutput:
         assert len(tokens_R) == len(memory) == len(state[0])
         for name, token in zip(memory.tolist(), tokens_R.tolist(), strict=True):
             self.read.setdefault(name, []).append(token)
-        return torch.eye(VOCABULARY)[(tokens_R + 1) % VOCABULARY] * 9, state, None
+        return StepOutput(torch.eye(VOCABULARY)[(tokens_R + 1) % VOCABULARY] * 9, state, None)
 
-    def __call__(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
+    def __call__(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
         for name, row in zip(self.encode(source).tolist(), inputs.split(), strict=True):
             self.read[name] = row.tolist()
-        return Forward(torch.eye(VOCABULARY)[(inputs.values + 1) % VOCABULARY] * 9, None)
+        return ModelOutput(torch.eye(VOCABULARY)[(inputs.values + 1) % VOCABULARY] * 9)
 
 
 def read(own: float, sources: list[list[int]] = SOURCES, targets: list[list[int]] = TARGETS) -> dict[int, list[int]]:

@@ -12,10 +12,9 @@ from weft.attention.ragged_attention import (
     recorder_for,
 )
 from weft.attention.relative_positions import AlibiBias, Bias, Rotation, T5Bias, rotation
-from weft.attention.scores import SCORES, Score, make_score
+from weft.attention.scores import Score, make_score
 
 __all__ = [
-    "SCORES",
     "AlibiBias",
     "Attention",
     "AttentionPattern",

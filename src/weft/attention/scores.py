@@ -5,7 +5,7 @@ Each score has two parts, so that work on the keys is done once per source and n
     prepare(keys)  -> what the score needs to know of the keys
     forward(queries, prepared) -> e_ij, one number for every query and key
 
-To add one: write the class, add it to SCORES.
+To add one: write the class and add its line to SCORES in weft/recipe/choices.py.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from weft.errors import RecipeError, nearest
 from weft.kernels.deferred_gradients import Items, dot, plain
+from weft.recipe.choices import SCORES, resolve
 
 
 class Score(nn.Module, ABC):
@@ -131,23 +132,11 @@ class Cosine(Score):
         return dot(functional.normalize(queries_BTD, dim=-1), prepared_BSD) / self.temperature
 
 
-SCORES: dict[str, type[Score]] = {
-    "dot": Dot,
-    "scaled_dot": ScaledDot,
-    "general": General,
-    "scaled_general": ScaledGeneral,
-    "concat": Concat,
-    "additive": Additive,
-    "cosine": Cosine,
-    "parameter_free": ParameterFree,
-}
-
-
 def make_score(name: str, *, queries: int, keys: int, size: int, temperature: float = 1.0) -> Score:
     """The score of that name for queries and keys of these widths."""
     if name not in SCORES:
         raise RecipeError(f"model.attention.score: unknown score {name!r}; {nearest(name, SCORES)}")
-    kind = SCORES[name]
+    kind: type[Score] = resolve(SCORES, name)
     if kind.same_size and queries != keys:
         raise RecipeError(
             f"model.attention.score: {name!r} needs queries and keys of one size, but they have {queries} and {keys}; "

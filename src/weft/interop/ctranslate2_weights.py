@@ -69,7 +69,7 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
             specs.TransformerEncoderSpec(**_options(encoder.shape)),
             specs.TransformerDecoderSpec(
                 **_options(decoder.shape),
-                alignment_layer=model.decoder.aligning,
+                alignment_layer=model.decoder.alignment_layer,
                 alignment_heads=decoder.shape.heads,
             ),
         )

@@ -13,7 +13,7 @@ from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.layers import Embedding, Output
 from weft.models.prefix_lm import PrefixLM
-from weft.models.recurrent import CELLS, RecurrentStack
+from weft.models.recurrent import RecurrentStack
 from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import Shape, TransformerStack
@@ -26,6 +26,7 @@ from weft.recipe import (
     RecurrentSettings,
     TransformerSettings,
 )
+from weft.recipe.choices import CELLS, resolve
 
 
 def choose_device(name: str) -> torch.device:
@@ -220,7 +221,7 @@ def _attention(settings: AttentionSettings, *, queries: int, items: int, context
 
 def _bridge(settings: ModelSettings, decoder: RecurrentDecoderSettings) -> Bridge:
     encoder = settings.encoder
-    parts = CELLS[decoder.kind].parts
+    parts = resolve(CELLS, decoder.kind).parts
     same_shape = isinstance(encoder, RecurrentEncoderSettings) and (encoder.hidden, encoder.layers, encoder.kind) == (
         decoder.hidden,
         decoder.layers,

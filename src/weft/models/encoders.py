@@ -18,7 +18,9 @@ class Encoded(NamedTuple):
     states: Ragged
     """(N, D) one state for every source token: h_1 … h_S."""
     final: StackState | None
-    """Every layer's last state, both directions side by side; None where there is no such thing."""
+    """Every layer's last state, both directions concatenated; None for an encoder without recurrence."""
+    attention: tuple[AttentionRecord, ...] = ()
+    """The weights of every layer and head, if ``return_attention``."""
 
     def last(self) -> StackState:
         """The final state; of an encoder without recurrence, the mean of its states."""
@@ -34,7 +36,7 @@ class RecurrentEncoder(nn.Module):
         self.reverse_source = reverse_source
         self.size = stack.hidden
 
-    def forward(self, embedded: Ragged, seen: list[AttentionRecord] | None = None) -> Encoded:
+    def forward(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded:
         if not self.reverse_source:
             return Encoded(*self.stack(embedded))
         states, final = self.stack(embedded.reversed())
@@ -52,12 +54,12 @@ class TransformerEncoder(nn.Module):
         self.stack = stack
         self.size = stack.size
 
-    def forward(self, embedded: Ragged, seen: list[AttentionRecord] | None = None) -> Encoded:
-        """``seen``: told the weights of every layer and head."""
+    def forward(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded:
+        records: list[AttentionRecord] | None = [] if return_attention else None
         layout = embedded.layout
         stream_ND = self.stack.begin(embedded.values, layout.positions, layout.longest)
         sight = RaggedAttention("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
         rotation = self.stack.rotation(layout.positions, stream_ND.dtype)
         for number, layer in enumerate(self.stack.layers):
-            stream_ND = layer(stream_ND, sight, rotation, watch=recorder_for(seen, number))
-        return Encoded(embedded.like(self.stack.end(stream_ND)), None)
+            stream_ND = layer(stream_ND, sight, rotation, watch=recorder_for(records, number))
+        return Encoded(embedded.like(self.stack.end(stream_ND)), None, tuple(records or ()))

@@ -17,10 +17,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from weft.attention import AttentionRecord
 from weft.errors import SearchError, nearest
+from weft.models.interface import (
+    HasMaxTargetLength,
+    ModelOutput,
+    StepOutput,
+    alignment_weights,
+)
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
-from weft.models.seq2seq import Forward, Seq2Seq
+from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 
 Member = Seq2Seq | RecurrentLanguageModel | PrefixLM
@@ -50,10 +57,14 @@ class Ensemble(nn.Module):
     def _each(self) -> list[Member]:
         return cast(list[Member], list(self.members))
 
-    def room(self, source: int) -> int | None:
-        """The longest target that every member has room for; None: any."""
-        rooms = [room for member in self._each() if (room := member.room(source)) is not None]
-        return min(rooms) if rooms else None
+    def max_target_length(self, source_length: int) -> int | None:
+        """The longest target that every member can produce; None: unlimited."""
+        limits = [
+            limit
+            for member in self._each()
+            if isinstance(member, HasMaxTargetLength) and (limit := member.max_target_length(source_length)) is not None
+        ]
+        return min(limits, default=None)
 
     def encode(self, source: Ragged) -> tuple[Any, ...]:
         return tuple(member.encode(source) for member in self._each())
@@ -61,21 +72,27 @@ class Ensemble(nn.Module):
     def start(self, memory: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(member.start(own) for member, own in zip(self._each(), memory, strict=True))
 
-    def step(
-        self, tokens_R: Tensor, state: tuple[Any, ...], memory: tuple[Any, ...]
-    ) -> tuple[Tensor, tuple[Any, ...], Tensor | None]:
-        said = [member.step(tokens_R, past, own) for member, past, own in zip(self._each(), state, memory, strict=True)]
-        logits_RV = self._together([logits_RV for logits_RV, _, _ in said])
-        return logits_RV, tuple(past for _, past, _ in said), self._looking([weights_RS for _, _, weights_RS in said])
-
-    def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
-        """Logits for every target position, as those of `step`."""
-        said: list[Forward] = [member(source, inputs, weights=weights) for member in self._each()]
-        return Forward(
-            self._together([one.logits_NV for one in said]), self._looking([one.weights_BTS for one in said])
+    def step(self, tokens_R: Tensor, state: tuple[Any, ...], memory: tuple[Any, ...]) -> StepOutput:
+        outputs = [
+            member.step(tokens_R, member_state, member_memory)
+            for member, member_state, member_memory in zip(self._each(), state, memory, strict=True)
+        ]
+        return StepOutput(
+            self._combine([output.logits_RV for output in outputs]),
+            tuple(output.state for output in outputs),
+            self._mean_attention([output.attention_RS for output in outputs]),
         )
 
-    def _together(self, logits: Sequence[Tensor]) -> Tensor:
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+        """Logits as those of `step`. The attention is one record: the mean of the members' alignment weights."""
+        outputs: list[ModelOutput] = [
+            member(source, inputs, return_attention=return_attention) for member in self._each()
+        ]
+        weights_BTS = self._mean_attention([alignment_weights(output.attention, source.layout) for output in outputs])
+        attention = () if weights_BTS is None else (AttentionRecord("cross", 0, weights_BTS[:, None]),)
+        return ModelOutput(self._combine([output.logits_NV for output in outputs]), attention)
+
+    def _combine(self, logits: Sequence[Tensor]) -> Tensor:
         """The mean as logits, in float32 at least: log p where it is arithmetic, log p + a constant if geometric."""
         mixed_NV: Tensor | None = None
         for share, logits_NV in zip(self.shares, logits, strict=True):
@@ -88,7 +105,7 @@ class Ensemble(nn.Module):
         assert mixed_NV is not None
         return mixed_NV
 
-    def _looking(self, weights: Sequence[Tensor | None]) -> Tensor | None:
+    def _mean_attention(self, weights: Sequence[Tensor | None]) -> Tensor | None:
         """The mean attention of the members that have one; it sums to one as theirs do."""
         found = [(share, one) for share, one in zip(self.shares, weights, strict=True) if one is not None]
         if not found:

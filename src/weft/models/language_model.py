@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention import Attention, AttentionRecord
+from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output, dropout
 from weft.models.prompted_lm import behind
 from weft.models.recurrent import RecurrentStack, StackState
-from weft.models.recurrent_decoder import Decoded
-from weft.models.seq2seq import Forward
 from weft.ragged import Ragged
 
 
@@ -56,10 +55,6 @@ class RecurrentLanguageModel(nn.Module):
         self.output = output
         self.dropout = dropout
 
-    def room(self, source: int) -> int | None:
-        """The longest text there can be: any."""
-        return None
-
     def encode(self, source: Ragged) -> LanguageMemory:
         return LanguageMemory(self.stack.zeros(source.rows, self.embedding.weight_VE))
 
@@ -67,9 +62,7 @@ class RecurrentLanguageModel(nn.Module):
         top_RD = memory.initial[-1][0]
         return LanguageState(memory.initial, None if self.attention is None else torch.zeros_like(top_RD)[:, None])
 
-    def step(
-        self, tokens_R: Tensor, state: LanguageState, memory: LanguageMemory
-    ) -> tuple[Tensor, LanguageState, Tensor | None]:
+    def step(self, tokens_R: Tensor, state: LanguageState, memory: LanguageMemory) -> StepOutput:
         embedded_RE = self.embedding(tokens_R)
         maps = self.stack.step_maps()
         output_RD, layers = self.stack.step(embedded_RE, maps[0].of_input(embedded_RE), state.layers, maps)
@@ -79,27 +72,27 @@ class RecurrentLanguageModel(nn.Module):
             answers_R1D, weights_R1T = self.attention(output_RD[:, None], keys)
             context_RD, weights_RT = answers_R1D[:, 0], weights_R1T[:, 0]
             past_RTD = torch.cat([state.past_RTD, output_RD[:, None]], 1)
-        return self.output(self._read(output_RD, context_RD)), LanguageState(layers, past_RTD), weights_RT
+        logits_RV = self.output(self._read(output_RD, context_RD))
+        return StepOutput(logits_RV, LanguageState(layers, past_RTD), weights_RT)
 
-    def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
-        decoded = self.states(source, inputs, weights=weights)
-        return Forward(self.output(decoded.states.values), decoded.weights_BTS)
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+        hidden = self.hidden_states(source, inputs, return_attention=return_attention)
+        return ModelOutput(self.output(hidden.states.values), hidden.attention)
 
-    def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
-    ) -> Decoded:
-        """What `forward` gives, before the output layer. A source is a prompt, which is read first."""
+    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+        """What `forward` computes before the output layer. A source is a prompt, which is read first."""
         if source.layout.total:
             whole, places_N = behind(source, inputs)
-            return Decoded(inputs.like(self.states(source.empty(), whole).states.values[places_N]), None)
+            return HiddenStates(inputs.like(self.hidden_states(source.empty(), whole).states.values[places_N]))
         outputs, _ = self.stack(self.embedding.ragged(inputs), self.encode(source).initial)
-        context_ND = weights_BTS = None
+        context_ND = None
+        attention: tuple[AttentionRecord, ...] = ()
         if self.attention is not None:
             context, weights_BTS = self.attention.over_past(outputs)
             context_ND = context.values
-            if seen is not None:
-                seen.append(AttentionRecord("decoder", 0, weights_BTS[:, None]))
-        return Decoded(outputs.like(self._read(outputs.values, context_ND)), weights_BTS if weights else None)
+            if return_attention:
+                attention = (AttentionRecord("history", 0, weights_BTS[:, None]),)
+        return HiddenStates(outputs.like(self._read(outputs.values, context_ND)), attention)
 
     def _read(self, output_ND: Tensor, context_ND: Tensor | None) -> Tensor:
         if self.readout is not None:

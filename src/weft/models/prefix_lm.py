@@ -21,10 +21,9 @@ from weft.attention import (
     StepKeysValues,
     recorder_for,
 )
+from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import behind
-from weft.models.recurrent_decoder import Decoded
-from weft.models.seq2seq import Forward
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 
@@ -63,11 +62,11 @@ class PrefixLM(nn.Module):
         self.stack = stack
         self.readout = nn.Identity() if output.width == stack.size else nn.Linear(stack.size, output.width)
         self.output = output
-        self.aligning = max(len(stack.layers) - 2, 0)
+        self.alignment_layer = alignment_layer(len(stack.layers))
 
-    def room(self, source: int) -> int | None:
-        """The longest target there can be behind a source of so many tokens; None: any."""
-        return None if self.stack.max_length is None else self.stack.max_length - source
+    def max_target_length(self, source_length: int) -> int | None:
+        """The longest target after a source of this length; None: unlimited."""
+        return None if self.stack.max_length is None else self.stack.max_length - source_length
 
     def encode(self, source: Ragged) -> PrefixMemory:
         layout = source.layout
@@ -90,9 +89,7 @@ class PrefixLM(nn.Module):
     def start(self, memory: PrefixMemory) -> PrefixState:
         return PrefixState(self.stack.empty_past(len(memory.lengths_B), memory.bias_B11S))
 
-    def step(
-        self, tokens_R: Tensor, state: PrefixState, memory: PrefixMemory
-    ) -> tuple[Tensor, PrefixState, Tensor | None]:
+    def step(self, tokens_R: Tensor, state: PrefixState, memory: PrefixMemory) -> StepOutput:
         stack, time = self.stack, state.layers[0].keys.shape[2]
         sources, length = len(memory.lengths_B), memory.bias_B11S.shape[-1]
         places_B = memory.lengths_B + time
@@ -112,18 +109,16 @@ class PrefixLM(nn.Module):
                 stream_RD, own, rotation, None if bias is None else bias[None], prefix
             )
             layers.append(longer)
-            if number == self.aligning and length:
-                looked_RS = _share(weights_RHS.mean(1)[:, :length])
+            if number == self.alignment_layer and length:
+                looked_RS = renormalize(weights_RHS.mean(1)[:, :length])
         states_RD = self.readout(stack.end(stream_RD))
-        return self.output(states_RD), PrefixState(tuple(layers)), looked_RS
+        return StepOutput(self.output(states_RD), PrefixState(tuple(layers)), looked_RS)
 
-    def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
-    ) -> Decoded:
-        """What `forward` gives, before the output layer. To a language model a source is a prompt, read first."""
+    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+        """What `forward` computes before the output layer. To a language model a source is a prompt, read first."""
         if self.source_embedding is None and source.layout.total:
             whole, places_N = behind(source, inputs)
-            return Decoded(inputs.like(self.states(source.empty(), whole).states.values[places_N]), None)
+            return HiddenStates(inputs.like(self.hidden_states(source.empty(), whole).states.values[places_N]))
         stack, layout = self.stack, inputs.layout
         longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0
         places_N = layout.positions + source.layout.device_lengths[layout.row_ids]
@@ -144,19 +139,11 @@ class PrefixLM(nn.Module):
             own_bias = stack.own_bias(layout.longest, stream_ND)
             sight = RaggedAttention("decoder", layout, layout, causal=True, bias=own_bias)
         rotation = stack.rotation(places_N, stream_ND.dtype)
-        aligning: list[AttentionRecord] = []
+        records: list[AttentionRecord] | None = [] if return_attention else None
         for number, layer in enumerate(stack.layers):
-            watch = recorder_for(seen, number)
-            if weights and number == self.aligning and watch is None:
-                watch = recorder_for(aligning, number)
-            stream_ND = layer(stream_ND, sight, rotation, watch=watch)
+            stream_ND = layer(stream_ND, sight, rotation, watch=recorder_for(records, number))
         states_ND = self.readout(stack.end(stream_ND[source.layout.total :]))
-        weights_BTS = None
-        if weights and source.layout.longest:
-            found = [one for one in seen or aligning if one.kind == "decoder" and one.layer == self.aligning]
-            of_source = found[-1].weights_BHTS.mean(1)[:, :, : source.layout.longest]
-            weights_BTS = _share(of_source.masked_fill(source.layout.masked_BS[:, None], 0.0))
-        return Decoded(inputs.like(states_ND), weights_BTS)
+        return HiddenStates(inputs.like(states_ND), tuple(records or ()))
 
     def _target_bias(self, source: Ragged, inputs: Ragged, longest: int) -> Tensor | None:
         """What distances add for every target token over its source and target: (B, H, T, S)."""
@@ -164,11 +151,6 @@ class PrefixLM(nn.Module):
         both_S = torch.arange(longest, device=inputs.device)
         return self.stack.bias(source.layout.device_lengths[:, None] + own_T, both_S[None])
 
-    def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
-        decoded = self.states(source, inputs, weights=weights)
-        return Forward(self.output(decoded.states.values), decoded.weights_BTS)
-
-
-def _share(weights: Tensor) -> Tensor:
-    """Weights over the source alone, so that they sum to one."""
-    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+        hidden = self.hidden_states(source, inputs, return_attention=return_attention)
+        return ModelOutput(self.output(hidden.states.values), hidden.attention)

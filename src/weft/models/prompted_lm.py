@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from weft.models.interface import StepOutput
 from weft.ragged import Layout, Ragged
 
 
@@ -66,8 +67,8 @@ class PromptedLM:
     def start(self, memory: Answers) -> Saying:
         return Saying(memory.state, torch.zeros_like(memory.last_B, dtype=torch.bool))
 
-    def step(self, tokens_R: Tensor, state: Saying, memory: Answers) -> tuple[Tensor, Saying, Tensor | None]:
+    def step(self, tokens_R: Tensor, state: Saying, memory: Answers) -> StepOutput:
         last_R = memory.last_B.repeat_interleave(len(tokens_R) // len(memory.last_B))
         tokens_R = torch.where(state.begun_R, tokens_R, last_R)
         logits_RV, inner, _ = self.model.step(tokens_R, state.inner, memory.inner)
-        return logits_RV, Saying(inner, torch.ones_like(state.begun_R)), None
+        return StepOutput(logits_RV, Saying(inner, torch.ones_like(state.begun_R)), None)

@@ -19,6 +19,7 @@ from weft.kernels.cpu.lstm import lstm_layer, lstm_step
 from weft.kernels.deferred_gradients import Map, unrolled
 from weft.models.layers import dropout
 from weft.ragged import PaddedTimeMajor, Ragged, TimeMajor
+from weft.recipe.choices import CELLS, resolve
 
 LayerState = tuple[Tensor, ...]
 StackState = tuple[LayerState, ...]
@@ -68,11 +69,9 @@ class Cell(NamedTuple):
     """Whether only W x_t + U h_{t−1} counts, so that one product can make both."""
 
 
-CELLS: dict[str, Cell] = {
-    "rnn": Cell(rnn_cell, nn.RNN, 1, True),
-    "gru": Cell(gru_cell, nn.GRU, 1, False),
-    "lstm": Cell(lstm_cell, nn.LSTM, 2, True),
-}
+RNN = Cell(rnn_cell, nn.RNN, 1, True)
+GRU = Cell(gru_cell, nn.GRU, 1, False)
+LSTM = Cell(lstm_cell, nn.LSTM, 2, True)
 
 
 class LayerWeights(NamedTuple):
@@ -123,7 +122,7 @@ class RecurrentStack(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.cell = CELLS[kind]
+        self.cell: Cell = resolve(CELLS, kind)
         self.inputs = inputs
         self.hidden = hidden
         self.connections = connections

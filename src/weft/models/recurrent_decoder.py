@@ -28,6 +28,7 @@ from weft.kernels.cpu.input_feeding import Weights, feed_inputs
 from weft.kernels.deferred_gradients import Map, plain, unrolled
 from weft.models.bridge import Bridge
 from weft.models.encoders import Encoded
+from weft.models.interface import HiddenStates
 from weft.models.layers import dropout, dropout_factors
 from weft.models.recurrent import RecurrentStack, StackState, StepMaps
 from weft.ragged import Ragged
@@ -50,15 +51,6 @@ class DecoderState(NamedTuple):
     layers: StackState
     feed_BD: Tensor | None
     """ã_{t−1}, with input feeding."""
-
-
-class Decoded(NamedTuple):
-    """What a decoder says of whole targets."""
-
-    states: Ragged
-    """(N, D) ready for the output layer."""
-    weights_BTS: Tensor | None
-    """Attention weights, where they were asked for; rows past a target's end mean nothing."""
 
 
 class _Maps(NamedTuple):
@@ -133,18 +125,13 @@ class RecurrentDecoder(nn.Module):
             output_RD = self._read(maps.readout, output_RD, done.context_BD, summary_RD, embedded_RE)
         return output_RD, done.state, done.weights_BS
 
-    def forward(
-        self, embedded: Ragged, encoded: Encoded, *, weights: bool = False, seen: list[AttentionRecord] | None = None
-    ) -> Decoded:
-        """Teacher forcing: the states for whole targets. ``seen``: told the weights, as one layer with one head."""
+    def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: bool = False) -> HiddenStates:
+        """Teacher forcing: the states for whole targets. The attention is recorded as one layer with one head."""
         memory = self.remember(encoded)
         run = self._step_by_step if self.looks_before or self.input_feeding else self._at_once
-        decoded = run(embedded, memory, weights or seen is not None)
-        if seen is not None and decoded.weights_BTS is not None:
-            seen.append(AttentionRecord("cross", 0, decoded.weights_BTS[:, None]))
-        return decoded
+        return run(embedded, memory, return_attention)
 
-    def _at_once(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
+    def _at_once(self, embedded: Ragged, memory: Memory, return_attention: bool) -> HiddenStates:
         """Nothing of the attention enters the recurrence: one call for it, one for the attention."""
         summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row_ids]
         inputs = embedded if summary_ND is None else embedded.like(torch.cat([embedded.values, summary_ND], -1))
@@ -155,12 +142,12 @@ class RecurrentDecoder(nn.Module):
             context_ND = context.values
         readout = self.readout
         states_ND = self._read(readout, outputs.values, context_ND, summary_ND, embedded.values)
-        return Decoded(embedded.like(states_ND), weights_BTS if weights else None)
+        return _hidden_states(embedded, states_ND, weights_BTS if return_attention else None)
 
-    def _step_by_step(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
+    def _step_by_step(self, embedded: Ragged, memory: Memory, return_attention: bool) -> HiddenStates:
         """The context enters the recurrence: one time step after the other, for the rows that are still running."""
-        if self._feeds_quickly(embedded) and not (weights and torch.is_grad_enabled()):
-            return self._quickly(embedded, memory, weights)
+        if self._feeds_quickly(embedded) and not (return_attention and torch.is_grad_enabled()):
+            return self._quickly(embedded, memory, return_attention)
         order = embedded.layout.time_major
         maps = self._maps()
         summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row_ids]
@@ -184,10 +171,10 @@ class RecurrentDecoder(nn.Module):
             context_ND = order.unsort(torch.cat([done.context_BD for done in steps if done.context_BD is not None]))
             states_ND = self._read(self.readout, states_ND, context_ND, summary_ND, embedded.values)
         weights_BTS = None
-        if weights:
+        if return_attention:
             weights_NS = torch.cat([done.weights_BS for done in steps if done.weights_BS is not None])
             weights_BTS = embedded.like(order.unsort(weights_NS)).to_padded()
-        return Decoded(embedded.like(states_ND), weights_BTS)
+        return _hidden_states(embedded, states_ND, weights_BTS)
 
     def _feeds_quickly(self, embedded: Ragged) -> bool:
         """Whether `input_feeding` knows this decoder: one LSTM layer, and a score that is a product with the keys."""
@@ -200,7 +187,7 @@ class RecurrentDecoder(nn.Module):
             and not (self.feeds_summary or embedded.values.is_cuda)
         )
 
-    def _quickly(self, embedded: Ragged, memory: Memory, weights: bool) -> Decoded:
+    def _quickly(self, embedded: Ragged, memory: Memory, return_attention: bool) -> HiddenStates:
         """The same as step by step, with the gradient written out."""
         assert memory.keys is not None and self.readout is not None
         order, layer = embedded.layout.time_major, self.stack.weights(0)
@@ -221,8 +208,8 @@ class RecurrentDecoder(nn.Module):
             kept_NO=kept_NO,
             counts=order.batch_sizes,
         )
-        weights_BTS = embedded.like(order.unsort(found.weights_NS)).to_padded() if weights else None
-        return Decoded(embedded.like(order.unsort(found.outputs_NO)), weights_BTS)
+        weights_BTS = embedded.like(order.unsort(found.weights_NS)).to_padded() if return_attention else None
+        return _hidden_states(embedded, order.unsort(found.outputs_NO), weights_BTS)
 
     def _maps(self) -> _Maps:
         readout = None if self.readout is None else unrolled(self.readout.weight, self.readout.bias)
@@ -272,6 +259,11 @@ class RecurrentDecoder(nn.Module):
         seen = (context_ND, summary_ND, output_ND, embedded_NE if self.reads_embedding else None)
         read_ND = torch.tanh(readout(torch.cat([part for part in seen if part is not None], -1)))
         return dropout(read_ND, self.dropout, self.training)
+
+
+def _hidden_states(embedded: Ragged, states_ND: Tensor, weights_BTS: Tensor | None) -> HiddenStates:
+    attention = () if weights_BTS is None else (AttentionRecord("cross", 0, weights_BTS[:, None]),)
+    return HiddenStates(embedded.like(states_ND), attention)
 
 
 def _spread(summary_BD: Tensor | None, rows: int) -> Tensor | None:

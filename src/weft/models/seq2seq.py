@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
-from weft.attention import AttentionRecord
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
+from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
-from weft.models.recurrent_decoder import Decoded, DecoderState, Memory, RecurrentDecoder
+from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 from weft.ragged import Ragged
-
-
-class Forward(NamedTuple):
-    """What a model says of whole targets under teacher forcing."""
-
-    logits_NV: Tensor
-    weights_BTS: Tensor | None
-    """Attention weights where asked for; None for a model without attention."""
-
-
-class Model(Protocol):
-    """The seam of the library: training uses `states` or `forward`, search the rest. See ARCHITECTURE.md."""
-
-    output: Output
-
-    def room(self, source: int) -> int | None:
-        """The longest target there can be for a source of so many tokens; None: any."""
-
-    def encode(self, source: Ragged) -> Any:
-        """The memory of a source; for a language model the source's rows are empty."""
-
-    def start(self, memory: Any) -> Any:
-        """The state before the first token."""
-
-    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
-        """Logits (R, V) for the token after ``tokens_R``, the new state, and the attention weights (R, S)."""
-
-    def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
-    ) -> Decoded:
-        """What the output layer makes logits of, for every target position; ``inputs``: the target, shifted.
-
-        ``seen`` is told the weights of every attention there is, all layers and heads.
-        """
-
-    def __call__(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
-        """Logits for every target position."""
 
 
 class Seq2Seq(nn.Module):
@@ -70,8 +33,8 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.output = output
 
-    def room(self, source: int) -> int | None:
-        """The longest target there can be for a source of so many tokens; None: any."""
+    def max_target_length(self, source_length: int) -> int | None:
+        """The longest target for a source of this length; None: unlimited."""
         return self.decoder.stack.max_length if isinstance(self.decoder, TransformerDecoder) else None
 
     def encode(self, source: Ragged) -> Memory | TransformerMemory:
@@ -80,17 +43,16 @@ class Seq2Seq(nn.Module):
     def start(self, memory: Any) -> DecoderState | TransformerState:
         return self.decoder.start(memory)
 
-    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> StepOutput:
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
-        return self.output(output_RD), state, weights_RS
+        return StepOutput(self.output(output_RD), state, weights_RS)
 
-    def states(
-        self, source: Ragged, inputs: Ragged, *, weights: bool = False, seen: list[AttentionRecord] | None = None
-    ) -> Decoded:
-        """What `forward` gives, before the output layer."""
-        encoded = self.encoder(self.source_embedding.ragged(source), seen)
-        return self.decoder(self.target_embedding.ragged(inputs), encoded, weights=weights, seen=seen)
+    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+        """What `forward` computes before the output layer."""
+        encoded = self.encoder(self.source_embedding.ragged(source), return_attention=return_attention)
+        decoded = self.decoder(self.target_embedding.ragged(inputs), encoded, return_attention=return_attention)
+        return HiddenStates(decoded.states, encoded.attention + decoded.attention)
 
-    def forward(self, source: Ragged, inputs: Ragged, *, weights: bool = False) -> Forward:
-        decoded = self.states(source, inputs, weights=weights)
-        return Forward(self.output(decoded.states.values), decoded.weights_BTS)
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+        hidden = self.hidden_states(source, inputs, return_attention=return_attention)
+        return ModelOutput(self.output(hidden.states.values), hidden.attention)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from weft.attention import AttentionRecord, KeysValues, KVCache, RaggedAttention, StepKeysValues, recorder_for
 from weft.models.encoders import Encoded
-from weft.models.recurrent_decoder import Decoded
+from weft.models.interface import HiddenStates, alignment_layer
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 
@@ -52,8 +52,7 @@ class TransformerDecoder(nn.Module):
         self.stack = stack
         self.size = size
         self.readout = nn.Identity() if size == stack.size else nn.Linear(stack.size, size)
-        # The layer below the top one aligns best (Garg et al. 2019, 4.2): its heads' mean is "the" attention.
-        self.aligning = max(len(stack.layers) - 2, 0)
+        self.alignment_layer = alignment_layer(len(stack.layers))
 
     def remember(self, encoded: Encoded) -> TransformerMemory:
         """What is kept of a source."""
@@ -97,7 +96,7 @@ class TransformerDecoder(nn.Module):
                 items=StepKeysValues(items.keys, items.values, memory.bias_B11S),
             )
             layers.append(longer)
-            if number == self.aligning:
+            if number == self.alignment_layer:
                 looked_RS = weights_RHS.mean(1)
         return self.readout(stack.end(stream_RD)), TransformerState(tuple(layers)), looked_RS
 
@@ -115,7 +114,7 @@ class TransformerDecoder(nn.Module):
         bias_HT = None if bias is None else bias[:, 0].contiguous()
         looked_RS = pending_RD = None
         for number, (layer, items) in enumerate(zip(stack.layers, memory.layers, strict=True)):
-            looks = number == self.aligning and isinstance(state, WatchedState)
+            looks = number == self.alignment_layer and isinstance(state, WatchedState)
             across = StepKeysValues(items.keys, items.values, memory.bias_B11S)
             stream_RD, pending_RD, weights_RHS = layer.step_in_place(
                 stream_RD, pending_RD, past, number, rotation, bias_HT, across, looks
@@ -125,22 +124,15 @@ class TransformerDecoder(nn.Module):
         state = state._replace(past=past._replace(time_1=past.time_1 + 1))
         return self.readout(stack.end(stream_RD, pending_RD)), state, looked_RS
 
-    def forward(
-        self, embedded: Ragged, encoded: Encoded, *, weights: bool = False, seen: list[AttentionRecord] | None = None
-    ) -> Decoded:
-        """Teacher forcing: the states for whole targets. ``seen``: told the weights of every layer and head."""
+    def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: bool = False) -> HiddenStates:
+        """Teacher forcing: the states for whole targets."""
         stack, layout, items = self.stack, embedded.layout, encoded.states
         stream_ND = stack.begin(embedded.values, layout.positions, layout.longest)
         bias = stack.own_bias(layout.longest, stream_ND)
         back = RaggedAttention("decoder", layout, layout, causal=True, bias=bias)
         across = RaggedAttention("cross", layout, items.layout)
         rotation = stack.rotation(layout.positions, stream_ND.dtype)
-        aligning: list[AttentionRecord] = []
+        records: list[AttentionRecord] | None = [] if return_attention else None
         for number, layer in enumerate(stack.layers):
-            watch = recorder_for(seen, number)
-            if weights and number == self.aligning and watch is None:
-                watch = recorder_for(aligning, number)
-            stream_ND = layer(stream_ND, back, rotation, items.values, across, watch)
-        found = [one for one in seen or aligning if one.kind == "cross" and one.layer == self.aligning]
-        weights_BTS = found[-1].weights_BHTS.mean(1) if weights else None
-        return Decoded(embedded.like(self.readout(stack.end(stream_ND))), weights_BTS)
+            stream_ND = layer(stream_ND, back, rotation, items.values, across, recorder_for(records, number))
+        return HiddenStates(embedded.like(self.readout(stack.end(stream_ND))), tuple(records or ()))

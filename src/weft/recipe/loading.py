@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import Tag, ValidationError
 
 from weft.errors import RecipeError, nearest
-from weft.recipe.model import CELL_KINDS
+from weft.recipe.choices import CELLS, ENCODERS
 from weft.recipe.recipe import Recipe
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -90,7 +90,7 @@ def _one_line(error: ValidationError) -> str:
     if problem["type"] == "missing":
         return f"{place}: missing{more}"
     if path[:1] == ["model"] and path[2:] == ["kind"]:
-        kinds = [*CELL_KINDS, "transformer", *(["attention"] if path[1] == "encoder" else [])]
+        kinds = [*CELLS, *(ENCODERS if path[1] == "encoder" else ["transformer"])]
         if isinstance(problem["input"], str):
             return f"{place}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
         *others, last = map(repr, kinds)

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from weft.recipe.base import Count, CountOrNone, Settings, Share
+from weft.recipe.choices import ENCODERS, CellName, EncoderName, ScoreName
 
 
 class RecurrentSettings(Settings):
     """What a stack of recurrent layers has, on either side."""
 
-    kind: Literal["rnn", "gru", "lstm"] = Field("lstm", description="the cell, or transformer")
+    kind: CellName = Field("lstm", description="the cell, or transformer")
     layers: Count = Field(1, description="number of layers")
     hidden: Count = Field(512, description="width of a state, both directions together")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
@@ -59,7 +60,7 @@ class TransformerSettings(Settings):
 class TransformerEncoderSettings(TransformerSettings):
     """[model.encoder] of kind transformer or attention"""
 
-    kind: Literal["transformer", "attention"] = Field(  # type: ignore[assignment]
+    kind: EncoderName = Field(  # type: ignore[assignment]
         "transformer", description="attention: without feed-forward networks"
     )
 
@@ -68,13 +69,10 @@ class TransformerDecoderSettings(TransformerSettings):
     """[model.decoder] of kind transformer"""
 
 
-CELL_KINDS = ("rnn", "gru", "lstm")
-
-
 def _family(given: Any) -> str:
     """Which settings a stack has, by its kind."""
     kind = given.get("kind", "lstm") if isinstance(given, dict) else getattr(given, "kind", "lstm")
-    return "<transformer>" if kind in ("transformer", "attention") else "<recurrent>"
+    return "<transformer>" if kind in [*ENCODERS] else "<recurrent>"
 
 
 EncoderSettings = Annotated[
@@ -92,17 +90,7 @@ DecoderSettings = Annotated[
 class AttentionSettings(Settings):
     """[model.attention] of a recurrent decoder; a Transformer decoder has its own"""
 
-    score: Literal[
-        "none",
-        "dot",
-        "scaled_dot",
-        "general",
-        "scaled_general",
-        "concat",
-        "additive",
-        "cosine",
-        "parameter_free",
-    ] = Field("general", description="how a query is compared with a key; none: no attention")
+    score: ScoreName = Field("general", description="how a query is compared with a key; none: no attention")
     placement: Literal["after", "before"] = Field(
         "after", description="after the step (Luong) or before it, into the recurrence (Bahdanau)"
     )

@@ -236,7 +236,7 @@ class CudaGraphUpdate:
         for group in self.optimizer.param_groups:  # not once for all: a restored optimizer has rates of its own
             group["lr"] = self.rate
         with in_precision(self.precision, self.device):
-            states = self.model.states(recorded.source.ragged(), recorded.inputs.ragged()).states
+            states = self.model.hidden_states(recorded.source.ragged(), recorded.inputs.ragged()).states
             loss = output_cross_entropy(
                 self.model.output, states.values, recorded.targets, smoothing=self.settings.label_smoothing
             )

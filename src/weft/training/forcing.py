@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from weft.models.seq2seq import Model
+from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.tree import first
 

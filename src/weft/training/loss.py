@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from weft.data.store.token_store import Batch
+from weft.models.interface import HasOutputLayer, Model
 from weft.models.layers import Output
-from weft.models.seq2seq import Model
 from weft.training.forcing import forced_logits
 
 
@@ -116,8 +116,8 @@ def output_cross_entropy(output: Output, states_ND: Tensor, targets_N: Tensor, *
 
 def batch_loss(model: Model, batch: Batch, *, begin: int, own: float = 0.0, smoothing: float = 0.0) -> Loss:
     """The loss of a batch, the decoder reading its own predictions with probability ``own``."""
-    if own == 0.0:
-        states = model.states(batch.source, batch.target.shifted(begin)).states
+    if own == 0.0 and isinstance(model, HasOutputLayer):
+        states = model.hidden_states(batch.source, batch.target.shifted(begin)).states
         return output_cross_entropy(model.output, states.values, batch.target.values, smoothing=smoothing)
     logits_NV = forced_logits(model, batch.source, batch.target, begin=begin, own=own)
     return cross_entropy(logits_NV, batch.target.values, smoothing=smoothing)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 import torch
 
-from weft.attention import AttentionRecord
 from weft.data.batching.batches import length_sorted_batches
 from weft.data.pairs import Pair
 from weft.data.reading.lines import chunk_lines
@@ -23,8 +22,9 @@ from weft.data.store.encode import encode_pairs
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import RecipeError, SearchError
 from weft.evaluation.likelihood import token_log_probabilities
-from weft.models import Ensemble, PrefixLM, RecurrentLanguageModel, Searchable
+from weft.models import Ensemble, PrefixLM, Searchable
 from weft.models.encoders import TransformerEncoder
+from weft.models.interface import HasMaxTargetLength, alignment_weights
 from weft.models.prompted_lm import PromptedLM
 from weft.preparation import sources_of
 from weft.ragged import Layout, Ragged
@@ -235,9 +235,9 @@ class Translator:
         limits = []
         for length, prefix in zip(lengths, prefixes, strict=True):
             limit = settings.max_length or int(settings.max_ratio * max(length - 1, 0)) + settings.max_extra
-            room = self.model.room(length)
+            longest = self.model.max_target_length(length) if isinstance(self.model, HasMaxTargetLength) else None
             limit = max(limit, len(prefix) + 1)
-            limits.append(max(limit if room is None else min(limit, room), len(prefix), 1))
+            limits.append(max(limit if longest is None else min(limit, longest), len(prefix), 1))
         return limits
 
     def _search(
@@ -375,34 +375,32 @@ class Translator:
         else:
             ids, source = tokens.encode(source), ""
         source_ids = [*self.tokenizers.source.encode(source), specials.END] if self.recipe.model.has_source else []
-        seen: list[AttentionRecord] = []
         with torch.no_grad():
-            said = Ragged.of([[*ids, *end]], self.device)
-            self.model.states(Ragged.of([source_ids], self.device), said.shifted(specials.BEGIN), seen=seen)
-        if not seen:
+            inputs = Ragged.of([[*ids, *end]], self.device).shifted(specials.BEGIN)
+            records = self.model(Ragged.of([source_ids], self.device), inputs, return_attention=True).attention
+        if not records:
             raise SearchError(f"{self.recipe.name}: this model has no attention: nothing to show")
         read = self.tokenizers.source.pieces(source_ids) if source_ids else []
         rows = tokens.pieces([*ids, *end])
         past = [specials.SPECIALS[specials.BEGIN], *rows[:-1]]
-        if isinstance(self.model, RecurrentLanguageModel):
-            past = ["∅", *past[:-1]]
-        columns = {"encoder": read, "cross": read, "decoder": [*read, *past] if self._is_prefix else past}
+        columns = {
+            "encoder": read,
+            "cross": read,
+            "decoder": [*read, *past] if isinstance(self.model, PrefixLM) else past,
+            "history": ["∅", *past[:-1]],
+        }
         return [
             HeadMap(
-                one.kind,
+                "decoder" if one.kind == "history" else one.kind,
                 one.layer + 1,
                 head + 1,
                 weights_TS.cpu().numpy().astype(np.float64),
                 columns[one.kind],
                 read if one.kind == "encoder" else rows,
             )
-            for one in seen
+            for one in records
             for head, weights_TS in enumerate(one.weights_BHTS[0])
         ]
-
-    @property
-    def _is_prefix(self) -> bool:
-        return isinstance(self.model, PrefixLM)
 
     def force(self, pairs: Sequence[Pair]) -> list[Translation]:
         """What the model makes of targets that are given: their scores, attention and links."""
@@ -411,12 +409,13 @@ class Translator:
         for rows in length_sorted_batches(encoded, self.recipe.search.batch_tokens):
             batch = encoded.batch(rows).to(self.device)
             with torch.no_grad():
-                out = self.model(batch.source, batch.target.shifted(specials.BEGIN), weights=True)
+                out = self.model(batch.source, batch.target.shifted(specials.BEGIN), return_attention=True)
+            weights_BTS = alignment_weights(out.attention, batch.source.layout)
             chosen_N1 = out.logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
             scores = batch.target.like(chosen_N1[:, 0]).split()
             sides = zip(batch.source.split(), batch.target.split(), strict=True)
             for place, (source_ids, target_ids) in enumerate(sides):
-                weights = None if out.weights_BTS is None else out.weights_BTS[place, : len(target_ids)].cpu()
+                weights = None if weights_BTS is None else weights_BTS[place, : len(target_ids)].cpu()
                 total = float(scores[place].sum())
                 found = Hypothesis(
                     tokens=target_ids.tolist()[:-1],

@@ -11,8 +11,9 @@ from weft.attention.scores import make_score
 from weft.kernels.cpu.input_feeding import Weights, feed_inputs
 from weft.models.bridge import Copy
 from weft.models.encoders import Encoded
+from weft.models.interface import HiddenStates
 from weft.models.recurrent import RecurrentStack
-from weft.models.recurrent_decoder import Decoded, RecurrentDecoder
+from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.ragged import Ragged
 
 EMBEDDING, SIZE, STATE = 3, 7, 5
@@ -40,7 +41,7 @@ def ragged(lengths: list[int], width: int) -> Ragged:
     return Ragged(values, Ragged.of([[0] * length for length in lengths]).layout)
 
 
-def run(made: RecurrentDecoder, way: str, *, weights: bool = False) -> tuple[Decoded, list[Tensor]]:
+def run(made: RecurrentDecoder, way: str, *, return_attention: bool = False) -> tuple[HiddenStates, list[Tensor]]:
     """What a decoder says one way or the other, and everything that gets a gradient."""
     torch.manual_seed(4)
     source, embedded = ragged(SOURCES, STATE), ragged(TARGETS, EMBEDDING)
@@ -49,7 +50,8 @@ def run(made: RecurrentDecoder, way: str, *, weights: bool = False) -> tuple[Dec
     assert made._feeds_quickly(embedded)
     if way == "slow":
         made._feeds_quickly = lambda embedded: False  # type: ignore[method-assign]
-    return made(embedded, encoded, weights=weights), [source.values, embedded.values, *initial, *made.parameters()]
+    hidden = made(embedded, encoded, return_attention=return_attention)
+    return hidden, [source.values, embedded.values, *initial, *made.parameters()]
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "scaled_general", "parameter_free"])
@@ -65,8 +67,10 @@ def test_states_and_gradients_are_those_of_step_by_step(score: str) -> None:
 
 def test_weights_are_those_of_step_by_step() -> None:
     with torch.no_grad():
-        quick, slow = (run(decoder("general"), way, weights=True)[0].weights_BTS for way in ("quick", "slow"))
-    assert quick is not None and slow is not None
+        quick, slow = (
+            run(decoder("general"), way, return_attention=True)[0].attention[0].weights_BHTS[:, 0]
+            for way in ("quick", "slow")
+        )
     for row, length in enumerate(TARGETS):
         torch.testing.assert_close(quick[row, :length], slow[row, :length])
 

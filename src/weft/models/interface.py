@@ -1,0 +1,116 @@
+"""The model interface: everything that training, search, evaluation and views require of a model.
+
+    encode(source) -> memory                          once per source; never reordered
+    start(memory) -> state                            the state of a hypothesis before its first token
+    step(tokens, state, memory) -> StepOutput         one token further for every hypothesis
+    forward(source, inputs) -> ModelOutput            teacher forcing: all target positions
+
+``memory`` and ``state`` are trees (see `weft.tree`): tensors, None, or (named) tuples of trees. The first axis of every
+tensor of ``memory`` is the source sentence, that of ``state`` the hypothesis. The hypotheses of one sentence are
+adjacent, so R is a multiple of B. `forward` and repeated `step` must give the same logits.
+
+A model may have more, which callers detect with ``isinstance``: `HasOutputLayer` and `HasMaxTargetLength`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from weft.attention import AttentionRecord
+from weft.models.layers import Output
+from weft.ragged import Layout, Ragged
+
+
+class ModelOutput(NamedTuple):
+    """The result of teacher forcing."""
+
+    logits_NV: Tensor
+    """For every target position."""
+    attention: tuple[AttentionRecord, ...] = ()
+    """The weights of every attention of the model, if ``return_attention``."""
+
+
+class StepOutput(NamedTuple):
+    """The result of one search step."""
+
+    logits_RV: Tensor
+    """For the next token of every hypothesis."""
+    state: Any
+    attention_RS: Tensor | None
+    """Alignment weights over the source (a recurrent language model: over its history); None without attention."""
+
+
+class HiddenStates(NamedTuple):
+    """The result of teacher forcing before the output layer."""
+
+    states: Ragged
+    """(N, D), the input of the output layer."""
+    attention: tuple[AttentionRecord, ...] = ()
+    """The weights of every attention of the model, if ``return_attention``."""
+
+
+class Model(Protocol):
+    """What every model has."""
+
+    def encode(self, source: Ragged) -> Any:
+        """The memory of a batch of sources. For a language model the rows of ``source`` are empty."""
+
+    def start(self, memory: Any) -> Any:
+        """The state before the first token."""
+
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> StepOutput:
+        """Logits for the token after ``tokens_R``, and the new state."""
+
+    def __call__(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+        """Logits for every target position; ``inputs`` are the targets shifted right."""
+
+
+@runtime_checkable
+class HasOutputLayer(Protocol):
+    """A model whose loss can be computed in chunks, without all logits in memory at once."""
+
+    output: Output
+
+    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+        """What `forward` computes before the output layer."""
+
+
+@runtime_checkable
+class HasMaxTargetLength(Protocol):
+    """A model that cannot produce targets of every length."""
+
+    def max_target_length(self, source_length: int) -> int | None:
+        """The longest target for a source of this length; None: unlimited."""
+
+
+def alignment_weights(records: Sequence[AttentionRecord], source: Layout) -> Tensor | None:
+    """(B, T, S) one weight for every target and source position: the mean over the heads of one layer.
+
+    The layer below the top one aligns best (Garg et al. 2019, 4.2). Without cross-attention these are the decoder's
+    weights over the source tokens, renormalized; for a recurrent language model, the weights over its own history. None
+    if there are no such weights. Rows past the end of a target have no meaning.
+    """
+    aligned = [record for record in records if record.kind in ("cross", "history")]
+    if not aligned and source.longest:
+        aligned = [record for record in records if record.kind == "decoder"]
+    if not aligned:
+        return None
+    record = aligned[alignment_layer(len(aligned))]
+    weights_BTS = record.weights_BHTS.mean(1)
+    if record.kind != "decoder":
+        return weights_BTS
+    return renormalize(weights_BTS[:, :, : source.longest].masked_fill(source.masked_BS[:, None], 0.0))
+
+
+def alignment_layer(layers: int) -> int:
+    """The number of the layer whose attention counts as the alignment   Garg et al. 2019, 4.2."""
+    return max(layers - 2, 0)
+
+
+def renormalize(weights: Tensor) -> Tensor:
+    """Weights scaled so that they sum to one."""
+    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)

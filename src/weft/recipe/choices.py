@@ -1,0 +1,79 @@
+"""What a recipe may choose by name, and where the code of each choice is.
+
+Each table maps a name to ``"module:Class"``. The module is imported when the class is used, so that reading a recipe
+does not import PyTorch. A recipe contains names only, never modules: loading a recipe cannot run foreign code.
+
+To add an attention score, a recurrent cell or an encoder: write the class and add its line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+SCORES: dict[str, str] = {
+    "dot": "weft.attention.scores:Dot",
+    "scaled_dot": "weft.attention.scores:ScaledDot",
+    "general": "weft.attention.scores:General",
+    "scaled_general": "weft.attention.scores:ScaledGeneral",
+    "concat": "weft.attention.scores:Concat",
+    "additive": "weft.attention.scores:Additive",
+    "cosine": "weft.attention.scores:Cosine",
+    "parameter_free": "weft.attention.scores:ParameterFree",
+}
+"""How an attention compares a query with a key."""
+
+CELLS: dict[str, str] = {
+    "rnn": "weft.models.recurrent:RNN",
+    "gru": "weft.models.recurrent:GRU",
+    "lstm": "weft.models.recurrent:LSTM",
+}
+"""Recurrent cells, of encoders and decoders."""
+
+ENCODERS: dict[str, str] = {
+    "transformer": "weft.models.encoders:TransformerEncoder",
+    "attention": "weft.models.encoders:TransformerEncoder",
+}
+"""Encoders without recurrence; every recurrent cell is a kind of encoder too."""
+
+
+def resolve(table: Mapping[str, str], name: str) -> Any:
+    """The class that a table has under this name, imported now."""
+    module, _, attribute = table[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+class Choice:
+    """Annotation of a string setting: one of the keys of a table, checked and reported like a ``Literal`` of them."""
+
+    def __init__(self, table: Mapping[str, str], *, besides: tuple[str, ...] = ()) -> None:
+        """``besides``: values that are not in the table, listed before its keys."""
+        self.table = table
+        self.besides = besides
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.besides, *self.table]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._check)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": self.names, "type": "string"}
+
+    def _check(self, value: Any) -> str:
+        if isinstance(value, str) and value in self.names:
+            return value
+        *others, last = map(repr, self.names)
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
+
+
+ScoreName = Annotated[str, Choice(SCORES, besides=("none",))]
+CellName = Annotated[str, Choice(CELLS)]
+EncoderName = Annotated[str, Choice(ENCODERS)]
