@@ -184,7 +184,7 @@ def train(asked: argparse.Namespace, *more: str) -> dict[str, object]:
     found.pop("output")
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     steps = [event for event in log if event["event"] == "step"][asked.steps // 2 :]  # what is compiled is compiled
-    seconds, waited = (sum(event[name] for event in steps) for name in ("seconds", "waited"))
+    seconds, waited = (sum(event[name] for event in steps) for name in ("seconds", "data_wait"))
     tokens = sum(event["target_tokens"] for event in steps)
     return {**found, "target_tokens_per_second": round(tokens / seconds), "share_waited": round(waited / seconds, 5)}
 

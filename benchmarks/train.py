@@ -78,7 +78,7 @@ def main() -> None:
     import torch
 
     import weft
-    from weft.training.events import Prepared, Step
+    from weft.training.events import Started, Step
 
     torch.set_num_threads(given.threads)
     recipe = weft.make_recipe(recipe_tree(given), given.set)
@@ -89,7 +89,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         since, cpu, target, source, steps = 0.0, 0.0, 0, 0, 0
         for event in weft.train(recipe, Path(folder) / "run"):
-            if isinstance(event, Prepared):
+            if isinstance(event, Started):
                 parameters = event.parameters
             if not isinstance(event, Step):
                 continue

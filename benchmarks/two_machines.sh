@@ -59,7 +59,7 @@ runs = {name: load_file(next((folder / name / "training").glob("step-*")) / "wei
         for name in ("one", "two", "killed")}
 for name in ("two", "killed"):
     far = max(float((runs["one"][key] - runs[name][key]).abs().max()) for key in runs["one"])
-    starts = sum('"prepared"' in line for line in (folder / name / "log.jsonl").read_text().splitlines())
+    starts = sum('"started"' in line for line in (folder / name / "log.jsonl").read_text().splitlines())
     print(f"{name}: greatest difference to one process {far:.1e}; started {starts} time(s)")
 print("killed equals two bit by bit:", all((runs["two"][key] == runs["killed"][key]).all() for key in runs["two"]))
 EOF

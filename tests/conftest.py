@@ -59,8 +59,8 @@ def obey(order):
     for _ in weft.train(recipe, order["out"], resume=order["resume"]):
         pass
 
-with tempfile.TemporaryDirectory() as folder:  # what torch loads at its first use, each child would load again
-    obey({"functions": [], "place": 0, "changes": json.loads(sys.argv[1]), "out": folder + "/run", "resume": False})
+with tempfile.TemporaryDirectory() as scratch:  # what torch loads at its first use, each child would load again
+    obey({"functions": [], "place": 0, "changes": json.loads(sys.argv[1]), "out": scratch + "/run", "resume": False})
 print("ready", flush=True)
 for line in sys.stdin:
     order = json.loads(line)

@@ -172,7 +172,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, launcher: str, rank: in
         os.kill(worker(process.pid, rank), signal.SIGKILL)
         _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said
-    assert [event["event"] for event in log(killed)].count("prepared") == 2
+    assert [event["event"] for event in log(killed)].count("started") == 2
     assert_equal(calm, killed)
 
 

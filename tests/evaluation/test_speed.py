@@ -16,7 +16,7 @@ from weft.evaluation import speed as bench
 from weft.evaluation.speed import matrix_peak, operations, training_speed
 from weft.models.build import build_model
 from weft.recipe import ModelSettings, Recipe
-from weft.training.events import Prepared, Skipped, Step
+from weft.training.events import Skipped, Started, Step
 
 TRANSFORMER = {"kind": "transformer", "layers": 2, "hidden": 8, "heads": 2, "feed_forward": 12}
 TINY_TRANSFORMER = {
@@ -209,10 +209,10 @@ class TestTrainingSpeed:
 class TestEventsThatAreNoSteps:
     """The loop's events, made up."""
 
-    prepared = Prepared(
+    prepared = Started(
         step=0,
         pairs=1,
-        left_out={},
+        dropped={},
         source_vocabulary=10,
         target_vocabulary=10,
         parameters=1,
@@ -225,12 +225,12 @@ class TestEventsThatAreNoSteps:
         return Step(
             number,
             loss=1.0,
-            rate=1.0,
-            norm=1.0,
+            learning_rate=1.0,
+            grad_norm=1.0,
             source_tokens=3,
             target_tokens=4,
             seconds=0.01,
-            waited=0.001,
+            data_wait=0.001,
             epoch=0,
         )
 

@@ -273,7 +273,7 @@ class TestBadAndBlankRows:
     def test_training_says_what_was_left_out(self, folder):
         events = train(recipe_of("pairs.tsv", folder, bad_rows="skip"), folder / "run")
         first = next(events)
-        assert first.pairs == 10 and first.left_out == {"cannot be read": 3, "a blank side": 2}
+        assert first.pairs == 10 and first.dropped == {"cannot be read": 3, "a blank side": 2}
         assert isinstance(list(events)[-1], Finished)
 
     def test_training_refuses_a_bad_row_before_a_folder_is_made(self, folder):
@@ -804,7 +804,7 @@ class TestFunctionsOfOnesOwn:
 
     def test_in_training(self, folder):
         events = list(train(recipe_of("pairs.tsv", folder), folder / "run", transforms=[shout, lambda pair: True]))
-        assert events[0].pairs == 2 and events[0].left_out == {"a function": 1}
+        assert events[0].pairs == 2 and events[0].dropped == {"a function": 1}
         tokenizer = prepare(recipe_of("pairs.tsv", folder), transforms=[shout]).tokenizers.source
         assert 0 in tokenizer.encode("a") and 0 not in tokenizer.encode("A")
 

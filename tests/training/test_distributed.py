@@ -11,7 +11,7 @@ import torch
 from weft.errors import RecipeError, TrainingError
 from weft.runs.tensor_files import read_tensors
 from weft.training import distributed
-from weft.training.distributed import ALONE, Workers, seed_draws, spread, whole
+from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng, shard_like
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fixtures.several import Several
@@ -199,7 +199,7 @@ class TestErrors:
         """Those that wait lose the first one, and say so; the first says what was wrong."""
         missing = settings("lstm", {"data.train": "nowhere.tsv"})
         first, second = several(2, missing, tmp_path / "run", check=2)
-        assert "nowhere.tsv" in first and second.startswith("lost another worker while the first one prepared")
+        assert "nowhere.tsv" in first and second.startswith("lost another worker while the main process prepared")
 
     def test_a_folder_that_is_there(self, several, tmp_path):
         (tmp_path / "run").mkdir()
@@ -214,7 +214,7 @@ class TestErrors:
 
 class TestAlone:
     def test_nothing_in_the_environment(self):
-        assert Workers.from_environment({}) == ALONE == Workers(0, 1, 0) and ALONE.leads
+        assert Workers.from_environment({}) == SINGLE_PROCESS == Workers(0, 1, 0) and SINGLE_PROCESS.is_main
 
     def test_what_torchrun_says(self):
         given = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
@@ -227,15 +227,15 @@ class TestAlone:
     def test_does_nothing(self):
         parameter = torch.nn.Parameter(torch.ones(3))
         measured = torch.tensor(2.0)
-        with ALONE.joined() as team:
-            team.wait()
-            team.ready()
-            team.wait_for_first()
-            team.sum(measured)
-            team.sum_gradients([parameter], measured)
-            assert team.from_first(lambda: 5) == 5 and team.speaks() and not team.remembers("run")
-        assert parameter.grad is None and measured == 2 and whole(measured) is measured
-        assert spread(measured, like=parameter) is measured
+        with SINGLE_PROCESS.connected() as team:
+            team.barrier()
+            team.signal_ready()
+            team.wait_for_main()
+            team.all_reduce(measured)
+            team.all_reduce_gradients([parameter], measured)
+            assert team.from_main(lambda: 5) == 5 and team.reports_error() and not team.was_training("run")
+        assert parameter.grad is None and measured == 2 and full_tensor(measured) is measured
+        assert shard_like(measured, like=parameter) is measured
 
 
 class TestDevices:
@@ -255,13 +255,13 @@ class TestDevices:
 def test_draws_are_a_function_of_their_key():
     found = []
     for key in [(1, 2, 3), (1, 2, 4), (1, 3, 2), (2, 1, 3), (1, 2, 3)]:
-        seed_draws(*key)
+        seed_rng(*key)
         found.append(torch.rand(4).tolist())
     assert found[0] == found[4] and len({tuple(one) for one in found}) == 4
 
 
 def test_buckets_hold_all_in_order(monkeypatch):
-    monkeypatch.setattr(distributed, "BUCKET", 10)
+    monkeypatch.setattr(distributed, "BUCKET_ELEMENTS", 10)
     sizes = [3, 4, 3, 1, 20, 2, 2]
     tensors = [torch.full((size,), float(size)) for size in sizes]
     tensors[-1] = tensors[-1].double()

@@ -17,7 +17,7 @@ from weft.runs.tensor_files import read_tensors
 from weft.training import trainer as loop
 from weft.training import update
 from weft.training.distributed import Workers
-from weft.training.events import Finished, Prepared, Saved, Skipped, Step, Validation
+from weft.training.events import Finished, Saved, Skipped, Started, Step, Validation
 from weft.training.train import train
 from weft.translation.load import load
 
@@ -99,8 +99,8 @@ def contents(path):
     state = run.read_checkpoint().state
     del state["seconds"]
     log = [json.loads(line) for line in run.log.read_text("utf-8").splitlines()]
-    steps = [(line["step"], line["loss"], line["rate"]) for line in log if line["event"] == "step"]
-    validations = [(line["step"], line["loss"], line["best"]) for line in log if line["event"] == "validation"]
+    steps = [(line["step"], line["loss"], line["learning_rate"]) for line in log if line["event"] == "step"]
+    validations = [(line["step"], line["loss"], line["is_best"]) for line in log if line["event"] == "validation"]
     return tensors, state, steps, validations
 
 
@@ -141,12 +141,12 @@ class TestARun:
         assert saved.model == recipe.model and saved.training == recipe.training and saved.seed == recipe.seed
         metrics = json.loads((tmp_path / "run" / "metrics.json").read_text("utf-8"))
         assert metrics["steps"] == 3 and metrics["best_step"] == 2 and metrics["last_validation"]["perplexity"] > 1
-        assert isinstance(events[0], Prepared) and isinstance(events[-1], Finished)
+        assert isinstance(events[0], Started) and isinstance(events[-1], Finished)
 
     def test_tells_what_was_prepared(self, tiny, tmp_path):
         prepared = next(train(tiny({"data.max_length": 3}), tmp_path / "run"))
-        assert isinstance(prepared, Prepared) and prepared.step == 0 and prepared.device == "cpu"
-        [(reason, long)] = prepared.left_out.items()
+        assert isinstance(prepared, Started) and prepared.step == 0 and prepared.device == "cpu"
+        [(reason, long)] = prepared.dropped.items()
         assert prepared.pairs + long == 120 and long > 0 and reason.startswith("more than")
         assert prepared.source_vocabulary == prepared.target_vocabulary == 3 + 7
         model = load(tmp_path / "run").model
@@ -190,7 +190,7 @@ class TestARun:
         monkeypatch.setattr(trainer, "measure", measured)
         changes = {**EVERYTHING, "training.metric": "item_error_rate", "training.average": 1}
         events = list(train(tiny(changes), tmp_path / "run"))
-        assert [event.best for event in events if isinstance(event, Validation)] == [True, True, False]
+        assert [event.is_best for event in events if isinstance(event, Validation)] == [True, True, False]
         assert events[-1].best_step == 4
 
     def test_of_a_language_model(self, tiny, tmp_path):
@@ -205,7 +205,7 @@ class TestARun:
         recipe = tiny({"data.train": "pairs.tsv", "data.max_length": 9, "training.steps": 1})
         prepared, *_ = train(recipe, "run")
         assert prepared.pairs == 2
-        assert prepared.left_out == {"more than 9 tokens on a side": 1, "a blank side": 1}
+        assert prepared.dropped == {"more than 9 tokens on a side": 1, "a blank side": 1}
         monkeypatch.chdir("/")
         saved = load_recipe(tmp_path / "run" / "recipe.toml")
         assert next(train(saved, tmp_path / "run", resume=True)).pairs == 2
@@ -220,7 +220,7 @@ class TestARun:
         tree["data"] = {"train": table, "folder": str(tmp_path)}
         recipe = make_recipe(tree)
         events = list(train(recipe, tmp_path / "run"))
-        assert (events[0].pairs, events[0].left_out) == (2, {"a blank side": 1})
+        assert (events[0].pairs, events[0].dropped) == (2, {"a blank side": 1})
         assert not [event for event in events if isinstance(event, Validation)]
         assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
         run = load(tmp_path / "run")
@@ -412,7 +412,7 @@ class TestRefused:
         """The first would read it all, and the others would train on nothing."""
         recipe = tiny({f"data.{split}": "-", "data.options": {}})
         with pytest.raises(DataError) as caught:
-            next(train(recipe, tmp_path / "run", workers=Workers(rank=0, count=2)))
+            next(train(recipe, tmp_path / "run", workers=Workers(rank=0, world_size=2)))
         assert str(caught.value) == (
             f"data.{split}: several workers cannot all read standard input (-); give them a file"
         )
@@ -458,7 +458,7 @@ class TestNotFinite:
         assert str(path) in message and "\n" not in message
         assert load(path).translate("a b", kind="greedy").text is not None
         log = [json.loads(line) for line in (path / "log.jsonl").read_text("utf-8").splitlines()]
-        assert [line["in_a_row"] for line in log if line["event"] == "skipped"] == [1, 2, 3, 4, 5]
+        assert [line["consecutive"] for line in log if line["event"] == "skipped"] == [1, 2, 3, 4, 5]
 
     def test_can_be_resumed(self, broken, tiny, changes):
         path, _ = broken

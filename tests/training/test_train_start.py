@@ -11,7 +11,7 @@ from weft.errors import CheckpointError, RecipeError
 from weft.models.build import build_model
 from weft.recipe import load_recipe
 from weft.runs.layout import RunFolder
-from weft.training.events import Finished, Prepared, Step, Validation
+from weft.training.events import Finished, Started, Step, Validation
 from weft.training.train import train
 from weft.translation.load import load
 
@@ -77,7 +77,7 @@ class TestTheSameVocabulary:
     @every_model
     def test_weights_and_tokenizer_are_taken_over(self, following, first, tmp_path, name):
         prepared = next(train(following(name), tmp_path / "run"))
-        assert isinstance(prepared, Prepared) and prepared.step == 0
+        assert isinstance(prepared, Started) and prepared.step == 0
         before, after = tensors(first(name)), tensors(tmp_path / "run")
         assert before.keys() == after.keys() and all(torch.equal(before[key], after[key]) for key in before)
         for old, new in zip(

@@ -113,7 +113,7 @@ class TestOneUpdate:
         gradients = torch.autograd.grad(loss, list(model.parameters()))
         step = next(trainer.events())
         assert step.loss == pytest.approx(loss.item(), rel=1e-5)
-        assert step.norm == pytest.approx(math.sqrt(sum(float(one.pow(2).sum()) for one in gradients)), rel=1e-5)
+        assert step.grad_norm == pytest.approx(math.sqrt(sum(float(one.pow(2).sum()) for one in gradients)), rel=1e-5)
         expected = {name: before[name] - 0.5 * one for name, one in zip(before, gradients, strict=True)}
         assert same(weights_of(model), expected, atol=1e-6)
 
@@ -131,7 +131,7 @@ class TestOneUpdate:
         [one, two] = [next(trainer.events()) for trainer in (joint, parts)]
         assert not same(weights_of(joint.model), before)
         assert same(weights_of(joint.model), weights_of(parts.model), atol=1e-6, rtol=0)
-        assert two.loss == pytest.approx(one.loss, abs=1e-6) and two.norm == pytest.approx(one.norm, abs=1e-6)
+        assert two.loss == pytest.approx(one.loss, abs=1e-6) and two.grad_norm == pytest.approx(one.grad_norm, abs=1e-6)
         assert (one.source_tokens, one.target_tokens) == (two.source_tokens, two.target_tokens)
 
     def test_the_gradient_is_clipped(self, make):
@@ -139,8 +139,8 @@ class TestOneUpdate:
         held = make(name="held", steps=1, optimizer="sgd", learning_rate=1.0, clip=0.01)
         before = weights_of(free.model)
         [loose, tight] = [next(trainer.events()) for trainer in (free, held)]
-        assert loose.norm == pytest.approx(tight.norm) and loose.norm > 0.05
-        assert distance(before, weights_of(free.model)) == pytest.approx(loose.norm, rel=1e-3)
+        assert loose.grad_norm == pytest.approx(tight.grad_norm) and loose.grad_norm > 0.05
+        assert distance(before, weights_of(free.model)) == pytest.approx(loose.grad_norm, rel=1e-3)
         assert distance(before, weights_of(held.model)) == pytest.approx(0.01, rel=1e-3)
 
     def test_a_small_gradient_is_left_alone(self, make):
@@ -166,7 +166,7 @@ class TestOneUpdate:
 
     def test_the_rate_follows_the_schedule(self, make):
         events = make(steps=6, schedule="inverse_sqrt", warmup=2, learning_rate=0.1).events()
-        rates = [event.rate for event in events if isinstance(event, Step)]
+        rates = [event.learning_rate for event in events if isinstance(event, Step)]
         assert rates == pytest.approx([0.05, *(0.1 * math.sqrt(2 / step) for step in range(2, 7))])
 
 
@@ -225,7 +225,7 @@ class TestNotFinite:
 
     def test_skips_in_a_row_are_counted(self, make, spoil):
         spoil({2, 3, 5})
-        found = [(event.step, event.in_a_row) for event in make(steps=6).events() if isinstance(event, Skipped)]
+        found = [(event.step, event.consecutive) for event in make(steps=6).events() if isinstance(event, Skipped)]
         assert found == [(2, 1), (3, 2), (5, 1)]
 
     def test_five_in_a_row_end_the_run(self, make, spoil):
@@ -319,7 +319,7 @@ class TestWhatIsKept:
         judge = Judge(1, 5, 3, 4)
         trainer = make(steps=4, validate=judge)
         events = list(trainer.events())
-        assert [event.best for event in events if isinstance(event, Validation)] == [True, True, False, False]
+        assert [event.is_best for event in events if isinstance(event, Validation)] == [True, True, False, False]
         assert same(kept(trainer).tensors, judge.seen[1]) and kept(trainer).about["step"] == "2"
         assert events[-1].best_step == 2
         assert not same(weights_of(trainer.model), judge.seen[1])
@@ -365,7 +365,7 @@ class TestWhatIsKept:
         judge = Judge(math.nan, 1, math.nan, 2)
         trainer = make(steps=4, validate=judge)
         events = list(trainer.events())
-        assert [event.best for event in events if isinstance(event, Validation)][1:] == [True, False, True]
+        assert [event.is_best for event in events if isinstance(event, Validation)][1:] == [True, False, True]
         assert events[-1].best_step == 4
         assert same(kept(trainer).tensors, judge.seen[3])
 
@@ -388,12 +388,12 @@ class TestStopping:
     def test_a_plateau_lowers_the_rate(self, make):
         settings = {"schedule": "plateau", "learning_rate": 0.1, "decay": 0.5, "decay_patience": 1}
         events = make(steps=7, validate=Judge(5, 1), **settings).events()
-        rates = [event.rate for event in events if isinstance(event, Step)]
+        rates = [event.learning_rate for event in events if isinstance(event, Step)]
         assert rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05, 0.025, 0.025])
 
     def test_other_schedules_have_no_plateau(self, make):
         events = make(steps=6, validate=Judge(5, 1), decay_patience=0, learning_rate=0.1).events()
-        assert {event.rate for event in events if isinstance(event, Step)} == {0.1}
+        assert {event.learning_rate for event in events if isinstance(event, Step)} == {0.1}
 
 
 class TestEvents:
@@ -442,7 +442,7 @@ class TestEvents:
 
     def test_waiting_for_a_batch_is_part_of_a_step(self, make):
         steps = [event for event in make(steps=5, accumulate=2).events() if isinstance(event, Step)]
-        assert len(steps) == 5 and all(0 <= event.waited <= event.seconds for event in steps)
+        assert len(steps) == 5 and all(0 <= event.data_wait <= event.seconds for event in steps)
 
     def test_parts_come_and_go_with_their_steps(self, make):
         data = pairs(24)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from weft.training.events import Event, Prepared, Step, Validation
+    from weft.training.events import Event, Started, Step, Validation
 
 PLAIN_SECONDS = 10
 """Where there is no terminal, a line about so often."""
@@ -30,11 +30,11 @@ class Watcher:
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events, shown."""
-        from weft.training.events import Finished, Prepared, Skipped, Step, Validation
+        from weft.training.events import Finished, Skipped, Started, Step, Validation
 
         try:
             for event in events:
-                if isinstance(event, Prepared):
+                if isinstance(event, Started):
                     self._prepared(event)
                 elif isinstance(event, Step):
                     self._step(event)
@@ -46,14 +46,14 @@ class Watcher:
                     self._close()
                     why = "no gain any more" if event.reason == "patience" else "all steps done"
                     self.console.print(f"finished at step {event.step} in {event.seconds:.0f} s ({why})")
-                    for reason, count in event.left_out.items():
+                    for reason, count in event.dropped.items():
                         self.console.print(f"left out: {count:,} {reason}")
                 yield event
         finally:
             self._close()
 
-    def _prepared(self, event: Prepared) -> None:
-        left_out = "; ".join(f"{count:,} {reason}" for reason, count in event.left_out.items())
+    def _prepared(self, event: Started) -> None:
+        left_out = "; ".join(f"{count:,} {reason}" for reason, count in event.dropped.items())
         pairs = f"{event.pairs:,} pairs" if event.pairs else "pairs as they are read"
         self.console.print(
             f"{pairs}{f' (left out: {left_out})' if left_out else ''}; {event.parameters:,} parameters; "
@@ -87,7 +87,7 @@ class Watcher:
 
     def _validation(self, event: Validation) -> None:
         extra = "".join(f", {name} {value:.2f}" for name, value in event.metrics.items())
-        best = "  (best)" if event.best else ""
+        best = "  (best)" if event.is_best else ""
         self.console.print(f"step {event.step}: validation perplexity {event.perplexity:.3f}{extra}{best}")
 
     def _close(self) -> None:

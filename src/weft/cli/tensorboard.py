@@ -25,7 +25,7 @@ def with_tensorboard(events: Iterable[Event], folder: Path) -> Iterator[Event]:
             writer = SummaryWriter(str(folder / "tensorboard"))
         if isinstance(event, Step):
             writer.add_scalar("train/loss", event.loss, event.step)
-            writer.add_scalar("train/rate", event.rate, event.step)
+            writer.add_scalar("train/learning_rate", event.learning_rate, event.step)
         elif isinstance(event, Validation):
             writer.add_scalar("valid/loss", event.loss, event.step)
             for name, value in event.metrics.items():

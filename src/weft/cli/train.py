@@ -47,22 +47,22 @@ def command(
 
     team = Workers.from_environment()
     try:
-        with team.joined():
+        with team.connected():
             try:
                 _train(recipe, changes or [], out=out, start=start, resume=resume, team=team)
             except WorkerLostError:
                 raise
             except WeftError:
-                if not team.speaks():
+                if not team.reports_error():
                     raise typer.Exit(2) from None
                 note_end(2)
                 raise
     except WorkerLostError as error:
-        if team.leads and ENDED not in os.environ:
+        if team.is_main and ENDED not in os.environ:
             typer.echo(f"weft: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        if team.count == 1:
+        if team.world_size == 1:
             raise
         raise typer.Exit(130) from None
 
@@ -85,20 +85,20 @@ def _train(
         RunFolder(start).check()
     settings = load_recipe(recipe, given, start=start)
     path = Path("runs") / settings.name if out is None else out
-    if not resume and team.remembers(str(path.resolve())):  # a worker died, and the launcher has started all anew
+    if not resume and team.was_training(str(path.resolve())):  # a worker died, and the launcher has started all anew
         resume, changes = True, [one for one in changes if parse_change(one)[0] != ["training", "accumulate"]]
     if resume:
         saved = load_recipe(RunFolder(path).check().recipe, changes)
         if saved.name != settings.name:
             raise RecipeError(f"--resume: {path} was trained from recipe {saved.name!r}, not {settings.name!r}")
         settings = saved
-    elif settings.training.accumulate < team.count:
-        if team.leads:
-            typer.echo(f"training.accumulate = {team.count}: an update has a batch for each worker", err=True)
-        training = settings.training.model_copy(update={"accumulate": team.count})
+    elif settings.training.accumulate < team.world_size:
+        if team.is_main:
+            typer.echo(f"training.accumulate = {team.world_size}: an update has a batch for each worker", err=True)
+        training = settings.training.model_copy(update={"accumulate": team.world_size})
         settings = settings.model_copy(update={"training": training})
     events = train(settings, path, resume=resume, workers=team)
-    if not team.leads:
+    if not team.is_main:
         for _ in events:
             pass
         return

@@ -32,7 +32,7 @@ from weft.evaluation.report import signature
 from weft.models import PrefixLM
 from weft.models.build import build_model, choose_device
 from weft.recipe import Recipe
-from weft.training.events import Prepared, Skipped, Step
+from weft.training.events import Skipped, Started, Step
 from weft.training.train import train
 from weft.training.update import precision_of
 from weft.translation.translator import WINDOW as TOGETHER
@@ -100,10 +100,10 @@ def _timed(recipe: Recipe, folder: Path, device: torch.device, seconds: float, w
     in_window = steps = 0
     windows: list[float] = []
     times: list[float] = []
-    prepared: Prepared | None = None
+    prepared: Started | None = None
     for event in train(recipe, folder):
         now = time.monotonic()
-        if isinstance(event, Prepared):
+        if isinstance(event, Started):
             prepared, begun = event, now
         if not isinstance(event, Step | Skipped):
             continue

@@ -1,12 +1,13 @@
-"""Several processes that train one model: who they are, and what they do together.
+"""Data-parallel training in several processes ("workers"): their ranks and their collective operations.
 
-An update is defined by the recipe: ``training.accumulate`` batches, shared out among the workers
-(data/batching/prefetch.py). Every worker makes the gradients of its own batches, already divided by the tokens of all;
-they are summed, and every worker makes the same step. So the result does not depend on the number of workers, but for
-the order of floating-point sums.
+An update is defined by the recipe: ``training.accumulate`` batches, distributed over the workers
+(data/batching/prefetch.py). Every worker computes the gradients of its batches, divided by the target tokens of all
+batches; the gradients are summed over the workers, and every worker takes the same optimizer step. So the result does
+not depend on the number of workers, except for the order of floating-point sums.
 
-Who a worker is stands in the environment, as torchrun and other launchers write it (RANK, WORLD_SIZE, LOCAL_RANK).
-Only the first worker writes files. One process alone is a `Workers` too, for which everything here does nothing.
+Rank and world size come from the environment, as torchrun and other launchers set it (RANK, WORLD_SIZE, LOCAL_RANK).
+Only the main process (rank 0) writes files. A single process is a `Workers` too, for which every operation here is a
+no-op.
 """
 
 from __future__ import annotations
@@ -29,166 +30,171 @@ from weft.errors import RecipeError, TrainingError
 
 Value = TypeVar("Value")
 
-BUCKET = 1 << 23
-"""Numbers that are summed in one go."""
-PATIENCE = timedelta(hours=2)
-"""How long a worker waits for the others in the midst of training, at most."""
-PREPARING = timedelta(days=7)
-"""How long the first may take to read and prepare all."""
+BUCKET_ELEMENTS = 1 << 23
+"""Gradient elements per all-reduce."""
+COLLECTIVE_TIMEOUT = timedelta(hours=2)
+"""How long a worker waits for the others during training."""
+PREPARATION_TIMEOUT = timedelta(days=7)
+"""How long the others wait for the main process to read and prepare the data."""
+POLL_SECONDS = 0.02
 
 
 class WorkerLostError(TrainingError):
-    """Another worker is gone: nothing that this one did wrong."""
+    """Another worker has died; this one did nothing wrong."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """This process among all that train together."""
+    """The rank of this process among all that train together."""
 
     rank: int = 0
-    count: int = 1
-    local: int = 0
-    """Its place among those of its machine: the number of its GPU."""
+    world_size: int = 1
+    local_rank: int = 0
+    """Rank among the workers of this machine: the index of its GPU."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workers:
-        """As the launcher says; alone where there is none."""
+        """As the launcher set it; a single process if there is no launcher."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         if "WORLD_SIZE" not in environment or "RANK" not in environment:
             return cls()
         try:
-            rank, count, local = (int(environment.get(name, "0")) for name in names)
+            rank, world_size, local_rank = (int(environment.get(name, "0")) for name in names)
         except ValueError:
-            given = ", ".join(f"{name}={environment[name]}" for name in names if name in environment)
-            raise TrainingError(f"{given}: not what a launcher sets; start the workers with torchrun") from None
-        return cls(rank, count, local)
+            values = ", ".join(f"{name}={environment[name]}" for name in names if name in environment)
+            raise TrainingError(f"{values}: not what a launcher sets; start the workers with torchrun") from None
+        return cls(rank, world_size, local_rank)
 
     @property
-    def leads(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+    def is_main(self) -> bool:
+        """Whether this is rank 0, the process that validates, writes files and reports."""
         return self.rank == 0
 
-    def device(self, chosen: torch.device) -> torch.device:
-        """The device of this worker: on a machine with GPUs each has its own."""
-        if self.count == 1 or chosen.type != "cuda":
-            return chosen
-        if chosen != torch.device("cuda"):
+    def device(self, requested: torch.device) -> torch.device:
+        """The device of this worker: every worker of a machine has a GPU of its own."""
+        if self.world_size == 1 or requested.type != "cuda":
+            return requested
+        if requested != torch.device("cuda"):
             raise RecipeError(
-                f"training.device: '{chosen}' is one GPU, for {self.count} workers; use cuda, and each has its own"
+                f"training.device: '{requested}' is one GPU, for {self.world_size} workers; "
+                "use cuda, and each has its own"
             )
-        there = torch.cuda.device_count()
-        if self.local >= there:
+        available = torch.cuda.device_count()
+        if self.local_rank >= available:
             raise RecipeError(
-                f"training.device: no GPU for worker {self.local + 1} of this machine, which has {there}; "
-                "start so many workers, or set training.device=cpu"
+                f"training.device: no GPU for worker {self.local_rank + 1} of this machine, which has {available}; "
+                "start fewer workers, or set training.device=cpu"
             )
-        device = torch.device("cuda", self.local)
+        device = torch.device("cuda", self.local_rank)
         torch.cuda.set_device(device)
         return device
 
     @contextmanager
-    def joined(self) -> Iterator[Workers]:
-        """Connected to the others while the block lasts."""
-        if self.count == 1:
+    def connected(self) -> Iterator[Workers]:
+        """Initialize the process group for the duration of the block."""
+        if self.world_size == 1:
             yield self
             return
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-        with _others("while connecting"):
-            store, _, _ = next(dist.rendezvous("env://", self.rank, self.count))
-            met = dist.PrefixStore(_meet(store, self.rank, self.count), store)
-            dist.init_process_group(backend, store=met, rank=self.rank, world_size=self.count, timeout=PATIENCE)
+        with _lost_worker("while connecting"):
+            store, _, _ = next(dist.rendezvous("env://", self.rank, self.world_size))
+            prefixed = dist.PrefixStore(_agree_on_prefix(store, self.rank, self.world_size), store)
+            dist.init_process_group(
+                backend, store=prefixed, rank=self.rank, world_size=self.world_size, timeout=COLLECTIVE_TIMEOUT
+            )
         try:
             yield self
-            self.wait()
+            self.barrier()
         finally:
             with suppress(RuntimeError):
                 dist.destroy_process_group()
 
-    def wait(self) -> None:
-        """Go on when all are here."""
-        if self.count > 1:
-            with _others("while waiting"):
+    def barrier(self) -> None:
+        """Wait until all workers are here."""
+        if self.world_size > 1:
+            with _lost_worker("while waiting"):
                 dist.all_reduce(torch.zeros(1))
 
-    def ready(self) -> None:
-        """The first one says that files can be read that it has written; see `wait_for_first`."""
-        if self.count > 1:
-            _store().set("weft/ready", "yes")
+    def signal_ready(self) -> None:
+        """Called by the main process: the files it has written can be read; see `wait_for_main`."""
+        if self.world_size > 1:
+            _default_store().set("weft/ready", "yes")
 
-    def wait_for_first(self) -> None:
-        """Wait until the first one is `ready`, which may be after hours of preparing data."""
-        if not self.leads:
-            with _others("while the first one prepared"):
-                _store().wait(["weft/ready"], PREPARING)
+    def wait_for_main(self) -> None:
+        """Wait for `signal_ready` of the main process, which may take hours of data preparation."""
+        if not self.is_main:
+            with _lost_worker("while the main process prepared"):
+                _default_store().wait(["weft/ready"], PREPARATION_TIMEOUT)
 
-    def from_first(self, make: Callable[[], Value]) -> Value:
-        """What the first one makes, for all."""
-        if self.count == 1:
-            return make()
-        box = [make() if self.leads else None]
-        with _others("while the first one worked"):
-            dist.broadcast_object_list(box, src=0)
-        found: Value = box[0]  # type: ignore[assignment]
-        return found
+    def from_main(self, compute: Callable[[], Value]) -> Value:
+        """Compute a value in the main process and broadcast it to all."""
+        if self.world_size == 1:
+            return compute()
+        values = [compute() if self.is_main else None]
+        with _lost_worker("while the main process worked"):
+            dist.broadcast_object_list(values, src=0)
+        value: Value = values[0]  # type: ignore[assignment]
+        return value
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter], measured: Tensor) -> None:
-        """Every gradient, and a number that was measured, become their sums over all workers.
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter], loss: Tensor) -> None:
+        """Sum every gradient, and the scalar loss, over all workers, in place.
 
-        A worker without a batch has no gradients: it adds zeros. A parameter that nobody has a gradient of has none.
+        A worker without a batch has no gradients and contributes zeros. A parameter without a gradient on any worker
+        keeps none.
         """
-        if self.count == 1:
+        if self.world_size == 1:
             return
         every = list(parameters)
-        told = torch.cat([measured.reshape(1), measured.new_tensor([one.grad is not None for one in every])])
-        with _others("while summing gradients"):
-            dist.all_reduce(told)
-            measured.copy_(told[0])
-            having = [one for one, count in zip(every, told[1:].tolist(), strict=True) if count]
-            for one in having:
-                if one.grad is None:
-                    one.grad = torch.zeros_like(one)
-            for bucket in _buckets([one.grad for one in having if one.grad is not None]):
+        flags = torch.cat([loss.reshape(1), loss.new_tensor([parameter.grad is not None for parameter in every])])
+        with _lost_worker("while summing gradients"):
+            dist.all_reduce(flags)
+            loss.copy_(flags[0])
+            reduced = [parameter for parameter, count in zip(every, flags[1:].tolist(), strict=True) if count]
+            for parameter in reduced:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            for bucket in _buckets([parameter.grad for parameter in reduced if parameter.grad is not None]):
                 flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
                 dist.all_reduce(flat)
-                for gradient, part in zip(bucket, flat.split([one.numel() for one in bucket]), strict=True):
+                for gradient, part in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):
                     gradient.copy_(part.view_as(gradient))
 
-    def sum(self, measured: Tensor) -> None:
-        """A number becomes its sum over all workers."""
-        if self.count > 1:
-            with _others("while adding up"):
-                dist.all_reduce(measured)
+    def all_reduce(self, value: Tensor) -> None:
+        """Sum a tensor over all workers, in place."""
+        if self.world_size > 1:
+            with _lost_worker("while adding up"):
+                dist.all_reduce(value)
 
-    def speaks(self) -> bool:
-        """Whether it falls to this worker to tell of an error: to the first that comes to it."""
-        if self.count == 1:
+    def reports_error(self) -> bool:
+        """Whether this worker should report an error: only the first one that meets it does."""
+        if self.world_size == 1:
             return True
         try:
-            return int(_store().add("weft/errors", 1)) == 1
-        except RuntimeError:  # no store, or no longer: the one who kept it has spoken
-            return self.leads
+            return int(_default_store().add("weft/errors", 1)) == 1
+        except RuntimeError:  # no store (any more): the process that hosted it has reported
+            return self.is_main
 
-    def remember_run(self, path: str) -> None:
-        """Note, over restarts of the workers, which run this launch trains."""
-        if self.count > 1 and self.leads:
-            _launch_store().set("weft/run", path)
+    def record_run(self, path: str) -> None:
+        """Record which run this launch trains, in a store that survives restarts of the workers."""
+        if self.world_size > 1 and self.is_main:
+            _launcher_store().set("weft/run", path)
 
-    def remembers(self, path: str) -> bool:
-        """Whether this launch trained this run before one of its workers died and it started all of them anew."""
+    def was_training(self, path: str) -> bool:
+        """Whether this launch trained this run before a worker died and the launcher restarted all of them."""
 
-        def noted() -> bool:
-            store = _launch_store()
+        def recorded() -> bool:
+            store = _launcher_store()
             return bool(store.check(["weft/run"])) and store.get("weft/run").decode() == path
 
-        return self.count > 1 and self.from_first(noted)
+        return self.world_size > 1 and self.from_main(recorded)
 
 
-ALONE = Workers()
+SINGLE_PROCESS = Workers()
 
 
 @contextmanager
-def _others(doing: str) -> Iterator[None]:
-    """What goes wrong in talking to the others is the loss of one of them."""
+def _lost_worker(doing: str) -> Iterator[None]:
+    """Translate a failed collective operation into the loss of another worker."""
     try:
         yield
     except RuntimeError as error:
@@ -196,83 +202,85 @@ def _others(doing: str) -> Iterator[None]:
         raise WorkerLostError(f"lost another worker {doing} ({why})") from error
 
 
-def _meet(store: dist.Store, rank: int, count: int) -> str:
-    """A name for this start of the workers, the same for all of them and never used before.
+def _agree_on_prefix(store: dist.Store, rank: int, world_size: int) -> str:
+    """A key prefix for this start of the workers, the same for all of them and never used before.
 
-    A launcher's store outlives the workers, with what those who died have left in it; and launchers on several machines
-    do not count restarts alike. So each worker leaves a number nobody else has, the first one answers to it, and goes
-    on once all have taken its answer.
+    A launcher's store outlives the workers and keeps the keys of those that died, and launchers on several machines do
+    not count restarts alike. So each worker publishes a unique token, the main process replies to it with the prefix,
+    and goes on once all workers have acknowledged.
     """
-    name, said = secrets.token_hex(8), secrets.token_hex(8)
+    prefix, token = secrets.token_hex(8), secrets.token_hex(8)
     if rank:
-        store.set(f"weft/hello/{rank}", said)
-        store.wait([f"weft/answer/{said}"], PREPARING)
-        name = store.get(f"weft/answer/{said}").decode()
-        store.set(f"weft/met/{name}/{rank}", "yes")
-        return name
-    missing, answered = set(range(1, count)), set()
+        store.set(f"weft/hello/{rank}", token)
+        store.wait([f"weft/reply/{token}"], PREPARATION_TIMEOUT)
+        prefix = store.get(f"weft/reply/{token}").decode()
+        store.set(f"weft/acknowledged/{prefix}/{rank}", "yes")
+        return prefix
+    missing, answered = set(range(1, world_size)), set[bytes]()
     while missing:
-        for one in sorted(missing):
-            if store.check([f"weft/met/{name}/{one}"]):
-                missing.discard(one)
-            elif store.check([f"weft/hello/{one}"]) and (heard := store.get(f"weft/hello/{one}")) not in answered:
-                answered.add(heard)
-                store.set(f"weft/answer/{heard.decode()}", name)
-        time.sleep(0.02)
-    return name
+        for peer in sorted(missing):
+            if store.check([f"weft/acknowledged/{prefix}/{peer}"]):
+                missing.discard(peer)
+            elif (
+                store.check([f"weft/hello/{peer}"]) and (peer_token := store.get(f"weft/hello/{peer}")) not in answered
+            ):
+                answered.add(peer_token)
+                store.set(f"weft/reply/{peer_token.decode()}", prefix)
+        time.sleep(POLL_SECONDS)
+    return prefix
 
 
-def _store() -> dist.Store:
-    """Where the workers leave notes for each other."""
-    found: dist.Store = dist.distributed_c10d._get_default_store()
-    return found
+def _default_store() -> dist.Store:
+    """The key-value store of the process group."""
+    store: dist.Store = dist.distributed_c10d._get_default_store()
+    return store
 
 
-def _launch_store() -> dist.Store:
-    """Where notes outlive the workers: the launcher keeps it."""
-    store = _store()
+def _launcher_store() -> dist.Store:
+    """The launcher's key-value store, which survives restarts of the workers."""
+    store = _default_store()
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     return store
 
 
 def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Gradients in their order, of one type and together of a size that is worth sending."""
+    """Gradients in order, grouped by type into buckets of at most `BUCKET_ELEMENTS` (or a single larger one)."""
     bucket: list[Tensor] = []
-    held = 0
+    elements = 0
     for gradient in gradients:
-        if bucket and (held + gradient.numel() > BUCKET or gradient.dtype != bucket[0].dtype):
+        if bucket and (elements + gradient.numel() > BUCKET_ELEMENTS or gradient.dtype != bucket[0].dtype):
             yield bucket
-            bucket, held = [], 0
+            bucket, elements = [], 0
         bucket.append(gradient)
-        held += gradient.numel()
+        elements += gradient.numel()
     if bucket:
         yield bucket
 
 
-def seed_draws(*key: int) -> None:
-    """Make what is drawn next (dropout, sampling) a function of a key: seed, step and batch, not of who draws."""
+def seed_rng(*key: int) -> None:
+    """Make random numbers (dropout, sampling) a function of a key (seed, step, batch), not of the worker's rank."""
     torch.manual_seed(int(np.random.SeedSequence(list(key)).generate_state(1, np.uint64)[0]))
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor that may be divided over the workers; then they must all ask for it."""
-    if not is_divided(tensor):
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether each worker holds only a shard of this tensor (a DTensor)."""
+    return dist.is_initialized() and hasattr(tensor, "device_mesh")
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The whole of a tensor that may be sharded; a collective operation if it is."""
+    if not is_sharded(tensor):
         return tensor
-    found: Tensor = tensor.full_tensor()  # type: ignore[attr-defined]
-    return found
+    gathered: Tensor = tensor.full_tensor()  # type: ignore[attr-defined]
+    return gathered
 
 
-def spread(tensor: Tensor, *, like: Tensor) -> Tensor:
-    """This worker's part of a tensor that all have, divided as another one is."""
-    if not is_divided(like):
+def shard_like(tensor: Tensor, *, like: Tensor) -> Tensor:
+    """This worker's shard of a tensor that all workers have, placed as ``like`` is."""
+    if not is_sharded(like):
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     assert isinstance(like, DTensor)
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
-
-
-def is_divided(tensor: Tensor) -> bool:
-    """Whether each worker has a part of it."""
-    return dist.is_initialized() and hasattr(tensor, "device_mesh")

@@ -1,4 +1,4 @@
-"""What happens while a model trains. The loop yields these; the terminal, the log and the labs read them."""
+"""The events of a training run. The loop yields them; the progress bar, the log, TensorBoard and the labs read them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Prepared(Event):
-    """All is read and built; training begins, or goes on."""
+class Started(Event):
+    """Data and model are ready; training starts, or resumes."""
 
     pairs: int
-    """0: not known, they are read as they are trained on."""
-    left_out: dict[str, int]
-    """Rows that are not trained on, by reason."""
+    """0: unknown, because the corpus is streamed."""
+    dropped: dict[str, int]
+    """Rows that are not trained on, by drop reason."""
     source_vocabulary: int
     target_vocabulary: int
     parameters: int
@@ -38,36 +38,36 @@ class Step(Event):
     """One update."""
 
     loss: float
-    """Negative log-likelihood of a target token, without smoothing."""
-    rate: float
-    """Learning rate."""
-    norm: float
-    """Of the gradient, before clipping."""
+    """Mean negative log-likelihood of a target token, without label smoothing."""
+    learning_rate: float
+    grad_norm: float
+    """Norm of the gradient, before clipping."""
     source_tokens: int
     target_tokens: int
     seconds: float
-    """How long the update took."""
-    waited: float
-    """How much of it went by before there was a batch."""
+    """Duration of the update."""
+    data_wait: float
+    """Seconds of it spent waiting for a batch."""
     epoch: int
 
 
 @dataclass(frozen=True)
 class Skipped(Event):
-    """An update that was not made, because the loss or the gradient was not finite."""
+    """An update that was not applied because its loss or gradient was not finite."""
 
-    in_a_row: int
+    consecutive: int
+    """Skipped updates in a row, this one included."""
 
 
 @dataclass(frozen=True)
 class Validation(Event):
-    """How well the model does on what it does not train on."""
+    """Loss and metrics on the validation set."""
 
     loss: float
     perplexity: float
     metrics: dict[str, float] = field(default_factory=dict)
-    best: bool = False
-    """Whether this is the best so far."""
+    is_best: bool = False
+    """Whether this is the best validation so far."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Saved(Event):
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """The end."""
+    """The end of training."""
 
     reason: str
     """"steps" or "patience"."""
     seconds: float
-    """Training time, over all resumptions."""
+    """Training time, summed over all resumptions."""
     best_step: int
-    left_out: dict[str, int] = field(default_factory=dict)
-    """Rows of a stream that were not trained on, by reason; rows read twice count twice."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Rows of a streamed corpus that were not trained on, by drop reason; rows read twice count twice."""

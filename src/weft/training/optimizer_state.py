@@ -7,13 +7,13 @@ from torch import Tensor
 
 from weft.errors import CheckpointError
 from weft.runs.tensor_files import Tensors
-from weft.training.distributed import spread, whole
+from weft.training.distributed import full_tensor, shard_like
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Tensors:
     """An optimizer's state as tensors named ``PARAMETER.STATE``; if it is sharded, every worker must call this."""
     return {
-        f"{parameter}.{name}": whole(torch.as_tensor(value))
+        f"{parameter}.{name}": full_tensor(torch.as_tensor(value))
         for parameter, state in optimizer.state_dict()["state"].items()
         for name, value in state.items()
         if value is not None
@@ -29,7 +29,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, *, whe
         known = number.isdigit() and int(number) < len(parameters)
         if not known or (tensor.dim() and tensor.shape != parameters[int(number)].shape):
             raise CheckpointError(f"{where}: does not fit its recipe: optimizer tensor {name!r} {tuple(tensor.shape)}")
-        value = spread(tensor, like=parameters[int(number)]) if tensor.dim() else tensor
+        value = shard_like(tensor, like=parameters[int(number)]) if tensor.dim() else tensor
         state.setdefault(int(number), {})[state_name] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 

@@ -47,7 +47,7 @@ def shard(model: AnyModel, settings: TrainingSettings, *, begin: int, device: to
     called step by step, and then all weights are one group.
     """
     losses = Losses(model, begin=begin, smoothing=settings.label_smoothing)
-    mesh = init_device_mesh(device.type, (workers.count,))
+    mesh = init_device_mesh(device.type, (workers.world_size,))
     parts: list[nn.Module] = []
     if settings.forcing == "teacher":
         parts = [part for part in model.modules() if isinstance(part, TransformerLayer)]
@@ -104,10 +104,10 @@ class ShardedUpdate(PlainUpdate):
         return found
 
     def fill_up(self, drawn: StepBatches, own: float) -> None:
-        rounds = -(-self.settings.accumulate // self.workers.count)
+        rounds = -(-self.settings.accumulate // self.workers.world_size)
         for _ in range(rounds - len(drawn.batches)):
             loss = self.compute(self.spare, own)
             (loss.smoothed * 0.0).backward()
 
     def add_up(self, measured: torch.Tensor) -> None:
-        self.workers.sum(measured)
+        self.workers.all_reduce(measured)

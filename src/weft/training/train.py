@@ -40,8 +40,8 @@ from weft.runs.model_card import model_card
 from weft.runs.weights import initialize_from
 from weft.text import specials
 from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
-from weft.training.distributed import ALONE, Workers
-from weft.training.events import Event, Finished, Prepared, Step
+from weft.training.distributed import SINGLE_PROCESS, Workers
+from weft.training.events import Event, Finished, Started, Step
 from weft.training.trainer import Scores, Trainer, Validate
 from weft.translation.translator import Translator
 
@@ -52,20 +52,20 @@ def train(
     *,
     resume: bool = False,
     transforms: Sequence[Transform] = (),
-    workers: Workers = ALONE,
+    workers: Workers = SINGLE_PROCESS,
 ) -> Iterator[Event]:
     """Train a model; every event is logged to the run folder and yielded.
 
-    ``workers``: this process among several that train together; they must be connected (`Workers.joined`).
+    ``workers``: this process among several that train together; they must be connected (`Workers.connected`).
     ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
     """
     folder = RunFolder(out or Path("runs") / recipe.name)
     _check(recipe)
-    if workers.count > 1:
+    if workers.world_size > 1:
         _check_shared(recipe)
     device = workers.device(choose_device(recipe.training.device))
-    workers.wait_for_first()
-    resume = resume or not workers.leads  # the first one has made the run folder
+    workers.wait_for_main()
+    resume = resume or not workers.is_main  # the first one has made the run folder
     if resume:
         recipe = _resumed(folder, recipe)
         tokenizers: Tokenizers | None = load_tokenizers(folder.tokenizer_paths())
@@ -104,17 +104,17 @@ def train(
         trainer.restore()
     else:
         _create(trainer, recipe, tokenizers)
-    if workers.leads:
+    if workers.is_main:
         folder.truncate_log(trainer.progress.step)
-        workers.remember_run(str(folder.path.resolve()))
-        workers.ready()
-    log = _logged if workers.leads else _not_logged
+        workers.record_run(str(folder.path.resolve()))
+        workers.signal_ready()
+    log = _logged if workers.is_main else _not_logged
     yield log(
         folder,
-        Prepared(
+        Started(
             step=trainer.progress.step,
             pairs=0 if recipe.data.streaming else prepared.pairs,
-            left_out={**left_out, **{f"of data.valid ({kind})": count for kind, count in problems.items()}},
+            dropped={**left_out, **{f"of data.valid ({kind})": count for kind, count in problems.items()}},
             source_vocabulary=tokenizers.source.size,
             target_vocabulary=tokenizers.target.size,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -125,8 +125,8 @@ def train(
     )
     for event in trainer.events():
         if isinstance(event, Finished) and isinstance(prepared.data, StreamedCorpus):
-            event = replace(event, left_out=_left_out(recipe, [prepared.data.drop_reasons]))
-        if isinstance(event, Finished) and workers.leads:
+            event = replace(event, dropped=_left_out(recipe, [prepared.data.drop_reasons]))
+        if isinstance(event, Finished) and workers.is_main:
             _conclude(folder, recipe, tokenizers, event, trainer.progress.last_validation)
         if not isinstance(event, Step) or event.step % recipe.training.log_every == 0:
             log(folder, event)

@@ -26,7 +26,7 @@ from weft.runs.layout import Checkpoint, RunFolder
 from weft.runs.tensor_files import Tensors, read_tensors, write_tensors
 from weft.runs.weights import average, load_weights, model_tensors
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_pack, pays_to_compile
-from weft.training.distributed import ALONE, Workers, whole
+from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor
 from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
 from weft.training.forcing import own_share
 from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
@@ -111,7 +111,7 @@ class Trainer:
         begin: int,
         validate: Validate | None = None,
         device: torch.device | str = "cpu",
-        workers: Workers = ALONE,
+        workers: Workers = SINGLE_PROCESS,
     ) -> None:
         self.data = data
         self.settings = settings
@@ -121,7 +121,7 @@ class Trainer:
         self.validate = validate
         self.device = torch.device(device)
         self.workers = workers
-        self.sharded = workers.count > 1 and settings.shard == "full"
+        self.sharded = workers.world_size > 1 and settings.shard == "full"
         self.twin: AnyModel | None = None
         """An undivided model for the first worker to validate, where weights are divided."""
         self.together = False
@@ -139,7 +139,7 @@ class Trainer:
     def _make_update(self) -> Update:
         settings, model = self.settings, self.model
         precision = precision_of(model, settings, self.device)
-        if self.workers.count == 1 and can_pack(model, settings, self.device):
+        if self.workers.world_size == 1 and can_pack(model, settings, self.device):
             compiled = settings.compile == "on" or (settings.compile == "auto" and pays_to_compile(model, settings))
             return CudaGraphUpdate(
                 model,
@@ -167,7 +167,7 @@ class Trainer:
         from weft.training.sharded_update import ShardedUpdate, shard, spare_batch
 
         settings, moments = self.settings, optimizer_tensors(self.optimizer)
-        self.twin = copy.deepcopy(self.model) if self.workers.leads and self.validate else None
+        self.twin = copy.deepcopy(self.model) if self.workers.is_main and self.validate else None
         losses = shard(self.model, settings, begin=self.begin, device=self.device, workers=self.workers)
         self.optimizer = make_optimizer(self.model, settings)
         restore_optimizer(self.optimizer, moments, where=str(self.folder.path))
@@ -199,7 +199,7 @@ class Trainer:
             place = ".".join(map(str, error.errors()[0]["loc"]))
             raise CheckpointError(f"{where}/state.json: damaged at {place!r}") from None
         self.saved_step = self.progress.step
-        if self.workers.leads:
+        if self.workers.is_main:
             self.folder.prune(self.progress.step, self.progress.best_steps())
 
     def save(self) -> Saved:
@@ -208,16 +208,16 @@ class Trainer:
         Once the loop has begun all workers take part; before that the first may write what the others will read.
         """
         progress = self.progress
-        if self.workers.leads or self.sharded:
+        if self.workers.is_main or self.sharded:
             weights = self._weights()
             tensors = {**optimizer_tensors(self.optimizer), **rng_tensors()}
-        if self.workers.leads:
+        if self.workers.is_main:
             if not progress.best:
                 self.folder.write_model(weights, step=progress.step)
             self.folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
             self.folder.prune(progress.step, progress.best_steps())
         if self.together:
-            self.workers.wait()
+            self.workers.barrier()
         self.saved_step = progress.step
         return Saved(progress.step, str(self.folder.checkpoint_path(progress.step)))
 
@@ -225,8 +225,8 @@ class Trainer:
         """The weights as a whole, for the first worker; where they are divided, all must ask."""
         gathered = {}
         for name, parameter in model_tensors(self.model).items():
-            full = whole(parameter)
-            if self.workers.leads:
+            full = full_tensor(parameter)
+            if self.workers.is_main:
                 gathered[name] = full if full is parameter else full.cpu()
         return gathered
 
@@ -237,9 +237,12 @@ class Trainer:
         if self.sharded:
             self._divide()
         stream = self.data.batches(settings.batch_tokens, seed=self.seed, start=progress.position)
-        rank, count = self.workers.rank, self.workers.count
         steps = draw_steps(
-            stream, first_step=progress.step + 1, batches_per_step=settings.accumulate, rank=rank, world_size=count
+            stream,
+            first_step=progress.step + 1,
+            batches_per_step=settings.accumulate,
+            rank=self.workers.rank,
+            world_size=self.workers.world_size,
         )
         if self.device.type == "cuda":  # on a CPU nobody waits while it computes
             steps = prefetch(steps)
@@ -325,12 +328,12 @@ class Trainer:
             return Step(
                 step=update.step,
                 loss=loss,
-                rate=update.rate,
-                norm=norm,
+                learning_rate=update.rate,
+                grad_norm=norm,
                 source_tokens=update.source_tokens,
                 target_tokens=update.target_tokens,
                 seconds=seconds,
-                waited=update.waited,
+                data_wait=update.waited,
                 epoch=update.epoch,
             )
         self.progress.skipped += 1
@@ -340,8 +343,8 @@ class Trainer:
     def _validated(self) -> Validation:
         """Measure the model, and keep it if it is among the best."""
         settings, progress = self.settings, self.progress
-        weights = self._weights() if self.sharded or self.workers.leads else {}
-        scores = self.workers.from_first(lambda: self._scores(weights))
+        weights = self._weights() if self.sharded or self.workers.is_main else {}
+        scores = self.workers.from_main(lambda: self._scores(weights))
         worth = float("-inf") if math.isnan(scores.worth) else scores.worth
         is_best = not progress.best or worth > progress.best[0].worth
         progress.since_best = 0 if is_best else progress.since_best + 1
@@ -353,7 +356,7 @@ class Trainer:
         kept = sorted(candidates, key=lambda best: (-best.worth, best.step))[: settings.average]
         if any(best.step == progress.step for best in kept):
             progress.best = kept
-            if self.workers.leads:
+            if self.workers.is_main:
                 write_tensors(self.folder.best / f"step-{progress.step}.safetensors", weights)
                 self._use_best()
         progress.last_validation = {"loss": scores.loss, "perplexity": scores.perplexity, **scores.metrics}

@@ -20,7 +20,7 @@ from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models import AnyModel
 from weft.recipe import TrainingSettings
-from weft.training.distributed import ALONE, Workers, is_divided, seed_draws, whole
+from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
 from weft.training.loss import Loss, batch_loss
 
 
@@ -46,7 +46,7 @@ def make_optimizer(model: torch.nn.Module, settings: TrainingSettings) -> torch.
     rate, decay = settings.learning_rate, settings.weight_decay
     first = next(model.parameters())
     if settings.optimizer == "sgd":
-        fused = not is_divided(first)  # PyTorch has no such kernel for divided weights
+        fused = not is_sharded(first)  # PyTorch has no such kernel for divided weights
         return torch.optim.SGD(model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=fused)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
     betas = (settings.beta1, settings.beta2)
@@ -92,7 +92,7 @@ class PlainUpdate:
         begin: int,
         device: torch.device,
         precision: str,
-        workers: Workers = ALONE,
+        workers: Workers = SINGLE_PROCESS,
         seed: int = 0,
     ) -> None:
         """``seed``: of what is drawn, where an update has several batches."""
@@ -120,7 +120,7 @@ class PlainUpdate:
         self.fill_up(drawn, own)
         self._seed(drawn.step, self.settings.accumulate)
         self.add_up(likelihood)
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf))
+        norm = full_tensor(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf))
         found, size = torch.stack([likelihood / drawn.target_tokens, norm]).tolist()
         if math.isfinite(found) and math.isfinite(size):
             for group in self.optimizer.param_groups:
@@ -132,7 +132,7 @@ class PlainUpdate:
         """Draws of a batch must not depend on who makes it. A single batch is always the first worker's, and goes on
         with the generator as it is."""
         if self.settings.accumulate > 1:
-            seed_draws(self.seed, step, number)
+            seed_rng(self.seed, step, number)
 
     def compute(self, batch: Batch, own: float) -> Loss:
         """The loss of a batch in the precision of the run."""
@@ -147,7 +147,7 @@ class PlainUpdate:
 
     def add_up(self, measured: Tensor) -> None:
         """Add to gradients and to what was measured those of the other workers."""
-        self.workers.sum_gradients(self.model.parameters(), measured)
+        self.workers.all_reduce_gradients(self.model.parameters(), measured)
 
 
 def read_later(measured: Tensor) -> Callable[[], tuple[float, float]]:

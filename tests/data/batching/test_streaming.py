@@ -309,4 +309,4 @@ def test_rows_that_a_stream_leaves_out_are_told_at_the_end(tmp_path):
     small = ["model.embedding=4", "model.encoder.hidden=4", "model.decoder.hidden=4", "tokenizer.kind=character"]
     recipe = make_recipe({"data": {"train": "pairs.tsv", "folder": str(tmp_path)}}, [*changes, *small])
     *_, last = train(recipe, tmp_path / "run")
-    assert last.left_out["cannot be read"] == 2 * last.left_out["a blank side"] > 0
+    assert last.dropped["cannot be read"] == 2 * last.dropped["a blank side"] > 0
