@@ -19,14 +19,16 @@ from collections.abc import Callable
 import torch
 
 VOCABULARY, SOURCE, TARGET = 32_000, 30, 32
+BEGIN, END = 1, 2
 
 
 def ours(precision: torch.dtype) -> Callable[[list[list[int]], str], int]:
     from weft.models.build import build_model
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
+    from weft.search import SearchRequest
     from weft.search.cuda_graphs import CudaGraphLoop
-    from weft.translation.strategies import SearchRequest, search
+    from weft.translation.strategies import search
 
     stack = ["kind=transformer", "layers=6", "hidden=512", "heads=8", "feed_forward=2048"]
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in stack]
@@ -42,10 +44,11 @@ def ours(precision: torch.dtype) -> Callable[[list[list[int]], str], int]:
         with torch.no_grad():
             memory = model.encode(batch)
         rows = len(sources)
-        asked = SearchRequest(
-            memory, [TARGET] * rows, [TARGET] * rows, [[]] * rows, [0] * rows, 1, [], [], str, device=device, loop=loop
+        lengths = [TARGET] * rows
+        request = SearchRequest(
+            memory=memory, max_lengths=lengths, min_lengths=lengths, begin=BEGIN, end=END, device=device, loop=loop
         )
-        found = search(model, asked, settings)
+        found = search(model, request, settings)
         assert all(len(one[0].tokens) == TARGET for one in found)
         return rows * TARGET
 

@@ -18,7 +18,7 @@ from weft.models.build import build_model
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, SearchSettings, make_recipe
 from weft.search.constraints import NoLoops
-from weft.search.hypothesis import Hypothesis
+from weft.search.interface import Hypothesis
 from weft.text.specials import BEGIN, END
 from weft.text.tokenizer import learn
 from weft.text.tokenizer_pair import Tokenizers
@@ -233,9 +233,9 @@ class TestBeam:
         expected = learner.translate(sources, max_ratio=1.5, max_extra=4, no_loops=False)
         ids = ids_of(learner, sources)
         for one, many in zip(expected, engine.search(ids, limits_of(ids), weights=True), strict=True):
-            assert one.attention is not None and many[0].weights_TS is not None
-            assert many[0].weights_TS.shape[0] == len(many[0].tokens) + (many[0].ended == "end")
-            np.testing.assert_allclose(many[0].weights_TS[: len(one.ids)].numpy(), one.attention, atol=1e-4)
+            assert one.attention is not None and many[0].attention_TS is not None
+            assert many[0].attention_TS.shape[0] == len(many[0].tokens) + (many[0].ended == "end")
+            np.testing.assert_allclose(many[0].attention_TS[: len(one.ids)].numpy(), one.attention, atol=1e-4)
 
     def test_two_workers(self, learner: Translator, engine: interop.Engine) -> None:
         sources = texts(70)

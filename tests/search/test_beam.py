@@ -252,8 +252,8 @@ def test_hypotheses_are_sorted_distinct_and_add_up(seed: int, size: int, n_best:
 def check_table_weights(hypothesis: Hypothesis, memory: TableMemory, said: list[int]) -> None:
     """A row for every token score: where the model looked when it said that token."""
     state = Table().start(memory)
-    assert hypothesis.weights_TS is not None and len(hypothesis.weights_TS) == len(said)
-    for looked_S, token in zip(hypothesis.weights_TS, [BEGIN, *said[:-1]], strict=True):
+    assert hypothesis.attention_TS is not None and len(hypothesis.attention_TS) == len(said)
+    for looked_S, token in zip(hypothesis.attention_TS, [BEGIN, *said[:-1]], strict=True):
         _, state, weights_RS = Table().step(torch.tensor([token]), state, memory)
         assert torch.equal(looked_S, weights_RS[0])
 
@@ -275,7 +275,7 @@ def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
             scores = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
             assert hypothesis.token_scores == pytest.approx(scores.tolist(), abs=1e-4)
             assert hypothesis.log_probability == pytest.approx(float(scores.sum()), abs=1e-4)
-            looked = hypothesis.weights_TS
+            looked = hypothesis.attention_TS
             assert looked is not None and weights_BTS is not None
             torch.testing.assert_close(looked.sum(1), torch.ones(len(said)))
             width = weights_BTS.shape[2]
@@ -285,10 +285,10 @@ def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
 
 def test_weights_come_only_on_request_and_only_from_models_that_look() -> None:
     memory = table(1, 5, seed=1)
-    assert search(Table(), memory, [3], size=2)[0][0].weights_TS is None
+    assert search(Table(), memory, [3], size=2)[0][0].attention_TS is None
     model = neural("none", vocabulary=7, score="none")
     [[found]] = search(model, model.encode(Ragged.of([[3, 4]])), [3], size=2, weights=True)
-    assert found.weights_TS is None
+    assert found.attention_TS is None
 
 
 # Company
@@ -421,6 +421,6 @@ def test_where_nothing_may_follow_the_search_stops() -> None:
     memory = table(1, 6, seed=3)
     memory.logits[:, :, END] = -30.0
     [[found]] = search(Table(), memory, [5], size=2, rules=[Nothing()])
-    assert (len(found.tokens), found.ended) == (1, "rules")
+    assert (len(found.tokens), found.ended) == (1, "constraints")
     [[alone]] = follow(Table(), memory, [5], greedy, begin=BEGIN, end=END, rules=[Nothing()])
-    assert (alone.tokens, alone.ended) == (found.tokens, "rules")
+    assert (alone.tokens, alone.ended) == (found.tokens, "constraints")

@@ -15,7 +15,7 @@ from weft.ragged import Ragged
 from weft.search.beam import beam
 from weft.search.constrained_beam import Phrases, constrained_beam, failure_function
 from weft.search.constraints import BannedPhrases, RepetitionPenalty
-from weft.search.hypothesis import Hypothesis
+from weft.search.interface import Hypothesis
 from weft.search.ranking import Ranking
 from weft.tree import select
 
@@ -141,7 +141,7 @@ def test_with_nothing_required_it_is_the_beam(seed: int, size: int, n_best: int,
         assert [one.tokens for one in ours] == [one.tokens for one in theirs]
         assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
         for mine, other in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(mine.weights_TS, other.weights_TS)
+            torch.testing.assert_close(mine.attention_TS, other.attention_TS)
 
 
 @pytest.mark.parametrize("kind", ["after", "feeding", "lm"])
@@ -163,9 +163,9 @@ def test_company_changes_nothing(kind: str) -> None:
             weights_BTS = alignment_weights(forced.attention, Ragged.of([source]).layout)
             scores_T = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
             assert one.token_scores == pytest.approx(scores_T.tolist(), abs=1e-4)
-            assert one.weights_TS is not None and weights_BTS is not None
+            assert one.attention_TS is not None and weights_BTS is not None
             width = weights_BTS.shape[2]
-            torch.testing.assert_close(one.weights_TS[:, :width], weights_BTS[0], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(one.attention_TS[:, :width], weights_BTS[0], rtol=1e-4, atol=1e-5)
 
 
 # The policy, statement by statement

@@ -64,10 +64,12 @@ def same(found, expected):
         for one, other in zip(ours, theirs, strict=True):
             assert one.score == pytest.approx(other.score, abs=1e-4)
             assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
-            assert (one.weights_TS is None) == (other.weights_TS is None)
-            if one.weights_TS is not None and other.weights_TS is not None:
-                width = min(one.weights_TS.shape[1], other.weights_TS.shape[1])
-                torch.testing.assert_close(one.weights_TS[:, :width], other.weights_TS[:, :width], rtol=1e-3, atol=1e-4)
+            assert (one.attention_TS is None) == (other.attention_TS is None)
+            if one.attention_TS is not None and other.attention_TS is not None:
+                width = min(one.attention_TS.shape[1], other.attention_TS.shape[1])
+                torch.testing.assert_close(
+                    one.attention_TS[:, :width], other.attention_TS[:, :width], rtol=1e-3, atol=1e-4
+                )
 
 
 @pytest.mark.parametrize("search", SEARCHES)

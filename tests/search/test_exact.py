@@ -18,7 +18,7 @@ from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.search.exact import exact, exhaustive
-from weft.search.hypothesis import Hypothesis
+from weft.search.interface import Hypothesis
 from weft.search.ranking import Ranking, coverage
 from weft.tree import select
 
@@ -87,8 +87,8 @@ def test_the_scores_add_up(search, seed: int, limit: int, ranking: Ranking) -> N
         assert one.log_probability == pytest.approx(log_probability(Table(), memory, [*one.tokens, END]), abs=1e-5)
         assert one.score == ranking.score(one.log_probability, len(one.tokens) + 1)
         assert len(one.token_scores) == len(one.tokens) + 1
-        assert one.weights_TS is not None
-        assert torch.equal(one.weights_TS, looks_at(memory, [*one.tokens, END]))
+        assert one.attention_TS is not None
+        assert torch.equal(one.attention_TS, looks_at(memory, [*one.tokens, END]))
 
 
 def looks_at(memory: TableMemory, tokens: list[int]) -> torch.Tensor:
@@ -238,7 +238,7 @@ def test_nothing_ended_within_the_budget() -> None:
     assert one.log_probability == pytest.approx(4 * torch.tensor(0.6).log().item())
     assert sum(one.token_scores) == one.log_probability
     assert len(one.token_scores) == 4
-    assert one.weights_TS is None
+    assert one.attention_TS is None
 
 
 @pytest.mark.parametrize("search", [exhaustive, exact])
@@ -251,8 +251,8 @@ def test_nothing_can_end(search) -> None:
     memory.logits[:, :, END] = float("-inf")
     [[one]] = search(Table(), memory, [3], ranking=power(1.0), weights=True, **MARKS)
     assert (len(one.tokens), one.ended, one.proven) == (3, "length", False)
-    assert one.weights_TS is not None
-    assert torch.equal(one.weights_TS, looks_at(memory, one.tokens))
+    assert one.attention_TS is not None
+    assert torch.equal(one.attention_TS, looks_at(memory, one.tokens))
     assert one.score == pytest.approx(one.log_probability / 3)
 
 
@@ -407,12 +407,12 @@ def test_every_network_is_searched(kind: str, alpha: float) -> None:
         assert scores_of(found) == pytest.approx([scores[place] for place in order], abs=1e-4)
         assert tokens_of(found) == [said[place] for place in order]
         for one, place in zip(found, order, strict=True):
-            assert (weights_BTS is None) == (one.weights_TS is None)
+            assert (weights_BTS is None) == (one.attention_TS is None)
             if weights_BTS is not None:
                 expected_TS = weights_BTS[place, : len(one.token_scores)]
-                width = min(expected_TS.shape[1], one.weights_TS.shape[1])
-                assert torch.allclose(one.weights_TS[:, :width], expected_TS[:, :width], atol=1e-5)
-                assert not one.weights_TS[:, width:].any()
+                width = min(expected_TS.shape[1], one.attention_TS.shape[1])
+                assert torch.allclose(one.attention_TS[:, :width], expected_TS[:, :width], atol=1e-5)
+                assert not one.attention_TS[:, width:].any()
 
 
 @pytest.mark.gpu
@@ -431,4 +431,4 @@ def test_the_same_on_a_gpu(kind: str) -> None:
         model.to("cpu")
     for theirs, ours in zip(*found, strict=True):
         assert scores_of(ours) == pytest.approx(scores_of(theirs), abs=1e-3)
-        assert all(one.weights_TS is not None and one.weights_TS.device.type == "cpu" for one in ours)
+        assert all(one.attention_TS is not None and one.attention_TS.device.type == "cpu" for one in ours)

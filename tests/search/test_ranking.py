@@ -44,8 +44,8 @@ def test_a_beam_is_ranked_by_coverage() -> None:
     ranking = Ranking("gnmt", 0.8, 0.7)
     for found in beam(Table(), memory, [6] * 4, begin=BEGIN, end=END, size=4, n_best=4, ranking=ranking, weights=True):
         for one in found:
-            assert one.weights_TS is not None
-            penalty = sum(math.log(min(max(total, LEAST), 1.0)) for total in one.weights_TS.sum(0).tolist())
+            assert one.attention_TS is not None
+            penalty = sum(math.log(min(max(total, LEAST), 1.0)) for total in one.attention_TS.sum(0).tolist())
             length = len(one.token_scores)
             expected = one.log_probability / ((5 + length) / 6) ** 0.8 + (0.7 * penalty if one.ended == "end" else 0.0)
             assert one.score == pytest.approx(expected, abs=1e-4)

@@ -50,7 +50,7 @@ def test_greedy_takes_the_likeliest_token_at_every_step(seed: int) -> None:
         assert sum(found.token_scores) == pytest.approx(found.log_probability)
         assert found.log_probability == pytest.approx(total, abs=1e-4)
         assert found.score == pytest.approx(total / len(said) ** 0.6, abs=1e-4)
-        assert torch.equal(found.weights_TS, torch.stack(looks))
+        assert torch.equal(found.attention_TS, torch.stack(looks))
 
 
 def test_of_equals_the_smallest_id() -> None:
@@ -98,12 +98,12 @@ def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
         assert forced.logits_NV.argmax(-1).tolist() == said
         assert found.token_scores == pytest.approx(scores.tolist(), abs=1e-4)
         width = weights_BTS.shape[2]
-        torch.testing.assert_close(found.weights_TS[:, :width], weights_BTS[0], rtol=1e-4, atol=1e-5)
-        assert not found.weights_TS[:, width:].any()
+        torch.testing.assert_close(found.attention_TS[:, :width], weights_BTS[0], rtol=1e-4, atol=1e-5)
+        assert not found.attention_TS[:, width:].any()
 
 
 def test_weights_come_only_on_request() -> None:
-    assert run(Table(), table(1, 5, seed=1), [3])[0].weights_TS is None
+    assert run(Table(), table(1, 5, seed=1), [3])[0].attention_TS is None
 
 
 def test_a_growing_past_is_filled_with_zeros() -> None:

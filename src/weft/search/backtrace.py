@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.search.hypothesis import Hypothesis
+from weft.search.interface import Hypothesis
 from weft.search.state import StepRecords, by_step
 from weft.search.trace import BeamTrace, Branch
 from weft.tree import map_tree
@@ -119,14 +119,14 @@ def trace_back(
                     score=float(endings.score[row, rank]),
                     log_probability=float(totals[row, rank, length - 1]),
                     token_scores=scores[row, rank, :length].tolist(),
-                    ended="end" if finished else "rules" if endings.stuck[row] else "length",
-                    weights_TS=_weights(steps, slots[row, rank, :length].tolist()) if looked else None,
+                    ended="end" if finished else "constraints" if endings.stuck[row] else "length",
+                    attention_TS=_weights(steps, slots[row, rank, :length].tolist()) if looked else None,
                     trace=_trace(steps, [*said, *[end] * finished], slots[row, rank], end)
                     if trace and not found
                     else None,
                 )
             )
-        answers.append(found or [Hypothesis([], 0.0, 0.0, [], "rules")])
+        answers.append(found or [Hypothesis([], 0.0, 0.0, [], "constraints")])
     return answers
 
 

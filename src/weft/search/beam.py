@@ -28,7 +28,7 @@ from torch import Tensor
 from weft.errors import SearchError
 from weft.search.backtrace import BeamStep, Looked, trace_back
 from weft.search.constraints import LogitsConstraint
-from weft.search.hypothesis import Hypothesis, Steps
+from weft.search.interface import Hypothesis, StepModel
 from weft.search.ranking import Ranking, coverage
 from weft.search.state import Limits, SearchState, StepLoop, apply_constraints, top_extensions
 from weft.search.top_k import Extensions, best, best_extensions
@@ -56,7 +56,7 @@ class Found(NamedTuple):
 class _Key(NamedTuple):
     """What a beam's step depends on."""
 
-    model: Steps
+    model: StepModel
     end: int
     size: int
     ranking: Ranking
@@ -238,7 +238,7 @@ def _wide(values_BK: Tensor, size: int, fill: float = 0.0) -> Tensor:
 
 @torch.no_grad()
 def beam(
-    model: Steps,
+    model: StepModel,
     memory: Any,
     limits: Sequence[int],
     *,

@@ -37,7 +37,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from weft.errors import SearchError
 from weft.search.constraints import NOTHING, LogitsConstraint, forbid
-from weft.search.hypothesis import Hypothesis, Steps
+from weft.search.interface import Hypothesis, StepModel
 from weft.search.ranking import Ranking, coverage
 from weft.search.top_k import best
 from weft.tree import repeat, select
@@ -158,7 +158,7 @@ def deal(banks: list[list[Branch]], places: int) -> Iterator[Branch]:
 
 @torch.no_grad()
 def constrained_beam(
-    model: Steps,
+    model: StepModel,
     memory: Any,
     limits: Sequence[int],
     *,
@@ -328,5 +328,5 @@ def _write_out(branch: Branch, sentence: Sentence, ranking: Ranking, *, end: int
         log_probability=sum(one.log_probability for one in path),
         token_scores=[one.log_probability for one in path],
         ended="end" if finished else "length",
-        weights_TS=looks_TS if weights else None,
+        attention_TS=looks_TS if weights else None,
     )

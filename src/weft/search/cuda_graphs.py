@@ -1,4 +1,4 @@
-"""Steps of a search recorded on a GPU (CUDA graphs) and played back.
+"""StepModel of a search recorded on a GPU (CUDA graphs) and played back.
 
 A step of a small model is some hundred short kernels; asking for each of them from Python takes longer than running
 it. So a step is recorded once for its shapes and then played back whole. What a search knows lies in buffers that stay

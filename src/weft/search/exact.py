@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
-from weft.search.hypothesis import Hypothesis, Steps
+from weft.search.interface import Hypothesis, StepModel
 from weft.search.ranking import Ranking, coverage
 from weft.tree import Tree, repeat, select
 
@@ -42,7 +42,7 @@ CHUNK_ENTRIES = 1 << 22
 
 @torch.no_grad()
 def exhaustive(
-    model: Steps,
+    model: StepModel,
     memory: Any,
     limits: Sequence[int],
     *,
@@ -80,7 +80,7 @@ def exhaustive(
 
 @torch.no_grad()
 def exact(
-    model: Steps,
+    model: StepModel,
     memory: Any,
     limits: Sequence[int],
     *,
@@ -163,7 +163,7 @@ class _Search:
 
     def __init__(
         self,
-        model: Steps,
+        model: StepModel,
         memory: Any,
         limit: int,
         *,
@@ -330,10 +330,10 @@ class _Search:
                 log_probability=-one.key.minus_log_probability,
                 token_scores=one.token_scores,
                 ended="end" if ended else "length",
-                weights_TS=weights_TS,
+                attention_TS=attention_TS,
                 proven=proven and ended,
             )
-            for one, weights_TS in zip(found, looks, strict=True)
+            for one, attention_TS in zip(found, looks, strict=True)
         ]
 
     def _looks(self, found: list[_Found]) -> list[Tensor] | list[None]:

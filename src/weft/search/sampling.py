@@ -20,7 +20,7 @@ from torch import Tensor
 
 from weft.search.backtrace import stack_weights
 from weft.search.constraints import LogitsConstraint
-from weft.search.hypothesis import Hypothesis, Steps
+from weft.search.interface import Hypothesis, StepModel
 from weft.search.ranking import Ranking, coverage
 from weft.search.sampling_filters import SamplingFilter, draw, uniforms
 from weft.search.state import Limits, SearchState, StepLoop, StepRecords, apply_constraints, by_step, top_extensions
@@ -97,7 +97,7 @@ class Paths(NamedTuple):
 
 @torch.no_grad()
 def follow(
-    model: Steps,
+    model: StepModel,
     memory: Any,
     limits: Sequence[int],
     choose: TokenChooser,
@@ -221,7 +221,7 @@ def _write_out(
                 looks = stack_weights([segment.weights_BKS[at][path].float() for segment, at in places[:length]])
             total = float(sum(scores))
             covered = 0.0 if looks is None or not ranking.beta else float(coverage(looks.sum(0)))
-            ended = "end" if said and said[-1] == end else "length" if length == limits[row] else "rules"
+            ended = "end" if said and said[-1] == end else "length" if length == limits[row] else "constraints"
             found.append(
                 Hypothesis(
                     tokens=said[:-1] if ended == "end" else said,
@@ -229,7 +229,7 @@ def _write_out(
                     log_probability=total,
                     token_scores=scores,
                     ended=ended,
-                    weights_TS=looks if weights else None,
+                    attention_TS=looks if weights else None,
                     trace=_trace(places[:length], path) if segments[0].records.traced is not None else None,
                 )
             )

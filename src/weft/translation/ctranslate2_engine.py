@@ -39,7 +39,7 @@ from weft.errors import SearchError
 from weft.interop.ctranslate2_weights import token_names
 from weft.recipe import SearchSettings
 from weft.search.constraints import NoLoops
-from weft.search.hypothesis import Hypothesis
+from weft.search.interface import Hypothesis
 from weft.text.specials import END, SPECIALS
 
 ABOUT = "weft.json"
@@ -208,7 +208,7 @@ class Engine:
         least            tokens before a row may end
         prefixes         what a row must begin with (greedy and samples only)
         token_scores     fill `Hypothesis.token_scores`: one more pass of the model, over what was found
-        weights          fill `Hypothesis.weights_TS`
+        weights          fill `Hypothesis.attention_TS`
         """
         self._check(
             sources,
@@ -263,7 +263,7 @@ class Engine:
                 log_probability=total,
                 token_scores=log_T if log_T is not None and token_scores else [],
                 ended="end" if one.ended else "length",
-                weights_TS=torch.tensor(one.weights) if weights else None,
+                attention_TS=torch.tensor(one.weights) if weights else None,
             )
 
         if logs is None:

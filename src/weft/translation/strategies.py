@@ -7,63 +7,32 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-
-import torch
 
 from weft.errors import SearchError
 from weft.evaluation.sentence_metrics import UTILITIES
 from weft.recipe import SearchSettings
-from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter, Steps, beam, follow, greedy
+from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter, SearchRequest, StepModel, beam, follow, greedy
 from weft.search.constrained_beam import constrained_beam
 from weft.search.constraints import BannedPhrases, LogitsConstraint, NoLoops, NoRepeatNgrams, RepetitionPenalty
 from weft.search.exact import exact, exhaustive
-from weft.search.state import StepLoop
-from weft.text import specials
 from weft.translation.mbr import expected_utilities
 
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """What is wanted of one batch."""
-
-    memory: Any
-    limits: Sequence[int]
-    least: Sequence[int]
-    prefixes: Sequence[Sequence[int]]
-    names: Sequence[int]
-    """A number for every sentence that its draws depend on."""
-    seed: int
-    banned: Sequence[Sequence[int]]
-    required: Sequence[Sequence[int]]
-    decode: Callable[[list[int]], str]
-    """Ids to text: what outputs are compared by."""
-    n_best: int = 1
-    weights: bool = False
-    trace: bool = False
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    loop: StepLoop | None = None
-
-    def common(self) -> dict[str, Any]:
-        """What every search takes."""
-        return {"begin": specials.BEGIN, "end": specials.END, "weights": self.weights, "device": self.device}
-
-
 NO_LOOPS = NoLoops()
-Strategy = Callable[[Steps, SearchRequest, SearchSettings], list[list[Hypothesis]]]
+Strategy = Callable[[StepModel, SearchRequest, SearchSettings], list[list[Hypothesis]]]
 
 
-def _greedy(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _greedy(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     _one_only(asked, settings)
-    return follow(model, asked.memory, asked.limits, greedy, **asked.common(), **_steered(asked, settings))
+    return follow(model, asked.memory, asked.max_lengths, greedy, **_common(asked), **_steered(asked, settings))
 
 
-def _sample(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _sample(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     return _draw(model, asked, settings, asked.n_best)
 
 
-def _draw(model: Steps, asked: SearchRequest, settings: SearchSettings, paths: int) -> list[list[Hypothesis]]:
+def _draw(model: StepModel, asked: SearchRequest, settings: SearchSettings, paths: int) -> list[list[Hypothesis]]:
     cuts = SamplingFilter(
         temperature=settings.temperature,
         top_k=settings.top_k,
@@ -72,15 +41,15 @@ def _draw(model: Steps, asked: SearchRequest, settings: SearchSettings, paths: i
         typical=settings.typical,
     )
     choose = Sampler(cuts, seed=asked.seed if settings.seed is None else settings.seed)
-    common = {**asked.common(), **_steered(asked, settings), "names": asked.names, "paths": paths}
-    return follow(model, asked.memory, asked.limits, choose, **common)
+    common = {**_common(asked), **_steered(asked, settings), "names": asked.rng_keys or None, "paths": paths}
+    return follow(model, asked.memory, asked.max_lengths, choose, **common)
 
 
-def _minimum_risk(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _minimum_risk(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """Draw many, take the one that agrees most with the others: its score is that agreement."""
     utility = UTILITIES[settings.utility]
     answers = []
-    for found in _draw(model, replace(asked, trace=False), settings, max(settings.samples, asked.n_best)):
+    for found in _draw(model, replace(asked, return_trace=False), settings, max(settings.samples, asked.n_best)):
         texts = [asked.decode(one.tokens) for one in found]
         worth = expected_utilities(texts, utility)
         ranked = sorted(range(len(found)), key=lambda place: -worth[place])
@@ -91,32 +60,32 @@ def _minimum_risk(model: Steps, asked: SearchRequest, settings: SearchSettings) 
     return answers
 
 
-def _beam(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _beam(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     size = max(settings.size, asked.n_best)
-    if asked.required:
+    if any(asked.required):
         _without(asked, settings, "search.required", stop="finished", groups=1)
         if any(asked.prefixes):
             raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
-        if asked.trace:
+        if asked.return_trace:
             raise SearchError("search.required: a beam with required phrases keeps no trace")
         return constrained_beam(
             model,
             asked.memory,
-            asked.limits,
-            **asked.common(),
-            required=[list(asked.required)] * len(asked.limits),
+            asked.max_lengths,
+            **_common(asked),
+            required=asked.required,
             size=size,
             ranking=_ranking(settings),
             n_best=asked.n_best,
             rules=_rules(asked, settings),
-            minimums=asked.least,
+            minimums=asked.min_lengths or None,
             finish=settings.finish or None,
         )
     return beam(
         model,
         asked.memory,
-        asked.limits,
-        **asked.common(),
+        asked.max_lengths,
+        **_common(asked),
         **_steered(asked, settings),
         size=-(-size // settings.groups) * settings.groups,
         finish=settings.finish or None,
@@ -127,18 +96,24 @@ def _beam(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[
     )
 
 
-def _exact(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _exact(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     _plain(asked, settings)
     quick = beam(
-        model, asked.memory, asked.limits, **asked.common(), ranking=_ranking(settings), n_best=asked.n_best, size=5
+        model,
+        asked.memory,
+        asked.max_lengths,
+        **_common(asked),
+        ranking=_ranking(settings),
+        n_best=asked.n_best,
+        size=5,
     )
     ended = [[one.score for one in found if one.ended == "end"] for found in quick]
     start = [min(scores) if len(scores) >= asked.n_best else float("-inf") for scores in ended]
     found = exact(
         model,
         asked.memory,
-        asked.limits,
-        **asked.common(),
+        asked.max_lengths,
+        **_common(asked),
         ranking=_ranking(settings),
         n_best=asked.n_best,
         max_nodes=settings.max_nodes,
@@ -152,13 +127,13 @@ def _better(ours: list[Hypothesis], theirs: list[Hypothesis]) -> list[Hypothesis
     return max(ours, theirs, key=lambda found: (found[0].ended == "end", found[0].score))
 
 
-def _exhaustive(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def _exhaustive(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     _plain(asked, settings)
     return exhaustive(
         model,
         asked.memory,
-        asked.limits,
-        **asked.common(),
+        asked.max_lengths,
+        **_common(asked),
         ranking=_ranking(settings),
         n_best=asked.n_best,
         max_space=settings.max_space,
@@ -175,14 +150,18 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def search(model: Steps, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def search(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """The hypotheses of every sentence, best first, by the strategy that the settings name."""
     return STRATEGIES[settings.kind](model, asked, settings)
 
 
-def name_of(ids: Sequence[int]) -> int:
+def rng_key(ids: Sequence[int]) -> int:
     """A number for a sentence that depends on nothing but the sentence."""
     return zlib.crc32(" ".join(map(str, ids)).encode())
+
+
+def _common(request: SearchRequest) -> dict[str, Any]:
+    return {"begin": request.begin, "end": request.end, "weights": request.return_attention, "device": request.device}
 
 
 def _ranking(settings: SearchSettings) -> Ranking:
@@ -197,7 +176,7 @@ def _rules(asked: SearchRequest, settings: SearchSettings) -> list[LogitsConstra
         rules.append(NoRepeatNgrams(settings.no_repeat_ngram))
     if settings.repetition_penalty != 1.0:
         rules.append(RepetitionPenalty(settings.repetition_penalty))
-    if settings.no_loops and max(asked.limits) >= 10:
+    if settings.no_loops and max(asked.max_lengths) >= 10:
         rules.append(NO_LOOPS)
     return rules
 
@@ -207,9 +186,9 @@ def _steered(asked: SearchRequest, settings: SearchSettings) -> dict[str, Any]:
     return {
         "ranking": _ranking(settings),
         "rules": _rules(asked, settings),
-        "least": asked.least,
-        "prefixes": asked.prefixes,
-        "trace": asked.trace,
+        "least": asked.min_lengths or None,
+        "prefixes": asked.prefixes or None,
+        "trace": asked.return_trace,
         "loop": asked.loop,
     }
 
@@ -227,7 +206,7 @@ def _plain(asked: SearchRequest, settings: SearchSettings) -> None:
     _without(asked, settings, f"search.kind = '{settings.kind}'", min_length=0, min_ratio=0.0, coverage_penalty=0.0)
     if any(asked.prefixes):
         raise SearchError(f"search.prefix: search.kind = '{settings.kind}' takes none; use beam")
-    if asked.trace:
+    if asked.return_trace:
         raise SearchError(f"search.kind = '{settings.kind}' keeps no trace; use greedy, sample or beam")
 
 

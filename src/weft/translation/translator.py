@@ -30,13 +30,13 @@ from weft.preparation import sources_of
 from weft.ragged import Layout, Ragged
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
-from weft.search import Hypothesis, Steps
+from weft.search import Hypothesis, SearchRequest, StepModel
 from weft.search.cuda_graphs import CudaGraphLoop
 from weft.search.state import StepLoop
 from weft.text import specials
 from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.results import HeadMap, PairScore, Translation, WordMap, nothing
-from weft.translation.strategies import SearchRequest, name_of
+from weft.translation.strategies import rng_key
 from weft.translation.strategies import search as run_search
 from weft.translation.word_alignment import group_words, word_links, word_map
 
@@ -245,31 +245,33 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """One batch of sources (empty ones for a language model)."""
         lengths = [length + wants.prompted for length in batch.lengths.tolist()]  # a prompt has no end mark to count
-        names = [name_of(source.tolist()) for source in batch.split()]
-        model: Steps = self.model
+        rng_keys = [rng_key(source.tolist()) for source in batch.split()]
+        model: StepModel = self.model
         with torch.no_grad():
             if wants.prompted:
                 model = PromptedLM(self.model, specials.BEGIN)
                 memory: Any = model.encode(torch.stack(batch.to(self.device).split()))
             else:
                 memory = self.model.encode(self._there(batch))
-        asked = SearchRequest(
+        request = SearchRequest(
             memory=memory,
-            limits=self.limits(lengths, prefixes, settings),
-            least=[max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in lengths],
+            begin=specials.BEGIN,
+            end=specials.END,
+            max_lengths=self.limits(lengths, prefixes, settings),
+            min_lengths=[max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in lengths],
             prefixes=prefixes,
-            names=names,
+            rng_keys=rng_keys,
             seed=self.recipe.seed,
             banned=self._phrases("banned", settings.banned),
-            required=self._phrases("required", settings.required),
+            required=[self._phrases("required", settings.required)] * len(lengths),
             decode=self.tokenizers.target.decode,
             n_best=wants.n_best,
-            weights=wants.weights or wants.named,
-            trace=wants.trace,
+            return_attention=wants.weights or wants.named,
+            return_trace=wants.trace,
             device=self.device,
             loop=None if wants.prompted else self.loop,
         )
-        return run_search(model, asked, settings)
+        return run_search(model, request, settings)
 
     def _there(self, batch: Ragged) -> Ragged:
         """A batch on the device; where steps are recorded, the longest source is rounded up: there are fewer shapes."""
@@ -293,13 +295,13 @@ class Translator:
 
     def _named(self, source: str, source_ids: list[int], found: Hypothesis) -> str:
         """The text with unknowns replaced by the source words that were looked at most   Luong et al. 2015b."""
-        if found.weights_TS is None:
+        if found.attention_TS is None:
             raise SearchError("search.replace_unknown: this model has no attention, so no source word can be found")
         target = self.tokenizers.target
         text, spans = target.decode(found.tokens), target.spans(found.tokens)
         words_read, groups_read = group_words(self.tokenizers.source, source_ids, source)
         for place in reversed([place for place, token in enumerate(found.tokens) if token == specials.UNKNOWN]):
-            column = int(found.weights_TS[place, : len(source_ids) - 1].argmax())
+            column = int(found.attention_TS[place, : len(source_ids) - 1].argmax())
             start, end = spans[place]
             if 0 <= groups_read[column] < len(words_read):
                 text = text[:start] + words_read[groups_read[column]] + text[end:]
@@ -322,8 +324,8 @@ class Translator:
         source_tokens = self.tokenizers.source.pieces(source_ids)
         attention = words_seen = None
         links: list[tuple[int, int]] = []
-        if found.weights_TS is not None:
-            attention = found.weights_TS[: len(found.tokens)].numpy().astype(np.float64)
+        if found.attention_TS is not None:
+            attention = found.attention_TS[: len(found.tokens)].numpy().astype(np.float64)
             if self.recipe.model.kind == "language_model":  # it looks at nothing, then at what it has read
                 source_tokens = ["∅", specials.SPECIALS[specials.BEGIN], *target.pieces(found.tokens)]
                 source_tokens = source_tokens[: attention.shape[1]]
@@ -423,7 +425,7 @@ class Translator:
                     log_probability=total,
                     token_scores=scores[place].tolist(),
                     ended="end",
-                    weights_TS=weights,
+                    attention_TS=weights,
                 )
                 row = int(rows[place])
                 pair = pairs[row]

@@ -1,0 +1,89 @@
+"""The two ends of a search: the model it steps and the batch it is given; the hypotheses it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from weft.search.trace import Trace
+from weft.tree import Tree
+
+if TYPE_CHECKING:
+    from weft.search.constraints import LogitsConstraint
+    from weft.search.state import StepLoop
+
+FORBIDDEN = float("-inf")
+"""The score of a token that may not follow, and of an empty slot of a beam."""
+
+
+class StepModel(Protocol):
+    """All that a search needs of a model. An ensemble is one, and so is a table in a test."""
+
+    def start(self, memory: Any) -> Tree:
+        """The state before the first token; a row for every row of the memory."""
+
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
+        """Logits of the next token, the new state, attention weights over the source. The logits may be overwritten.
+
+        Rows are hypotheses; those of one sentence stand side by side, equally many for each row of the memory.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """One batch to search, and what to return. Sequences have an item for every sentence; an empty one: no limits."""
+
+    memory: Any
+    """The encoder output of the batch."""
+    max_lengths: Sequence[int]
+    """The most tokens of each output, the end token counted."""
+    begin: int
+    end: int
+    """The ids of the special tokens."""
+    min_lengths: Sequence[int] = ()
+    """The fewest tokens of each output, the end token not counted."""
+    prefixes: Sequence[Sequence[int]] = ()
+    """What each output begins with."""
+    required: Sequence[Sequence[Sequence[int]]] = ()
+    """Phrases that each output contains."""
+    banned: Sequence[Sequence[int]] = ()
+    """Phrases that no output contains."""
+    constraints: tuple[LogitsConstraint, ...] = ()
+    rng_keys: Sequence[int] = ()
+    """What the random draws of each sentence depend on beside the seed; empty: its position in the batch."""
+    seed: int = 1
+    decode: Callable[[list[int]], str] = str
+    """Ids to text: what minimum Bayes risk compares."""
+    n_best: int = 1
+    """Hypotheses to return for each sentence."""
+    return_attention: bool = False
+    return_trace: bool = False
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    loop: StepLoop | None = None
+    """Takes the steps; None: a plain loop."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output of a search."""
+
+    tokens: list[int]
+    """Its ids, without the begin and end tokens."""
+    score: float
+    """What hypotheses are ranked by; see `Ranking`."""
+    log_probability: float
+    """log p(y|x), the sum of the token scores."""
+    token_scores: list[float]
+    """log p(y_t | y_<t, x) for every token and, where it ended by itself, for the end token."""
+    ended: str
+    """Why it ended: "end" (the end token), "length" (the limit was reached) or "constraints" (no token may follow)."""
+    attention_TS: Tensor | None = None
+    """Attention weights, a row for every token score; None where not requested or the model has none."""
+    proven: bool = False
+    """Whether no hypothesis has a higher score; only the exact searches can tell."""
+    trace: Trace | None = None
+    """The steps of the search, on request and on the best hypothesis only."""
