@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.kernels.deferred_gradients import DeferredRows, unrolled
+from weft.kernels.deferred_gradients import DeferredMatrices, deferred_linear
 
 ROWS, SIZE, STEPS = 3, 5, 7
 
@@ -24,7 +24,7 @@ def tensors() -> tuple[Tensor, Tensor, Tensor]:
 
 def run(weight: Tensor, bias: Tensor | None, state: Tensor, *, plain: bool, rows: int = 0) -> Tensor:
     """h_t = tanh(W h_{t−1} + b), a row fewer at every step where ``rows`` says so."""
-    step = (lambda x: functional.linear(x, weight, bias)) if plain else unrolled(weight, bias)
+    step = (lambda x: functional.linear(x, weight, bias)) if plain else deferred_linear(weight, bias)
     total = state.new_zeros(())
     for time in range(STEPS):
         state = torch.tanh(step(state))
@@ -54,7 +54,7 @@ def test_a_slice_of_a_weight() -> None:
     torch.manual_seed(6)
     weight = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
     left, right = torch.randn(5, 2, dtype=torch.float64), torch.randn(5, 5, dtype=torch.float64)
-    total = (unrolled(weight[:, :2])(left) + unrolled(weight[:, 2:])(right)).pow(2).sum()
+    total = (deferred_linear(weight[:, :2])(left) + deferred_linear(weight[:, 2:])(right)).pow(2).sum()
     [found] = torch.autograd.grad(total, [weight])
     [expected] = torch.autograd.grad(functional.linear(torch.cat([left, right], 1), weight).pow(2).sum(), [weight])
     torch.testing.assert_close(found, expected)
@@ -68,7 +68,7 @@ def test_several_weights_make_one_sum(grad: bool) -> None:
     left, right, bias, left_input, right_input, added = given
     expected = functional.linear(left_input, left) + functional.linear(right_input, right, bias) + added
     with torch.set_grad_enabled(grad):
-        found = unrolled((left, right), bias)(left_input, right_input, added=added)
+        found = deferred_linear((left, right), bias)(left_input, right_input, added=added)
     torch.testing.assert_close(found, expected.detach() if not grad else expected)
     if grad:
         torch.testing.assert_close(
@@ -85,7 +85,7 @@ def test_a_second_backward_pass_starts_afresh() -> None:
 
 def test_a_use_that_the_loss_does_not_see_counts_for_nothing() -> None:
     weight, bias, state = tensors()
-    step = unrolled(weight, bias)
+    step = deferred_linear(weight, bias)
     seen, _ = step(state), step(state * 2)
     [found] = torch.autograd.grad(seen.sum(), [weight])
     [expected] = torch.autograd.grad(functional.linear(state, weight, bias).sum(), [weight])
@@ -107,7 +107,7 @@ def test_without_gradients_it_is_a_linear_map(case: str) -> None:
     if case == "frozen":
         weight.requires_grad_(False)
     with torch.set_grad_enabled(case != "no_grad"):
-        torch.testing.assert_close(unrolled(weight, bias)(state), functional.linear(state, weight, bias))
+        torch.testing.assert_close(deferred_linear(weight, bias)(state), functional.linear(state, weight, bias))
 
 
 def test_a_frozen_weight_still_passes_gradients_to_its_bias_and_input() -> None:
@@ -118,18 +118,18 @@ def test_a_frozen_weight_still_passes_gradients_to_its_bias_and_input() -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("use", ["dot", "mix", "plain", "weight"])
+@pytest.mark.parametrize("use", ["dot", "weighted_sum", "as_tensor", "weight"])
 def test_nothing_is_kept_after_the_backward_pass(use: str) -> None:
     """A record that held on to the graph would make every training step grow."""
     leaf_BSD = torch.randn(3, 5, 7, requires_grad=True)
-    inputs = torch.randn(3, 1, 5 if use == "mix" else 7, requires_grad=True) * 2
+    inputs = torch.randn(3, 1, 5 if use == "weighted_sum" else 7, requires_grad=True) * 2
     if use == "weight":
-        made = unrolled(leaf_BSD[0] * 2)(inputs[:, 0])
+        made = deferred_linear(leaf_BSD[0] * 2)(inputs[:, 0])
     else:
-        held = DeferredRows(leaf_BSD * 2)
-        made = {"dot": held.dot, "mix": held.mix, "plain": lambda given: held.plain() * given}[use](inputs)
+        deferred = DeferredMatrices(leaf_BSD * 2)
+        made = deferred.as_tensor() * inputs if use == "as_tensor" else getattr(deferred, use)(inputs)
     made.sum().backward()
-    watched = [weakref.ref(made), weakref.ref(inputs)]
-    made = inputs = held = None
+    references = [weakref.ref(made), weakref.ref(inputs)]
+    made = inputs = deferred = None
     gc.collect()
-    assert [one() for one in watched] == [None, None]
+    assert [one() for one in references] == [None, None]

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.scores import Score
-from weft.kernels.deferred_gradients import DeferredRows, Items, mix, plain
+from weft.kernels.deferred_gradients import DeferredMatrices, Matrices, as_tensor, weighted_sum
 from weft.ragged import Ragged
 
 
 class Keys(NamedTuple):
     """What an attention has prepared of the items it may look at: once per source, never once per step."""
 
-    prepared_BSD: Items
+    prepared_BSD: Matrices
     """What the score needs of the keys."""
-    values_BSD: Items
+    values_BSD: Matrices
     bias_BS: Tensor
     """0 where there is an item, −∞ where a row has ended."""
 
@@ -29,13 +29,15 @@ class Keys(NamedTuple):
         """The same for use step by step in training: gradients are taken once, after the last step."""
         if not torch.is_grad_enabled():
             return self
-        return Keys(DeferredRows(plain(self.prepared_BSD)), DeferredRows(plain(self.values_BSD)), self.bias_BS)
+        return Keys(
+            DeferredMatrices(as_tensor(self.prepared_BSD)), DeferredMatrices(as_tensor(self.values_BSD)), self.bias_BS
+        )
 
 
-def attend(scores_BTS: Tensor, values_BSD: Items, bias_BTS: Tensor) -> tuple[Tensor, Tensor]:
+def attend(scores_BTS: Tensor, values_BSD: Matrices, bias_BTS: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_j α_j v_j with α = softmax(scores) over the items there are; the weights come with it."""
     weights_BTS = torch.softmax(scores_BTS + bias_BTS, dim=-1)
-    return mix(weights_BTS, values_BSD), weights_BTS
+    return weighted_sum(weights_BTS, values_BSD), weights_BTS
 
 
 class Attention(nn.Module):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.errors import RecipeError, nearest
-from weft.kernels.deferred_gradients import Items, dot, plain
+from weft.kernels.deferred_gradients import Matrices, as_tensor, batch_dot
 from weft.recipe.choices import SCORES, resolve
 
 
@@ -35,7 +35,7 @@ class Score(nn.Module, ABC):
         return keys_BSD
 
     @abstractmethod
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
         """e_ij for every query and key of a row."""
 
 
@@ -44,14 +44,14 @@ class Dot(Score):
 
     same_size = True
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
-        return dot(queries_BTD, prepared_BSD)
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
+        return batch_dot(queries_BTD, prepared_BSD)
 
 
 class ScaledDot(Dot):
     """e_j = q·k_j / √d   Vaswani et al. 2017, eq. 1."""
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
         return super().forward(queries_BTD / math.sqrt(queries_BTD.shape[-1]), prepared_BSD)
 
 
@@ -70,8 +70,8 @@ class General(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight_QK)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
-        return dot(queries_BTD, prepared_BSD)
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
+        return batch_dot(queries_BTD, prepared_BSD)
 
 
 class ScaledGeneral(General):
@@ -93,9 +93,9 @@ class Additive(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return self.of_keys(keys_BSD)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
         queries_BTA = self.of_queries(queries_BTD)
-        return torch.tanh(plain(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
+        return torch.tanh(as_tensor(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
 
 
 class Concat(Score):
@@ -111,9 +111,9 @@ class Concat(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight[:, self.queries :])
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
         queries_BTA = functional.linear(queries_BTD, self.weight[:, : self.queries])
-        return torch.tanh(plain(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
+        return torch.tanh(as_tensor(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
 
 
 class Cosine(Score):
@@ -128,8 +128,8 @@ class Cosine(Score):
     def prepare(self, keys_BSD: Tensor) -> Tensor:
         return functional.normalize(keys_BSD, dim=-1)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Items) -> Tensor:
-        return dot(functional.normalize(queries_BTD, dim=-1), prepared_BSD) / self.temperature
+    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
+        return batch_dot(functional.normalize(queries_BTD, dim=-1), prepared_BSD) / self.temperature
 
 
 def make_score(name: str, *, queries: int, keys: int, size: int, temperature: float = 1.0) -> Score:

@@ -1,15 +1,17 @@
-"""What a recurrence uses at every step, with its gradient taken once.
+"""Deferred weight gradients: a weight that a recurrence uses at every step gets its gradient from one product.
 
-Autograd would form the weight's gradient anew at every step and add it up: for a decoder of T steps, T small
-products and T passes over a matrix of millions. Since
+Equal to `torch.nn.functional.linear` (`deferred_linear`) and `torch.matmul` (`DeferredMatrices`) up to the order of
+summation, forwards and backwards; tests/kernels/test_deferred_gradients.py.
+
+Autograd would compute the weight's gradient at every step and add it up: for a decoder of T steps, T small products and
+T passes over a matrix of millions of numbers. Since
 
     y_t = W x_t    gives    dL/dW = Σ_t (dL/dy_t) x_tᵀ = [dL/dy_1 … dL/dy_T] [x_1 … x_T]ᵀ,
 
-it is enough to remember each x_t and dL/dy_t and to make one product at the end. The same holds for the keys and
-values that an attention in the recurrence looks at again and again (`DeferredRows`). The sums are those autograd would
-make, in another order. First-order gradients only.
+it is enough to save each x_t and dL/dy_t and to compute one product at the end. The same holds for the keys and values
+of an attention inside the recurrence (`DeferredMatrices`). First-order gradients only.
 
-A weight that is used so often is also worth laying out for its products, once a pass (`_Layout`).
+A weight that is used that often is also copied once per pass into a layout that multiplies quickly (`padded_stride`).
 """
 
 from __future__ import annotations
@@ -21,51 +23,54 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+STRIDE_PADDING = 16
+"""Numbers between two rows of a matrix with a padded stride."""
 
-class Map(Protocol):
-    """x_1, …, x_n -> W_1 x_1 + … + W_n x_n + b, and what is to be added."""
+
+class LinearMap(Protocol):
+    """x_1, …, x_n -> W_1 x_1 + … + W_n x_n + b, plus ``added``."""
 
     def __call__(self, *inputs: Tensor, added: Tensor | None = None) -> Tensor: ...
 
 
-def spaced(matrix: Tensor) -> Tensor:
-    """A copy that multiplies quickly on a CPU: row after row, but with a gap between two rows.
+def padded_stride(matrix: Tensor) -> Tensor:
+    """A row-major copy with unused numbers between the rows, which multiplies faster on a CPU.
 
-    Rows whose distance is a power of two seem to compete for the same cache lines. One thread, 100 × 1024 by
-    1024 × 2048: 73 GF/s without the gap, 114 with it, 105 for a transposed view; two threads: 166, 169, 147. On a GPU
-    the matrix itself will do.
+    Rows whose distance is a power of two compete for the same cache lines. One thread, 100 × 1024 by 1024 × 2048:
+    73 GF/s without the padding, 114 with it, 105 for a transposed view; two threads: 166, 169, 147. On a GPU the matrix
+    itself is returned.
     """
     if matrix.is_cuda:
         return matrix
     rows, columns = matrix.shape
-    return matrix.new_empty(rows, columns + 16)[:, :columns].copy_(matrix.contiguous())
+    return matrix.new_empty(rows, columns + STRIDE_PADDING)[:, :columns].copy_(matrix.contiguous())
 
 
-class _Record:
-    """One map: its matrix [W_1 … W_n] laid out for both passes, and what the backward pass meets of it."""
+class _LinearRecord:
+    """One linear map: its matrix [W_1 … W_n] laid out for both passes, and what the backward pass has saved so far."""
 
     def __init__(self, weights: Sequence[Tensor], bias: Tensor | None) -> None:
         joint = torch.cat([weight.detach() for weight in weights], 1) if len(weights) > 1 else weights[0].detach()
-        self.forth_DG = spaced(joint.t())
-        self.back_GD = spaced(joint)
+        self.forward_DG = padded_stride(joint.t())
+        self.backward_GD = padded_stride(joint)
         self.bias = None if bias is None else bias.detach()
         self.widths = [weight.shape[1] for weight in weights]
         self.inputs: list[Tensor] = []
         self.gradients: list[Tensor] = []
 
 
-class _Owner(torch.autograd.Function):
-    """Stands before the steps, tied to them by an empty tensor: its backward runs after all of theirs."""
+class _LinearOwner(torch.autograd.Function):
+    """Precedes all steps in the graph, tied to them by an empty tensor: its backward runs after all of theirs."""
 
     @staticmethod
-    def forward(ctx: Any, record: _Record, bias: Tensor | None, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, record: _LinearRecord, bias: Tensor | None, *weights: Tensor) -> Tensor:
         ctx.record = record
         ctx.set_materialize_grads(False)
         return weights[0].new_empty(0)
 
     @staticmethod
     def backward(ctx: Any, unused: Tensor | None) -> tuple[Tensor | None, ...]:
-        record: _Record = ctx.record
+        record: _LinearRecord = ctx.record
         if not record.gradients:
             return (None, None, *(None for _ in record.widths))
         gradients_NG, inputs_ND = torch.cat(record.gradients), torch.cat(record.inputs)
@@ -75,87 +80,88 @@ class _Owner(torch.autograd.Function):
         return (None, gradients_NG.sum(0) if ctx.needs_input_grad[1] else None, *weights)
 
 
-class _Step(torch.autograd.Function):
-    """y_t = W x_t + b + a_t, remembering x_t and dL/dy_t."""
+class _LinearStep(torch.autograd.Function):
+    """y_t = W x_t + b + a_t; backward saves x_t and dL/dy_t in the record."""
 
     @staticmethod
-    def forward(ctx: Any, record: _Record, tie: Tensor, added: Tensor | None, *inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, record: _LinearRecord, tie: Tensor, added: Tensor | None, *inputs: Tensor) -> Tensor:
         joint = torch.cat(inputs, -1) if len(inputs) > 1 else inputs[0]
         ctx.save_for_backward(joint)
         ctx.record = record
         if added is None:
-            return joint @ record.forth_DG if record.bias is None else torch.addmm(record.bias, joint, record.forth_DG)
-        made = torch.addmm(added, joint, record.forth_DG)
-        return made if record.bias is None else made.add_(record.bias)
+            weight_DG = record.forward_DG
+            return joint @ weight_DG if record.bias is None else torch.addmm(record.bias, joint, weight_DG)
+        output = torch.addmm(added, joint, record.forward_DG)
+        return output if record.bias is None else output.add_(record.bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        record: _Record = ctx.record
-        record.inputs.append(ctx.saved_tensors[0].detach())  # with the graph it would be kept alive for ever
+        record: _LinearRecord = ctx.record
+        record.inputs.append(ctx.saved_tensors[0].detach())  # not detached, it would keep the graph alive forever
         record.gradients.append(gradient)
-        parts = (gradient @ record.back_GD).split(record.widths, -1)
+        parts = (gradient @ record.backward_GD).split(record.widths, -1)
         return (None, None, gradient if ctx.needs_input_grad[2] else None, *parts)
 
 
-def unrolled(weight: Tensor | Sequence[Tensor], bias: Tensor | None = None) -> Map:
-    """x -> W x + b for repeated use within one forward pass; with several weights, the sum of as many maps."""
+def deferred_linear(weight: Tensor | Sequence[Tensor], bias: Tensor | None = None) -> LinearMap:
+    """x -> W x + b for repeated use within one forward pass; with several weights, the sum of as many products."""
     weights = [weight] if isinstance(weight, Tensor) else list(weight)
-    if not (torch.is_grad_enabled() and all(one.requires_grad for one in weights)):
+    if not (torch.is_grad_enabled() and all(part.requires_grad for part in weights)):
 
-        def plain_map(*inputs: Tensor, added: Tensor | None = None) -> Tensor:
-            made = functional.linear(inputs[0], weights[0], bias)
-            for one, other in zip(weights[1:], inputs[1:], strict=True):
-                made = made + functional.linear(other, one)
-            return made if added is None else made + added
+        def linear_map(*inputs: Tensor, added: Tensor | None = None) -> Tensor:
+            output = functional.linear(inputs[0], weights[0], bias)
+            for part, part_input in zip(weights[1:], inputs[1:], strict=True):
+                output = output + functional.linear(part_input, part)
+            return output if added is None else output + added
 
-        return plain_map
-    record = _Record(weights, bias)
-    tie: Tensor = _Owner.apply(record, bias, *weights)
+        return linear_map
+    record = _LinearRecord(weights, bias)
+    tie: Tensor = _LinearOwner.apply(record, bias, *weights)
 
-    def held_map(*inputs: Tensor, added: Tensor | None = None) -> Tensor:
-        return _Step.apply(record, tie, added, *inputs)
+    def deferred_map(*inputs: Tensor, added: Tensor | None = None) -> Tensor:
+        return _LinearStep.apply(record, tie, added, *inputs)
 
-    return held_map
+    return deferred_map
 
 
-class _RowsRecord:
-    """What the backward pass meets of one batch of matrices: pairs whose outer products make up the gradient."""
+class _MatricesRecord:
+    """What the backward pass has saved of one batch of matrices: pairs whose outer products add up to the gradient."""
 
     def __init__(self) -> None:
-        self.items: list[Tensor] = []
-        """(n, S) what went along the item axis."""
-        self.widths: list[Tensor] = []
-        """(n, D) what went along the width axis."""
+        self.row_parts: list[Tensor] = []
+        """(n, S) the factors along the rows of the matrices."""
+        self.column_parts: list[Tensor] = []
+        """(n, D) the factors along their columns."""
         self.sum_BSD: Tensor | None = None
-        """Gradients of uses of the matrices as they are."""
+        """Gradients of uses of the matrices themselves."""
 
     def gradient(self, shape: torch.Size) -> Tensor | None:
         """The gradient of all uses; the record is empty afterwards."""
-        found = self._product(shape)
-        self.items.clear()
-        self.widths.clear()
+        gradient = self._product(shape)
+        self.row_parts.clear()
+        self.column_parts.clear()
         self.sum_BSD = None
-        return found
+        return gradient
 
     def _product(self, shape: torch.Size) -> Tensor | None:
-        if not self.items:
+        if not self.row_parts:
             return self.sum_BSD
-        rows, items, width = shape
-        steps = len(self.items)
-        items_BTS = self.items[0].new_zeros(rows, steps, items)
-        widths_BTD = self.items[0].new_zeros(rows, steps, width)
-        for step, (one, other) in enumerate(zip(self.items, self.widths, strict=True)):
-            items_BTS[: len(one), step] = one
-            widths_BTD[: len(other), step] = other
-        product_BSD = items_BTS.transpose(1, 2) @ widths_BTD
+        batch, rows, columns = shape
+        steps = len(self.row_parts)
+        rows_BTS = self.row_parts[0].new_zeros(batch, steps, rows)
+        columns_BTD = self.row_parts[0].new_zeros(batch, steps, columns)
+        for step, (row_part, column_part) in enumerate(zip(self.row_parts, self.column_parts, strict=True)):
+            rows_BTS[: len(row_part), step] = row_part
+            columns_BTD[: len(column_part), step] = column_part
+        product_BSD = rows_BTS.transpose(1, 2) @ columns_BTD
         return product_BSD if self.sum_BSD is None else product_BSD.add_(self.sum_BSD)
 
 
-class _RowsOwner(torch.autograd.Function):
-    """Hands the matrices to the steps; its backward runs after all of theirs."""
+class _MatricesOwner(torch.autograd.Function):
+    """Passes the matrices to the steps; its backward runs after all of theirs."""
 
     @staticmethod
-    def forward(ctx: Any, matrix_BSD: Tensor, record: _RowsRecord) -> Tensor:
+    def forward(ctx: Any, matrix_BSD: Tensor, record: _MatricesRecord) -> Tensor:
         ctx.record, ctx.shape = record, matrix_BSD.shape
         ctx.set_materialize_grads(False)
         return matrix_BSD.view_as(matrix_BSD)
@@ -165,91 +171,93 @@ class _RowsOwner(torch.autograd.Function):
         return ctx.record.gradient(ctx.shape), None
 
 
-class _RowsProduct(torch.autograd.Function):
-    """y[b] = M[b] x[b] (``along`` the width: scores) or M[b]ᵀ x[b] (along the items: a weighted sum)."""
+class _MatricesProduct(torch.autograd.Function):
+    """y[b] = M[b] x[b] (``along_columns``: scores) or M[b]ᵀ x[b] (along the rows: a weighted sum)."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, matrix_BSD: Tensor, record: _RowsRecord, along_width: bool) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, matrix_BSD: Tensor, record: _MatricesRecord, along_columns: bool) -> Tensor:
         used = matrix_BSD[: len(inputs)]
         ctx.save_for_backward(inputs, used)
-        ctx.record, ctx.along_width = record, along_width
-        return _per_row(used, inputs, along_width)
+        ctx.record, ctx.along_columns = record, along_columns
+        return _product_per_row(used, inputs, along_columns)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         inputs, used = ctx.saved_tensors
-        inputs_alone = inputs.detach()  # a record that held the graph would keep it alive for ever
-        ctx.record.items.append(gradient if ctx.along_width else inputs_alone)
-        ctx.record.widths.append(inputs_alone if ctx.along_width else gradient)
-        return _per_row(used, gradient, not ctx.along_width), None, None, None
+        detached = inputs.detach()  # not detached, it would keep the graph alive forever
+        ctx.record.row_parts.append(gradient if ctx.along_columns else detached)
+        ctx.record.column_parts.append(detached if ctx.along_columns else gradient)
+        return _product_per_row(used, gradient, not ctx.along_columns), None, None, None
 
 
-class _RowsPlain(torch.autograd.Function):
+class _MatricesTensor(torch.autograd.Function):
     """M[:n] itself; gradients are summed in place."""
 
     @staticmethod
-    def forward(ctx: Any, matrix_BSD: Tensor, record: _RowsRecord, count: int) -> Tensor:
+    def forward(ctx: Any, matrix_BSD: Tensor, record: _MatricesRecord, count: int) -> Tensor:
         ctx.record, ctx.shape = record, matrix_BSD.shape
         return matrix_BSD[:count]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
-        record: _RowsRecord = ctx.record
+        record: _MatricesRecord = ctx.record
         if record.sum_BSD is None:
             record.sum_BSD = gradient.new_zeros(ctx.shape)
         record.sum_BSD[: len(gradient)] += gradient
         return None, None, None
 
 
-def _per_row(matrix_BSD: Tensor, inputs: Tensor, along_width: bool) -> Tensor:
-    if along_width:
-        return torch.bmm(inputs[:, None], matrix_BSD.transpose(1, 2))[:, 0]  # thrice as quick as M x
+def _product_per_row(matrix_BSD: Tensor, inputs: Tensor, along_columns: bool) -> Tensor:
+    if along_columns:
+        return torch.bmm(inputs[:, None], matrix_BSD.transpose(1, 2))[:, 0]  # three times as fast as M x
     return torch.bmm(inputs[:, None], matrix_BSD)[:, 0]
 
 
-class DeferredRows:
-    """A matrix for every row, used at every step by the leading rows. Stands in for a tensor (B, S, D) in a tree."""
+class DeferredMatrices:
+    """One matrix per row, used at every step by the leading rows. Stands in for a tensor (B, S, D) in a tree."""
 
     def __init__(self, matrix_BSD: Tensor) -> None:
-        self._record = _RowsRecord()
-        self._matrix_BSD: Tensor = _RowsOwner.apply(matrix_BSD, self._record)
+        self._record = _MatricesRecord()
+        self._matrix_BSD: Tensor = _MatricesOwner.apply(matrix_BSD, self._record)
         self._count = len(matrix_BSD)
 
-    def __getitem__(self, rows: slice) -> DeferredRows:
+    def __getitem__(self, rows: slice) -> DeferredMatrices:
         """The leading rows only."""
-        narrower = object.__new__(DeferredRows)
-        narrower._record, narrower._matrix_BSD = self._record, self._matrix_BSD
-        narrower._count = len(range(self._count)[rows])
-        return narrower
+        leading = object.__new__(DeferredMatrices)
+        leading._record, leading._matrix_BSD = self._record, self._matrix_BSD
+        leading._count = len(range(self._count)[rows])
+        return leading
 
     def dot(self, queries_B1D: Tensor) -> Tensor:
-        """(B, 1, S) the product of each row's query with each of its items."""
-        return _RowsProduct.apply(queries_B1D.squeeze(1), self._matrix_BSD, self._record, True).unsqueeze(1)
+        """(B, 1, S) the product of each row's query with each of its keys."""
+        return _MatricesProduct.apply(queries_B1D.squeeze(1), self._matrix_BSD, self._record, True).unsqueeze(1)
 
-    def mix(self, weights_B1S: Tensor) -> Tensor:
-        """(B, 1, D) each row's items, weighted and summed."""
-        return _RowsProduct.apply(weights_B1S.squeeze(1), self._matrix_BSD, self._record, False).unsqueeze(1)
+    def weighted_sum(self, weights_B1S: Tensor) -> Tensor:
+        """(B, 1, D) each row's values, weighted and summed."""
+        return _MatricesProduct.apply(weights_B1S.squeeze(1), self._matrix_BSD, self._record, False).unsqueeze(1)
 
-    def plain(self) -> Tensor:
-        """(B, S, D) the items."""
-        return _RowsPlain.apply(self._matrix_BSD, self._record, self._count)
-
-
-Items = Tensor | DeferredRows
+    def as_tensor(self) -> Tensor:
+        """(B, S, D)."""
+        return _MatricesTensor.apply(self._matrix_BSD, self._record, self._count)
 
 
-def dot(queries_BTD: Tensor, items_BSD: Items) -> Tensor:
-    """(B, T, S) the product of every query with every item of its row."""
+Matrices = Tensor | DeferredMatrices
+
+
+def batch_dot(queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+    """(B, T, S) the product of every query with every key of its row."""
+    if isinstance(keys_BSD, DeferredMatrices):
+        return keys_BSD.dot(queries_BTD)
+    return queries_BTD @ keys_BSD.transpose(1, 2)
+
+
+def weighted_sum(weights_BTS: Tensor, values_BSD: Matrices) -> Tensor:
+    """(B, T, D) the values of a row, weighted and summed for every query."""
     return (
-        items_BSD.dot(queries_BTD) if isinstance(items_BSD, DeferredRows) else queries_BTD @ items_BSD.transpose(1, 2)
+        values_BSD.weighted_sum(weights_BTS) if isinstance(values_BSD, DeferredMatrices) else weights_BTS @ values_BSD
     )
 
 
-def mix(weights_BTS: Tensor, items_BSD: Items) -> Tensor:
-    """(B, T, D) the items of a row, weighted and summed for every query."""
-    return items_BSD.mix(weights_BTS) if isinstance(items_BSD, DeferredRows) else weights_BTS @ items_BSD
-
-
-def plain(items_BSD: Items) -> Tensor:
-    """(B, S, D) the items as a tensor."""
-    return items_BSD.plain() if isinstance(items_BSD, DeferredRows) else items_BSD
+def as_tensor(matrices_BSD: Matrices) -> Tensor:
+    """(B, S, D)."""
+    return matrices_BSD.as_tensor() if isinstance(matrices_BSD, DeferredMatrices) else matrices_BSD

@@ -55,7 +55,7 @@ LARGEST_BOUND = 2.0
 
 
 class Int8Linear(nn.Module):
-    """x -> W x + b in whole numbers; with several inputs, W [x_1; …; x_n] + b. Also a `Map` for a recurrence.
+    """x -> W x + b in whole numbers; with several inputs, W [x_1; …; x_n] + b. Also a `LinearMap` for a recurrence.
 
     ``bound``: what no input's magnitude exceeds (one that did would be cut off there); None: not known.
     """

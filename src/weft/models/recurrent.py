@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
 from weft.kernels.cpu.lstm import lstm_layer, lstm_step
-from weft.kernels.deferred_gradients import Map, unrolled
+from weft.kernels.deferred_gradients import LinearMap, deferred_linear
 from weft.models.layers import dropout
 from weft.ragged import PaddedTimeMajor, Ragged, TimeMajor
 from weft.recipe.choices import CELLS, resolve
@@ -86,8 +86,8 @@ class LayerWeights(NamedTuple):
 class StepMaps(NamedTuple):
     """The linear maps of one layer's step. One map may stand in both places: it reads [x; h] and sums both."""
 
-    of_input: Map
-    of_state: Map
+    of_input: LinearMap
+    of_state: LinearMap
 
     def apply(self, cell: Cell, inputs_BD: Tensor | None, added_BG: Tensor | None, state: LayerState) -> LayerState:
         """The layer's next state; ``added_BG`` is what is known already of the map of the input."""
@@ -191,7 +191,7 @@ class RecurrentStack(nn.Module):
             for direction, state in enumerate(starts):
                 weights = self.weights(level, direction)
                 of_input_NG = functional.linear(values_ND, weights.input_GD, weights.input_bias_G)
-                of_state = unrolled(weights.state_GD, weights.state_bias_G)
+                of_state = deferred_linear(weights.state_GD, weights.state_bias_G)
                 states: list[LayerState] = []
                 for of_input_BG in order.sort(of_input_NG, reverse=bool(direction)).split(order.batch_sizes):
                     state = self.cell.step(of_input_BG, of_state(state[0]), state)
@@ -239,7 +239,7 @@ class RecurrentStack(nn.Module):
             output_ND, *final = lstm_layer(of_input_NG, weights.state_GD, *state, counts=counts, reverse=reverse)
             return output_ND, tuple(final)
         of_input = functional.linear(values_ND, weights.input_GD, weights.input_bias_G).split(counts)
-        of_state = unrolled(weights.state_GD, weights.state_bias_G)
+        of_state = deferred_linear(weights.state_GD, weights.state_bias_G)
         outputs: list[Tensor] = []
         if reverse:  # shorter rows join in as the loop comes to their last token
             start, state = state, tuple(part[:0] for part in state)
@@ -277,20 +277,24 @@ class RecurrentStack(nn.Module):
         for level in range(len(self.layers)):
             layer = self.weights(level)
             if level == 0 and known is None:
-                of_input = unrolled(layer.input_GD, layer.input_bias_G)
-                maps.append(StepMaps(of_input, unrolled(layer.state_GD, layer.state_bias_G)))
+                of_input = deferred_linear(layer.input_GD, layer.input_bias_G)
+                maps.append(StepMaps(of_input, deferred_linear(layer.state_GD, layer.state_bias_G)))
                 continue
             input_GD = layer.input_GD if level else layer.input_GD[:, known:]
             input_bias_G = layer.input_bias_G if level else None  # of the first layer it is in what is known
             if input_GD.shape[1] == 0:
-                of_both = unrolled(layer.state_GD, layer.state_bias_G)
+                of_both = deferred_linear(layer.state_GD, layer.state_bias_G)
                 maps.append(StepMaps(of_both, of_both))
             elif self.cell.sums:
                 bias_G = layer.state_bias_G if input_bias_G is None else layer.state_bias_G + input_bias_G
-                of_both = unrolled((input_GD, layer.state_GD), bias_G)
+                of_both = deferred_linear((input_GD, layer.state_GD), bias_G)
                 maps.append(StepMaps(of_both, of_both))
             else:
-                maps.append(StepMaps(unrolled(input_GD, input_bias_G), unrolled(layer.state_GD, layer.state_bias_G)))
+                maps.append(
+                    StepMaps(
+                        deferred_linear(input_GD, input_bias_G), deferred_linear(layer.state_GD, layer.state_bias_G)
+                    )
+                )
         return maps
 
     def step(

@@ -25,7 +25,7 @@ from torch.nn import functional
 from weft.attention import Attention, AttentionRecord, Keys
 from weft.attention.scores import Dot, General
 from weft.kernels.cpu.input_feeding import Weights, feed_inputs
-from weft.kernels.deferred_gradients import Map, plain, unrolled
+from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
 from weft.models.bridge import Bridge
 from weft.models.encoders import Encoded
 from weft.models.interface import HiddenStates
@@ -57,7 +57,7 @@ class _Maps(NamedTuple):
     """Every linear map of one step, made once before a loop."""
 
     stack: list[StepMaps]
-    readout: Map | None
+    readout: LinearMap | None
 
 
 class _Step(NamedTuple):
@@ -202,8 +202,8 @@ class RecurrentDecoder(nn.Module):
             Weights(layer.input_GD[:, self.embedding :], layer.state_GD, self.readout.weight, self.readout.bias),
             state_BD=state_BD,
             memory_BD=memory_BD,
-            keys_BSD=plain(keys.prepared_BSD),
-            values_BSC=plain(keys.values_BSD),
+            keys_BSD=as_tensor(keys.prepared_BSD),
+            values_BSC=as_tensor(keys.values_BSD),
             bias_BS=keys.bias_BS,
             kept_NO=kept_NO,
             counts=order.batch_sizes,
@@ -212,7 +212,7 @@ class RecurrentDecoder(nn.Module):
         return _hidden_states(embedded, order.unsort(found.outputs_NO), weights_BTS)
 
     def _maps(self) -> _Maps:
-        readout = None if self.readout is None else unrolled(self.readout.weight, self.readout.bias)
+        readout = None if self.readout is None else deferred_linear(self.readout.weight, self.readout.bias)
         return _Maps(self.stack.step_maps(self.embedding), readout)
 
     def _of_embedded(self, embedded_NE: Tensor) -> Tensor:
@@ -247,7 +247,7 @@ class RecurrentDecoder(nn.Module):
 
     def _read(
         self,
-        readout: Map | None,
+        readout: LinearMap | None,
         output_ND: Tensor,
         context_ND: Tensor | None,
         summary_ND: Tensor | None,

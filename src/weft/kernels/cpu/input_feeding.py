@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from weft.kernels.cpu.lstm import activate, gates_gradient, spans_of
-from weft.kernels.deferred_gradients import spaced
+from weft.kernels.deferred_gradients import padded_stride
 
 
 class Weights(NamedTuple):
@@ -80,7 +80,7 @@ class _InputFeeding(torch.autograd.Function):
         memories_ND, shown_ND, made_NO = fresh(tokens, size), fresh(tokens, size), fresh(tokens, given)
         weights_NS = fresh(tokens, keys_BSD.shape[1])
         outputs_NO = made_NO if kept_NO is None else torch.empty_like(made_NO)
-        weight_JG, readout_RO = spaced(torch.cat([feed_GO, state_GD], 1).t()), spaced(readout_OR.t())
+        weight_JG, readout_RO = padded_stride(torch.cat([feed_GO, state_GD], 1).t()), padded_stride(readout_OR.t())
         state, feed, memory_BD = state_BD, state_BD.new_zeros(len(state_BD), given), memory_BD.clone()
         for span in spans:
             rows = span.stop - span.start
@@ -131,7 +131,7 @@ class _InputFeeding(torch.autograd.Function):
         rows_all, size, given, context = len(keys_BSD), state_GD.shape[1], len(readout_OR), values_BSC.shape[2]
         gates_grad_NG, made_grad_NO, scores_grad_NS = (torch.empty_like(one) for one in (gates_NG, made_NO, weights_NS))
         context_grad_NC = read_NR.new_empty(len(read_NR), context)
-        weight_GJ, readout_back_OR = spaced(torch.cat([feed_GO, state_GD], 1)), spaced(readout_OR)
+        weight_GJ, readout_back_OR = padded_stride(torch.cat([feed_GO, state_GD], 1)), padded_stride(readout_OR)
         entered_grad_BJ = read_NR.new_zeros(rows_all, given + size)
         memory_grad_BD = read_NR.new_zeros(rows_all, size)
         for span in reversed(ctx.spans):

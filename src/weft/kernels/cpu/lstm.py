@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.kernels.deferred_gradients import spaced
+from weft.kernels.deferred_gradients import padded_stride
 
 
 def activate(gates_BG: Tensor, size: int, out_BG: Tensor) -> None:
@@ -82,7 +82,7 @@ class _LstmLayer(torch.autograd.Function):
         tokens, size = len(of_input_NG), start_BD.shape[-1]
         gates_NG = torch.empty_like(of_input_NG)
         states_ND, before_ND, memories_ND, shown_ND = (of_input_NG.new_empty(tokens, size) for _ in range(4))
-        weight_DG = spaced(weight_GD.t())
+        weight_DG = padded_stride(weight_GD.t())
         state_BD, memory_BD = start_BD.clone(), memory_BD.clone()
         for span in spans:
             rows = span.stop - span.start
@@ -106,7 +106,7 @@ class _LstmLayer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor, None]:
         weight_GD, gates_NG, before_ND, memories_ND, shown_ND = ctx.saved_tensors
         grad_NG = torch.empty_like(gates_NG)
-        weight_GD = spaced(weight_GD)
+        weight_GD = padded_stride(weight_GD)
         state_grad_BD, memory_grad_BD = state_grad_BD.clone(), memory_grad_BD.clone()
         for span in reversed(ctx.spans):
             rows = span.stop - span.start
