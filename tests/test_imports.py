@@ -15,7 +15,7 @@ ALLOWED = {
     "tree": {"errors"},
     "recipe": {"recipe", "errors"},
     "text": {"text", "files", "errors"},
-    "data": {"text", "ragged", "files", "errors", "data"},
+    "data": {"recipe", "text", "ragged", "files", "errors", "data"},
     "tasks": {"text", "data", "errors", "tasks"},
     "kernels": {"kernels", "ragged", "tree", "errors"},
     "attention": {"recipe", "ragged", "tree", "kernels", "attention", "errors"},

@@ -21,7 +21,7 @@ RECIPE = """
 train = ["pairs.tsv", {source = "lines.src", target = "lines.tgt"}]
 max_length = 2
 bad_rows = "skip"
-pipeline = [{kind = "identical"}, {kind = "length", most = 3}, {kind = "duplicates"}]
+pipeline = [{kind = "identical"}, {kind = "length", max = 3}, {kind = "duplicates"}]
 [tokenizer]
 kind = "word"
 [model]

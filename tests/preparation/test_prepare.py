@@ -305,7 +305,7 @@ class TestBadAndBlankRows:
         assert message == "data.train: no pair is left to train on (3 more than 1 tokens on a side)"
 
 
-PIPELINE = [{"kind": "length", "most": 5}, {"kind": "duplicates"}, {"kind": "noise", "swap": 2}]
+PIPELINE = [{"kind": "length", "max": 5}, {"kind": "duplicates"}, {"kind": "noise", "shuffle_distance": 2}]
 
 
 class TestWorkers:
@@ -377,7 +377,7 @@ class TestDuplicates:
                         break
                     seen[number].add(key)
                 elif step["kind"] == "length":
-                    if max(len(source.split()), len(target.split())) > step["most"]:
+                    if max(len(source.split()), len(target.split())) > step["max"]:
                         drop_reason = number
                         break
                 elif step["kind"] == "lowercase":
@@ -395,11 +395,11 @@ class TestDuplicates:
         [
             [{"kind": "duplicates"}],
             [{"kind": "duplicates", "of": "source"}],
-            [{"kind": "duplicates", "of": "target"}, {"kind": "length", "most": 3}],
-            [{"kind": "length", "most": 4}, {"kind": "lowercase"}, {"kind": "duplicates"}],
+            [{"kind": "duplicates", "of": "target"}, {"kind": "length", "max": 3}],
+            [{"kind": "length", "max": 4}, {"kind": "lowercase"}, {"kind": "duplicates"}],
             [
                 {"kind": "duplicates", "of": "source"},
-                {"kind": "length", "most": 4},
+                {"kind": "length", "max": 4},
                 {"kind": "lowercase"},
                 {"kind": "duplicates", "of": "target"},
             ],
@@ -815,7 +815,7 @@ class TestFunctionsOfOnesOwn:
     @pytest.mark.parametrize(
         ("function", "message"),
         [
-            (lambda pair: 3, "pipeline step '<lambda>': gave int for the pair "),
+            (lambda pair: 3, "pipeline step '<lambda>': returned int for the pair "),
             (lambda pair: ("a", "b"), "pipeline step '<lambda>': gave tuple for the pair "),
             (lambda pair: Pair("a", None), "pipeline step '<lambda>': gave a Pair of other things than texts for "),
             (lambda pair: pair.sauce, "pipeline step '<lambda>': AttributeError: "),

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from weft.errors import RecipeError
 from weft.recipe import load_recipe, make_recipe, write_toml
+from weft.recipe.choices import STEPS as STEP_TABLE
+from weft.recipe.choices import resolve
 from weft.recipe.corpus import (
     DialogueFile,
     HubDataset,
@@ -16,7 +18,6 @@ from weft.recipe.corpus import (
     ParallelFiles,
     TableFile,
 )
-from weft.recipe.pipeline import KINDS
 
 FORMS = {
     "a name": ("grammar", str),
@@ -34,16 +35,16 @@ FORMS = {
     "a data set": ({"dataset": "wmt14", "config": "de-en", "source": "x.de", "target": ["x.en"]}, HubDataset),
 }
 STEPS = [
-    {"kind": "length", "least": 2, "most": 9, "unit": "characters", "side": "source"},
-    {"kind": "ratio", "most": 2.5},
+    {"kind": "length", "min": 2, "max": 9, "unit": "characters", "side": "source"},
+    {"kind": "ratio", "max": 2.5},
     {"kind": "duplicates", "of": "target"},
     {"kind": "identical"},
-    {"kind": "scripts", "allowed": ["Latin", "Greek"], "least": 0.75},
+    {"kind": "scripts", "allowed": ["Latin", "Greek"], "min_share": 0.75},
     {"kind": "pattern", "expression": r'^"\w+\s$', "keep": False},
     {"kind": "lowercase", "side": "target"},
     {"kind": "prefix", "text": "<2de>"},
-    {"kind": "replace", "expression": r"(\d)\\", "by": r"\1\t"},
-    {"kind": "noise", "drop": 0.1, "swap": 2},
+    {"kind": "replace", "expression": r"(\d)\\", "replacement": r"\1\t"},
+    {"kind": "noise", "drop": 0.1, "shuffle_distance": 2},
 ]
 
 
@@ -85,14 +86,14 @@ def test_a_form_can_be_set_on_the_command_line():
 
 
 def test_every_step_survives_being_written(tmp_path):
-    assert [step["kind"] for step in STEPS] == list(KINDS)
+    assert [step["kind"] for step in STEPS] == list(STEP_TABLE)
     recipe = make_recipe({"data": {"pipeline": STEPS}})
-    assert [type(one) for one in recipe.data.pipeline] == list(KINDS.values())
+    assert [type(one) for one in recipe.data.pipeline] == [resolve(STEP_TABLE, kind) for kind in STEP_TABLE]
     assert again(recipe, tmp_path) == recipe
 
 
 def test_steps_may_be_written_as_groups():
-    text = '[[data.pipeline]]\nkind = "length"\nmost = 5\n\n[[data.pipeline]]\nkind = "identical"\n'
+    text = '[[data.pipeline]]\nkind = "length"\nmax = 5\n\n[[data.pipeline]]\nkind = "identical"\n'
     assert [one.kind for one in make_recipe(tomllib.loads(text)).data.pipeline] == ["length", "identical"]
 
 
@@ -132,14 +133,14 @@ def test_an_unknown_key_of_a_form_gets_the_nearest_of_that_form(form, key, hint)
 @pytest.mark.parametrize(
     ("kind", "key", "meant"),
     [
-        ("length", "moost", "most"),
+        ("length", "maxx", "max"),
         ("ratio", "units", "unit"),
         ("duplicates", "off", "of"),
         ("scripts", "alowed", "allowed"),
         ("pattern", "expresion", "expression"),
         ("lowercase", "sides", "side"),
         ("prefix", "texts", "text"),
-        ("replace", "bye", "by"),
+        ("replace", "replacment", "replacement"),
         ("noise", "dropp", "drop"),
     ],
 )
@@ -202,10 +203,10 @@ def test_an_unknown_key_of_a_step_gets_the_nearest_of_that_step(kind, key, meant
         ({"temperature": 0.5}, "data.temperature: 0.5 was given; input should be greater than or equal to 1"),
         ({"workers": -1}, "data.workers: -1 was given; input should be greater than or equal to 0"),
         ({"pipeline": {"kind": "length"}}, "data.pipeline: {'kind': 'length'} was given; input should be a valid list"),
-        ({"pipeline": [{"kind": "lenght"}]}, "data.pipeline: 'lenght' is no kind of step; did you mean 'length'?"),
+        ({"pipeline": [{"kind": "lenght"}]}, "data.pipeline: 'lenght' is not a kind of step; did you mean 'length'?"),
         ({"pipeline": ["length"]}, "data.pipeline: a step has no kind; for example"),
         ({"pipeline": [{"kind": "prefix"}]}, "data.pipeline.0.text: missing"),
-        ({"pipeline": [{"kind": "length", "most": "9"}]}, "data.pipeline.0.most: '9' was given; input should be a"),
+        ({"pipeline": [{"kind": "length", "max": "9"}]}, "data.pipeline.0.max: '9' was given; input should be a"),
         (
             {"streaming": True, "prepared": "x"},
             "data.streaming: nothing is prepared then; leave out data.prepared",

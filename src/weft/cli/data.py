@@ -73,7 +73,7 @@ def show_command(
             typer.echo(f"bad rows ({kind}): {count:,}; the first: {first}")
 
 
-@app.command("check", epilog="Try:  weft data check grammar --set 'data.pipeline=[{kind=\"length\", most=8}]'")
+@app.command("check", epilog="Try:  weft data check grammar --set 'data.pipeline=[{kind=\"length\", max=8}]'")
 def check_command(
     name: RecipeName,
     changes: Changes = None,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from weft import tasks
 from weft.data.filtering.pipeline import Pipeline
-from weft.data.filtering.steps import STEPS, Call, Step
+from weft.data.filtering.steps import Call, Prefix, Step
 from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import corpora
 from weft.data.reading.corpora import PlainLines, TextPairs
@@ -162,10 +162,10 @@ def _called(names: str | list[str]) -> str:
 
 def steps_of(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transform] = ()) -> tuple[Step, ...]:
     """What the pairs of a corpus go through: the recipe's pipeline, one's own functions, the corpus's tag."""
-    steps: list[Step] = [STEPS[one.kind](**one.model_dump(exclude={"kind"})) for one in recipe.data.pipeline]
-    steps += [Call(function, getattr(function, "__name__", "transform")) for function in transforms]
+    steps = [*cast("list[Step]", recipe.data.pipeline)]
+    steps += [Call(function=function, name=getattr(function, "__name__", "transform")) for function in transforms]
     if corpus.tag is not None:
-        steps.append(STEPS["prefix"](text=corpus.tag))
+        steps.append(Prefix(text=corpus.tag))
     return tuple(steps)
 
 

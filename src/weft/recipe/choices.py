@@ -3,7 +3,7 @@
 Each table maps a name to ``"module:Class"``. The module is imported when the class is used, so that reading a recipe
 does not import PyTorch. A recipe contains names only, never modules: loading a recipe cannot run foreign code.
 
-To add an attention score, a recurrent cell or an encoder: write the class and add its line here.
+To add an attention score, a recurrent cell, an encoder or a pipeline step: write the class and add its line here.
 """
 
 from __future__ import annotations
@@ -40,6 +40,20 @@ ENCODERS: dict[str, str] = {
     "attention": "weft.models.encoders:TransformerEncoder",
 }
 """Encoders without recurrence; every recurrent cell is a kind of encoder too."""
+
+STEPS: dict[str, str] = {
+    "length": "weft.data.filtering.steps:Length",
+    "ratio": "weft.data.filtering.steps:Ratio",
+    "duplicates": "weft.data.filtering.steps:Duplicates",
+    "identical": "weft.data.filtering.steps:Identical",
+    "scripts": "weft.data.filtering.steps:Scripts",
+    "pattern": "weft.data.filtering.steps:Pattern",
+    "lowercase": "weft.data.filtering.steps:Lowercase",
+    "prefix": "weft.data.filtering.steps:Prefix",
+    "replace": "weft.data.filtering.steps:Replace",
+    "noise": "weft.data.filtering.noise:Noise",
+}
+"""Steps of data.pipeline: filters and transforms of pairs."""
 
 
 def resolve(table: Mapping[str, str], name: str) -> Any:

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from weft.recipe.base import Count, CountOrNone, Settings
 from weft.recipe.corpus import Corpora
-from weft.recipe.pipeline import StepSettings
+from weft.recipe.pipeline import AnyStep
 
 
 class DataSettings(Settings):
@@ -27,7 +27,7 @@ class DataSettings(Settings):
     valid_size: Count = Field(1_000, description="pairs drawn for validation")
     test_size: Count = Field(1_000, description="pairs drawn for testing")
     options: dict[str, Any] = Field({}, description="options of a built-in corpus")
-    pipeline: list[StepSettings] = Field([], description="filters and transforms, in their order: see docs/data.md")
+    pipeline: list[AnyStep] = Field([], description="filters and transforms, in their order: see docs/data.md")
     max_length: Count = Field(250, description="drop training pairs with more tokens than this on a side")
     bad_rows: Literal["error", "skip"] = Field(
         "error", description="rows that cannot be read (encoding, columns, …): stop, or skip and count them"
@@ -51,6 +51,6 @@ class DataSettings(Settings):
     def _agree(self) -> DataSettings:
         if self.streaming and self.prepared is not None:
             raise ValueError("data.streaming: nothing is prepared then; leave out data.prepared")
-        if self.streaming and any(step.kind == "duplicates" for step in self.pipeline):
+        if self.streaming and any(step.needs_whole_corpus for step in self.pipeline):
             raise ValueError("data.streaming: duplicates are only known when all was read; leave out that step")
         return self

@@ -11,6 +11,7 @@ from pydantic import Tag, ValidationError
 
 from weft.errors import RecipeError, nearest
 from weft.recipe.choices import CELLS, ENCODERS
+from weft.recipe.pipeline import StepByKind
 from weft.recipe.recipe import Recipe
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -118,8 +119,11 @@ def _suggest(path: Sequence[str | int]) -> str:
 def _forms(annotation: Any) -> Iterator[tuple[str, Any]]:
     """The forms that an annotation allows, by their tags; also inside ``| None``."""
     for part in get_args(annotation):
-        tags = [mark.tag for mark in getattr(part, "__metadata__", ()) if isinstance(mark, Tag)]
+        metadata = getattr(part, "__metadata__", ())
+        tags = [mark.tag for mark in metadata if isinstance(mark, Tag)]
         if tags:
             yield tags[0], part.__origin__
+        elif any(isinstance(mark, StepByKind) for mark in metadata):
+            yield from StepByKind.tagged_classes()
         else:
             yield from _forms(part)

@@ -128,7 +128,9 @@ def test_a_prompt_has_no_end_mark(words):
 
 
 def test_what_a_step_leaves_blank_is_counted_as_blank(words):
-    asked = BlockTokenizerSpec((words,), (Replace("^b$", ""), Duplicates("source")), max_length=9, blank_rows="error")
+    asked = BlockTokenizerSpec(
+        (words,), (Replace(expression="^b$"), Duplicates(of="source")), max_length=9, blank_rows="error"
+    )
     piece = BlockTokenizer(asked)(Rows((Pair("a", "b"), Pair("a", "x"), Pair("b", "x"))))
     assert piece.drop_reasons.tolist() == [BLANK, KEPT, BLANK] and piece.problems["blank"] == 2
     assert len(piece.target.lengths) == 1
@@ -137,7 +139,7 @@ def test_what_a_step_leaves_blank_is_counted_as_blank(words):
 
 def test_hashes_are_zero_where_a_row_did_not_come(words):
     asked = BlockTokenizerSpec(
-        (words,), (Identical(), Duplicates("pair"), Length(most=2)), max_length=1, bad_rows="skip"
+        (words,), (Identical(), Duplicates(of="pair"), Length(max=2)), max_length=1, bad_rows="skip"
     )
     piece = BlockTokenizer(asked)(Rows((*ROWS, Pair("a b", "x"))))
     assert piece.drop_reasons.tolist() == [TOO_LONG, UNREADABLE, BLANK, BLANK, 0, 2, KEPT, UNREADABLE, 2, TOO_LONG]

@@ -1,4 +1,4 @@
-"""Filters and transforms in a row, each counted.
+"""Filters and transforms applied in order, each counted.
 
 A pipeline runs on one block of pairs at a time, in any process: what it does to a pair depends on the pair and the
 seed alone. Every pair is either kept or dropped by exactly one step. Duplicates need the whole corpus: here their
@@ -10,23 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from weft.data.filtering.noise import Noise
 from weft.data.filtering.steps import Duplicates, Step
 from weft.data.pairs import Pair
 
 KEPT = -1
-"""The drop_reason of a pair that no step dropped."""
+"""The drop reason of a pair that no step dropped."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of some pairs.
+    """What a pipeline did to a list of pairs.
 
-    pairs     those that came through, in order, as changed
-    rows      for each of them its place in the input
-    drop_reasons     for each input pair -1 if it was kept, else the index of the step that dropped it
-    hashes    for each `duplicates` step (by index), for each input pair 64 bits of what must not come twice, as it
-              was at that step; None if the pair was dropped before
+    pairs           the pairs that were kept, in order, as changed
+    rows            for each of them its index in the input
+    drop_reasons    for each input pair `KEPT`, or the index of the step that dropped it
+    hashes          for each `duplicates` step (by index), for each input pair the 64-bit hash of what must not occur
+                    twice, as the pair was at that step; None if it was dropped before
     """
 
     pairs: list[Pair]
@@ -36,47 +35,38 @@ class Outcome:
 
 
 class Pipeline:
-    """An ordered list of steps; `seed` is that of noise."""
+    """An ordered list of steps; random steps draw from `seed`."""
 
     def __init__(self, steps: Sequence[Step], *, seed: int) -> None:
         self.steps: tuple[Step, ...] = tuple(steps)
         self.seed = seed
-        noises = [place for place, step in enumerate(self.steps) if isinstance(step, Noise)]
-        # Two noises in a row must not draw alike, and a filter put before one must not change what it draws.
-        self._keys = [
-            f"{seed}:{noises.index(place)}".encode() if place in noises else b"" for place in range(len(self.steps))
-        ]
-
-    def __str__(self) -> str:
-        return "\n".join(self.descriptions()) or "(no steps)"
-
-    def descriptions(self) -> list[str]:
-        """One line for each step."""
-        return [str(step) for step in self.steps]
+        # Two random steps must not draw alike, and a filter put before one must not change what it draws.
+        random_steps = [index for index, step in enumerate(self.steps) if step.is_random]
+        self._keys = {index: f"{seed}:{number}".encode() for number, index in enumerate(random_steps)}
 
     def for_evaluation(self) -> Pipeline:
-        """Only what holds everywhere, for validation and test: no filters, no noise."""
+        """Only the steps that validation and test pairs go through: no filters, no noise."""
         return Pipeline([step for step in self.steps if not step.training_only], seed=self.seed)
 
     def run(self, pairs: Sequence[Pair]) -> Outcome:
-        """Take the pairs through all steps. What a `duplicates` step would drop is still there, with its hash."""
-        present, rows = list(pairs), list(range(len(pairs)))
-        drop_reasons = [KEPT] * len(present)
+        """Apply all steps to the pairs. Duplicates are still among the pairs returned, with their hashes."""
+        current, rows = list(pairs), list(range(len(pairs)))
+        drop_reasons = [KEPT] * len(current)
         hashes: dict[int, list[int | None]] = {}
-        for place, step in enumerate(self.steps):
+        for index, step in enumerate(self.steps):
             if isinstance(step, Duplicates):
-                found: list[int | None] = [None] * len(drop_reasons)
-                for row, number in zip(rows, step.hashes(present), strict=True):
-                    found[row] = number
-                hashes[place] = found
+                by_row: list[int | None] = [None] * len(drop_reasons)
+                for row, value in zip(rows, step.hashes(current), strict=True):
+                    by_row[row] = value
+                hashes[index] = by_row
                 continue
-            after = step.apply(present, self._keys[place])
-            if all(after):  # a pair is never false, so that None is what is
-                present = after  # type: ignore[assignment]
+            results = step.apply(current, self._keys.get(index, b""))
+            if all(results):  # a pair is a non-empty tuple, so only None is false
+                current = results  # type: ignore[assignment]
                 continue
-            for row, pair in zip(rows, after, strict=True):
+            for row, pair in zip(rows, results, strict=True):
                 if pair is None:
-                    drop_reasons[row] = place
-            rows = [row for row, pair in zip(rows, after, strict=True) if pair is not None]
-            present = [pair for pair in after if pair is not None]
-        return Outcome(present, rows, drop_reasons, hashes)
+                    drop_reasons[row] = index
+            rows = [row for row, pair in zip(rows, results, strict=True) if pair is not None]
+            current = [pair for pair in results if pair is not None]
+        return Outcome(current, rows, drop_reasons, hashes)

@@ -1,75 +1,77 @@
-"""What may be done to the pairs of a corpus before anything learns from them: filters and transforms.
+"""The steps of a pipeline: filters that drop pairs, and transforms that rewrite them.
 
-A step is a frozen dataclass; `STEPS` names those that a recipe may list, `Call` is your own Python function. A step
-works on a list of pairs at a time and answers with a list as long: a pair as it now is, or None for one it drops.
-`Pipeline` (pipeline.py) puts steps in a row and counts.
+A step is declared once: its class holds its settings (``[[data.pipeline]]`` in a recipe), checks them, and does the
+work. To add one, write the class and add its line to `weft.recipe.choices.STEPS`. `Call` wraps a Python function and
+is available from Python only. `weft.data.filtering.pipeline.Pipeline` runs steps in order and counts what they drop.
 
-Filters and noise are for training only; what changes the language of a text (lower-casing, tags, replacements) holds
-for validation and test too (`training_only`). A word is here what stands between white space: Chinese, Japanese and
-Thai are better measured in characters (code points).
+Filters and noise apply to training pairs only; steps that change the language of a text (lowercasing, tags,
+replacements) apply to validation and test pairs too (`Step.training_only`). Words are separated by white space here;
+Chinese, Japanese and Thai are better measured in characters (code points).
 
-Links between words stay true: a prefix moves them along; any other change of a text keeps them only if it has as many
-words (`weft.text.word_splitting`) as before, and noise on words never does.
+Word links stay valid: a prefix shifts them; any other change of a text keeps them only if the text has as many words
+(`weft.text.word_splitting`) as before, and noise on words always removes them.
 """
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 
-from weft.data.filtering.noise import Noise
-from weft.data.filtering.sides import Side, check_choice, choices, on_sides, prefixed, rewritten, short
+from pydantic import Field, field_validator, model_validator
+
+from weft.data.filtering.sides import Side, prefixed, rewritten, shorten_pair, side_phrase
 from weft.data.filtering.unicode_scripts import SCRIPTS, letters_in
 from weft.data.hashing import pair_hashes, text_hashes
 from weft.data.pairs import Pair
 from weft.errors import DataError, nearest
+from weft.recipe.base import CountOrNone, Probability
+from weft.recipe.pipeline import StepSettings
 
 Unit = Literal["words", "characters"]
 Kept = list[Pair | None]
-AT_ONCE = 4096
-"""Pairs looked at together where characters are laid out as arrays, to bound memory."""
+SCRIPT_BATCH = 4096
+"""Texts whose characters are laid out as one array at a time, to bound memory."""
 
 
-@runtime_checkable
-class Step(Protocol):
-    """One filter or transform; ``str(step)`` describes it in a line."""
+class Step(StepSettings):
+    """One filter or transform; ``str(step)`` describes it in one line."""
 
-    kind: ClassVar[str]
-
-    @property
-    def training_only(self) -> bool:
-        """Whether it is left out for validation and test."""
-
-    def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        """Each pair as it now is, None for one that is dropped. `key` is what draws, if any, depend on beside it."""
-
-
-@dataclass(frozen=True)
-class Length:
-    """Drop pairs with a side that is too short or too long. ``least = 1`` drops blank sides; ``most = 0``: no limit."""
-
-    kind: ClassVar[str] = "length"
     training_only: ClassVar[bool] = True
-    least: int = 1
-    most: int = 0
-    unit: Unit = "words"
-    side: Side = "both"
+    """Whether validation and test pairs skip it."""
+    is_random: ClassVar[bool] = False
+    """Whether it draws random numbers; `apply` then gets a key that is different for every such step."""
 
-    def __post_init__(self) -> None:
-        check_choice(self.kind, "unit", self.unit, choices(Unit))
-        check_choice(self.kind, "side", self.side, choices(Side))
+    @abstractmethod
+    def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
+        """For each pair what it becomes, or None if it is dropped. Random draws depend on `key` and the pair alone."""
+
+
+class Length(Step):
+    """Drop pairs with a side that is too short or too long."""
+
+    kind: Literal["length"] = Field("length", description="drop pairs that are too short or too long")
+    min: CountOrNone = Field(1, description="shortest side that is kept; 1: no blank sides")
+    max: CountOrNone = Field(0, description="longest side that is kept; 0: no limit")
+    unit: Unit = Field("words", description="what is counted; words are separated by white space")
+    side: Side = Field("both", description="which side must fit")
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Length:
+        if self.max and self.min > self.max:
+            raise ValueError(f"data.pipeline: length: min = {self.min} is above max = {self.max}")
+        return self
 
     def __str__(self) -> str:
-        bounds = f"{self.least} to {self.most}" if self.most else f"at least {self.least}"
-        return f"length: {bounds} {self.unit} on {on_sides(self.side)}"
+        bounds = f"{self.min} to {self.max}" if self.max else f"at least {self.min}"
+        return f"length: {bounds} {self.unit} on {side_phrase(self.side)}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        # Sides of so many characters surely fit, so that most need no counting: n words have 2n - 1 characters or more.
-        low, high = max(self.least, 1), self.most or 1 << 62
+        # Most pairs need no counting of words: n words have at least 2n - 1 characters.
+        low, high = max(self.min, 1), self.max or 1 << 62
         if self.unit == "words":
-            low, high = (1, 2 * high - 1) if self.least <= 1 else (1, 0)
+            low, high = (1, 2 * high - 1) if self.min <= 1 else (1, 0)
         return [
             pair
             if (
@@ -86,50 +88,41 @@ class Length:
     def _fits(self, pair: Pair) -> bool:
         texts = [pair.source] * (self.side != "target") + [pair.target] * (self.side != "source")
         lengths = [len(text.split()) if self.unit == "words" else len(text) for text in texts]
-        return all(self.least <= length and (length <= self.most or not self.most) for length in lengths)
+        return all(self.min <= length and (length <= self.max or not self.max) for length in lengths)
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """Drop pairs whose longer side is more than `most` times as long as the shorter; one blank side is always that."""
+class Ratio(Step):
+    """Drop pairs whose longer side is more than `max` times as long as the shorter, or with exactly one blank side."""
 
-    kind: ClassVar[str] = "ratio"
-    training_only: ClassVar[bool] = True
-    most: float = 3.0
-    unit: Unit = "words"
-
-    def __post_init__(self) -> None:
-        check_choice(self.kind, "unit", self.unit, choices(Unit))
+    kind: Literal["ratio"] = Field("ratio", description="drop pairs whose sides differ too much in length")
+    max: float = Field(3.0, ge=1, description="longer side over shorter side, at most")
+    unit: Unit = Field("words", description="what is counted")
 
     def __str__(self) -> str:
-        return f"ratio: the longer side at most {self.most:g} times the shorter, in {self.unit}"
+        return f"ratio: the longer side at most {self.max:g} times the shorter, in {self.unit}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        most, kept = self.most, []
+        limit, kept = self.max, []
         in_words = self.unit == "words"
         for pair in pairs:
             longer, shorter = (len(pair[0].split()), len(pair[1].split())) if in_words else (len(pair[0]), len(pair[1]))
             if longer < shorter:
                 longer, shorter = shorter, longer
-            kept.append(pair if longer == shorter or (shorter and longer / shorter <= most) else None)
+            kept.append(pair if longer == shorter or (shorter and longer / shorter <= limit) else None)
         return kept
 
 
-@dataclass(frozen=True)
-class Duplicates:
-    """Drop pairs that were there before, by the whole pair, the source or the target; the first one stays.
+class Duplicates(Step):
+    """Drop repeated pairs, sources or targets; the first one is kept.
 
-    This cannot be told from one block of a corpus: `apply` drops nothing, the pipeline records `hashes`, and
-    `decide_duplicates` (duplicates.py) decides. Two different texts share their 64 bits with a
-    chance of one in 2^64: among a hundred million pairs, that one is dropped wrongly has a chance of 0.0003.
+    One block of a corpus is not enough to know: `apply` drops nothing, the pipeline records `hashes`, and
+    `weft.data.filtering.duplicates.decide_duplicates` decides. Two different texts share their 64-bit hash with
+    probability 2^-64: among a hundred million pairs, the probability that one is dropped wrongly is 0.0003.
     """
 
-    kind: ClassVar[str] = "duplicates"
-    training_only: ClassVar[bool] = True
-    of: Literal["pair", "source", "target"] = "pair"
-
-    def __post_init__(self) -> None:
-        check_choice(self.kind, "of", self.of, ("pair", "source", "target"))
+    needs_whole_corpus: ClassVar[bool] = True
+    kind: Literal["duplicates"] = Field("duplicates", description="drop repetitions; the first one is kept")
+    of: Literal["pair", "source", "target"] = Field("pair", description="what must not occur twice")
 
     def __str__(self) -> str:
         return f"duplicates: the first of the same {self.of} stays"
@@ -138,18 +131,16 @@ class Duplicates:
         return list(pairs)
 
     def hashes(self, pairs: Sequence[Pair]) -> list[int]:
-        """64 bits of what must not come twice."""
+        """64-bit hashes of what must not occur twice."""
         if self.of == "pair":
             return pair_hashes(pairs)
         return text_hashes([pair.source if self.of == "source" else pair.target for pair in pairs])
 
 
-@dataclass(frozen=True)
-class Identical:
-    """Drop pairs whose sides are the same, white space around them aside."""
+class Identical(Step):
+    """Drop pairs whose sides are the same, ignoring white space around them."""
 
-    kind: ClassVar[str] = "identical"
-    training_only: ClassVar[bool] = True
+    kind: Literal["identical"] = Field("identical", description="drop pairs whose sides are the same")
 
     def __str__(self) -> str:
         return "identical: source and target differ"
@@ -161,147 +152,139 @@ class Identical:
         ]
 
 
-@dataclass(frozen=True)
-class Scripts:
-    """Drop pairs with a side of whose letters less than a share is of the allowed scripts; no letters, no objection."""
+class Scripts(Step):
+    """Drop pairs with a side too few of whose letters are of the allowed scripts; a side without letters is kept."""
 
-    kind: ClassVar[str] = "scripts"
-    training_only: ClassVar[bool] = True
-    allowed: tuple[str, ...]
-    least: float = 0.9
-    side: Side = "both"
+    kind: Literal["scripts"] = Field("scripts", description="drop pairs written in other scripts")
+    allowed: list[str] = Field(min_length=1, description="such as ['Latin'] or ['Han', 'Hiragana', 'Katakana']")
+    min_share: Probability = Field(0.9, description="share of the letters that must be of these scripts")
+    side: Side = Field("both", description="which side must fit")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "allowed", tuple(self.allowed))
-        check_choice(self.kind, "side", self.side, choices(Side))
-        if not self.allowed:
-            raise DataError("scripts: none is allowed; name some, such as allowed = ['Latin']")
-        for name in self.allowed:
+    @field_validator("allowed")
+    @classmethod
+    def _check_names(cls, names: list[str]) -> list[str]:
+        for name in names:
             if name not in SCRIPTS[1:]:
-                raise DataError(f"scripts: {name!r} is no script; {nearest(name, SCRIPTS[1:])}")
+                raise ValueError(f"data.pipeline: scripts: {name!r} is not a script; {nearest(name, SCRIPTS[1:])}")
+        return names
 
     def __str__(self) -> str:
-        return f"scripts: {self.least:.0%} of the letters {' or '.join(self.allowed)} on {on_sides(self.side)}"
+        return f"scripts: {self.min_share:.0%} of the letters {' or '.join(self.allowed)} on {side_phrase(self.side)}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        return _keep_if(pairs, self.side, self._fitting)
+        return _keep_if(pairs, self.side, self._fits)
 
-    def _fitting(self, texts: list[str]) -> list[bool]:
-        fitting: list[bool] = []
-        for start in range(0, len(texts), AT_ONCE):
-            allowed, letters = letters_in(texts[start : start + AT_ONCE], self.allowed)
-            fitting += [not n or k / n >= self.least for k, n in zip(allowed.tolist(), letters.tolist(), strict=True)]
-        return fitting
+    def _fits(self, texts: list[str]) -> list[bool]:
+        fits: list[bool] = []
+        for start in range(0, len(texts), SCRIPT_BATCH):
+            allowed, letters = letters_in(texts[start : start + SCRIPT_BATCH], self.allowed)
+            fits += [not n or k / n >= self.min_share for k, n in zip(allowed.tolist(), letters.tolist(), strict=True)]
+        return fits
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """Drop pairs in which a regular expression is not found (keep = true), or is found (keep = false).
+class Pattern(Step):
+    """Drop pairs in which a regular expression does not match (keep = true), or matches (keep = false).
 
-    With side = "both", to be kept both sides must match (keep = true), or neither may (keep = false).
+    With side = "both", a pair is kept if both sides match (keep = true), or if neither does (keep = false).
     """
 
-    kind: ClassVar[str] = "pattern"
-    training_only: ClassVar[bool] = True
-    expression: str
-    keep: bool = True
-    side: Side = "both"
+    kind: Literal["pattern"] = Field("pattern", description="drop pairs by a regular expression")
+    expression: str = Field(description="searched for anywhere in the text")
+    keep: bool = Field(True, description="drop pairs where it does not match; false: where it does")
+    side: Side = Field("both", description="which side is searched")
 
-    def __post_init__(self) -> None:
-        check_choice(self.kind, "side", self.side, choices(Side))
-        compiled(self.kind, self.expression)
+    @field_validator("expression")
+    @classmethod
+    def _check_expression(cls, expression: str) -> str:
+        check_expression(expression)
+        return expression
 
     def __str__(self) -> str:
-        return f"pattern: {'with' if self.keep else 'without'} {self.expression!r} on {on_sides(self.side)}"
+        return f"pattern: {'with' if self.keep else 'without'} {self.expression!r} on {side_phrase(self.side)}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        return _keep_if(pairs, self.side, self._fitting)
+        return _keep_if(pairs, self.side, self._fits)
 
-    def _fitting(self, texts: list[str]) -> list[bool]:
+    def _fits(self, texts: list[str]) -> list[bool]:
         search, keep = re.compile(self.expression).search, self.keep
         return [(search(text) is not None) is keep for text in texts]
 
 
-@dataclass(frozen=True)
-class Lowercase:
-    """Write everything in small letters (Unicode's rules, no language's: Turkish I becomes i)."""
+class Lowercase(Step):
+    """Lowercase texts by the rules of Unicode, not of a language: Turkish I becomes i."""
 
-    kind: ClassVar[str] = "lowercase"
     training_only: ClassVar[bool] = False
-    side: Side = "both"
-
-    def __post_init__(self) -> None:
-        check_choice(self.kind, "side", self.side, choices(Side))
+    kind: Literal["lowercase"] = Field("lowercase", description="lowercase everything")
+    side: Side = Field("both", description="which side")
 
     def __str__(self) -> str:
-        return f"lowercase: {on_sides(self.side)}"
+        return f"lowercase: {side_phrase(self.side)}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
         return rewritten(pairs, self.side, str.lower)
 
 
-@dataclass(frozen=True)
-class Prefix:
-    """Put a text and a space before a side, such as the tag ``<2de>`` that asks for German (Johnson et al. 2017)."""
+class Prefix(Step):
+    """Put a text and a space before a side, such as the target-language tag ``<2de>`` of Johnson et al. 2017."""
 
-    kind: ClassVar[str] = "prefix"
     training_only: ClassVar[bool] = False
-    text: str
-    side: Side = "source"
+    kind: Literal["prefix"] = Field("prefix", description="put a tag, such as <2de>, and a space before a side")
+    text: str = Field(description="the tag")
+    side: Side = Field("source", description="which side")
 
-    def __post_init__(self) -> None:
-        check_choice(self.kind, "side", self.side, choices(Side))
-        if not self.text.strip():
-            raise DataError("prefix: the text is blank; give one, such as text = '<2de>'")
+    @field_validator("text")
+    @classmethod
+    def _check_text(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("data.pipeline: prefix: the text is blank; give one, such as text = '<2de>'")
+        return text
 
     def __str__(self) -> str:
-        return f"prefix: {self.text!r} before {on_sides(self.side)}"
+        return f"prefix: {self.text!r} before {side_phrase(self.side)}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
         return prefixed(pairs, self.side, self.text)
 
 
-@dataclass(frozen=True)
-class Replace:
-    """Replace what a regular expression finds; `by` may name its groups, by a backslash and their number."""
+class Replace(Step):
+    """Replace every match of a regular expression; the replacement may refer to groups, as in `re.sub`."""
 
-    kind: ClassVar[str] = "replace"
     training_only: ClassVar[bool] = False
-    expression: str
-    by: str = ""
-    side: Side = "both"
+    kind: Literal["replace"] = Field("replace", description="replace what a regular expression matches")
+    expression: str = Field(description="what is replaced")
+    replacement: str = Field("", description=r"what it becomes; \1 is the first group")
+    side: Side = Field("both", description="which side")
 
-    def __post_init__(self) -> None:
-        check_choice(self.kind, "side", self.side, choices(Side))
-        compiled(self.kind, self.expression, self.by)
+    @model_validator(mode="after")
+    def _check_expression(self) -> Replace:
+        check_expression(self.expression, self.replacement)
+        return self
 
     def __str__(self) -> str:
-        return f"replace: {self.expression!r} by {self.by!r} on {on_sides(self.side)}"
+        return f"replace: {self.expression!r} by {self.replacement!r} on {side_phrase(self.side)}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        sub, by = re.compile(self.expression).sub, self.by
-        return rewritten(pairs, self.side, lambda text: sub(by, text))
+        sub, replacement = re.compile(self.expression).sub, self.replacement
+        return rewritten(pairs, self.side, lambda text: sub(replacement, text))
 
 
-@dataclass(frozen=True)
-class Call:
-    """Your own step: a function that answers with a pair, with None or False to drop the one it was given, or True.
+class Call(Step):
+    """A Python function as a step: it returns a pair, True to keep the pair as it is, or None or False to drop it.
 
-    Only the Python API takes one, never a recipe. Where work is spread over processes the function must be importable
-    (no lambda). It should depend on nothing but the pair, else a corpus is not the same twice.
+    Recipes cannot name one. With worker processes the function must be importable (no lambda). It should depend on
+    nothing but the pair, otherwise preparing a corpus twice gives different results.
     """
 
-    kind: ClassVar[str] = "call"
+    kind: Literal["call"] = "call"
     function: Callable[[Pair], object]
     name: str = ""
-    training_only: bool = True
 
     def __str__(self) -> str:
         return f"call: {self.label}"
 
     @property
     def label(self) -> str:
-        """The name given, else the function's own."""
+        """The given name, else the function's."""
         return self.name or str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
@@ -309,49 +292,41 @@ class Call:
         kept: Kept = []
         for pair in pairs:
             try:
-                answer = function(pair)
+                result = function(pair)
             except Exception as error:
-                said = " ".join(f"{type(error).__name__}: {error}".split())
-                raise DataError(f"pipeline step {self.label!r}: {said}; at the pair {short(pair)}") from error
-            if answer is None or answer is False:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                raise DataError(f"pipeline step {self.label!r}: {reason}; at the pair {shorten_pair(pair)}") from error
+            if result is None or result is False:
                 kept.append(None)
-            elif answer is True:
+            elif result is True:
                 kept.append(pair)
-            elif isinstance(answer, Pair) and isinstance(answer.source, str) and isinstance(answer.target, str):
-                kept.append(answer)
+            elif isinstance(result, Pair) and isinstance(result.source, str) and isinstance(result.target, str):
+                kept.append(result)
             else:
-                given = "a Pair of other things than texts" if isinstance(answer, Pair) else type(answer).__name__
+                type_name = "a Pair of other things than texts" if isinstance(result, Pair) else type(result).__name__
                 raise DataError(
-                    f"pipeline step {self.label!r}: gave {given} for the pair {short(pair)}; "
+                    f"pipeline step {self.label!r}: returned {type_name} for the pair {shorten_pair(pair)}; "
                     "expected a Pair, None to drop it, True or False"
                 )
         return kept
 
 
-STEPS: dict[str, type] = {
-    step.kind: step
-    for step in (Length, Ratio, Duplicates, Identical, Scripts, Pattern, Lowercase, Prefix, Replace, Noise)
-}
-"""The steps that a recipe may name, by kind."""
-
-
-def compiled(kind: str, expression: str, by: str = "") -> re.Pattern[str]:
-    """A regular expression, checked together with what may replace it."""
+def check_expression(expression: str, replacement: str = "") -> None:
+    """Refuse what is not a regular expression, or a replacement that does not fit it."""
     try:
         pattern = re.compile(expression)
     except (re.error, OverflowError, RecursionError) as error:
-        raise DataError(f"{kind}: {expression!r} is no regular expression: {error}") from None
+        raise ValueError(f"data.pipeline: {expression!r} is not a regular expression: {error}") from None
     try:
-        pattern.sub(by, "")  # reads the replacement first, whether or not anything is found
+        pattern.sub(replacement, "")  # parses the replacement even if nothing matches
     except (re.error, IndexError) as error:
-        raise DataError(f"{kind}: {by!r} cannot replace {expression!r}: {error}") from None
-    return pattern
+        raise ValueError(f"data.pipeline: {replacement!r} cannot replace {expression!r}: {error}") from None
 
 
-def _keep_if(pairs: Sequence[Pair], side: Side, fitting: Callable[[list[str]], list[bool]]) -> Kept:
-    """The pairs of which one side, or both, fit."""
+def _keep_if(pairs: Sequence[Pair], side: Side, fits: Callable[[list[str]], list[bool]]) -> Kept:
+    """The pairs of which the given side, or both sides, fit."""
     if side == "both":
-        sources, targets = fitting([pair[0] for pair in pairs]), fitting([pair[1] for pair in pairs])
+        sources, targets = fits([pair[0] for pair in pairs]), fits([pair[1] for pair in pairs])
         return [pair if a and b else None for pair, a, b in zip(pairs, sources, targets, strict=True)]
     texts = [pair.source if side == "source" else pair.target for pair in pairs]
-    return [pair if fits else None for pair, fits in zip(pairs, fitting(texts), strict=True)]
+    return [pair if kept else None for pair, kept in zip(pairs, fits(texts), strict=True)]

@@ -1,7 +1,7 @@
 """From a block of a corpus to ids: what a worker process does, and what it sends back.
 
 Every row has a drop reason: it cannot be read, is blank, was dropped by a step of the pipeline, is too long, or was
-kept. Nothing here imports torch: a worker starts in a quarter of a second.
+kept. Nothing here imports torch: a worker starts in half a second.
 """
 
 from __future__ import annotations
