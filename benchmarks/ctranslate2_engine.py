@@ -26,15 +26,15 @@ SIZE, WIDTH, PLACE = 8_000, 256, 94
 """PLACE: the dimension in which sinusoids of 256 grow for some 45 places, as sin(t / 30)."""
 
 
-def make_translator() -> Any:
+def make_run() -> Any:
     from weft.models import Seq2Seq
     from weft.models.build import build_model
     from weft.models.transformer_decoder import TransformerDecoder
     from weft.recipe import make_recipe
+    from weft.runs.load import LoadedRun
     from weft.text.specials import END
     from weft.text.tokenizer import learn
     from weft.text.tokenizer_pair import Tokenizers
-    from weft.translation.translator import Translator
 
     side = {"kind": "transformer", "layers": 3, "hidden": WIDTH, "heads": 4, "feed_forward": 1024}
     recipe = make_recipe(
@@ -54,7 +54,7 @@ def make_translator() -> Any:
         network.output.weight_VD[END] = 0.0
         network.output.weight_VD[END, PLACE] = 90.0
         network.output.bias_V[END] = 12.0
-    return Translator(network, Tokenizers(words, words), recipe)
+    return LoadedRun(network, Tokenizers(words, words), recipe)
 
 
 def best_of(rounds: int, *ways: Callable[[], Any], clock: Callable[[], float]) -> list[float]:
@@ -82,9 +82,12 @@ def main() -> None:
 
     import ctranslate2
 
-    from weft.interop.ctranslate2_export import Engine, export
+    from weft.recipe import SearchSettings
     from weft.text.specials import END
-    from weft.translation.ctranslate2_engine import BATCH
+    from weft.translation.engines.ctranslate2.export import export
+    from weft.translation.engines.ctranslate2.model import CPU_BATCH, CTranslate2Model
+    from weft.translation.engines.ctranslate2.search import search
+    from weft.translation.engines.interface import EngineRequest
 
     random = Random(1)
     sources = [
@@ -93,20 +96,21 @@ def main() -> None:
     limits = [2 * (len(source) - 1) + 10 for source in sources]
     tokens = [[*map(str, source[:-1]), "</s>"] for source in sources]
     with tempfile.TemporaryDirectory() as place:
-        folder = export(make_translator(), Path(place) / "model", quantization=given.quantization)
-        engine = Engine(folder, threads=given.threads)
+        folder = export(make_run(), Path(place) / "model", quantization=given.quantization)
+        model = CTranslate2Model(folder, threads=given.threads)
         raw = ctranslate2.Translator(str(folder), inter_threads=given.threads, intra_threads=1)
         for name, options in (("greedy", {"kind": "greedy"}), ("beam", {"size": 5})):
             size = 1 if name == "greedy" else 5
             found: list[Any] = []
 
             def by_engine(options: Any = options, found: list[Any] = found) -> None:
-                found[:] = engine.search(sources, limits, no_loops=True, **options)
+                request = EngineRequest(sources, [[]] * len(sources), SearchSettings(**options))
+                found[:] = search(model, request, max_lengths=limits)
 
             def by_hand(size: int = size) -> None:
                 answers = raw.translate_batch(
                     tokens,
-                    max_batch_size=BATCH,
+                    max_batch_size=CPU_BATCH,
                     beam_size=size,
                     max_decoding_length=max(limits),
                     return_scores=True,

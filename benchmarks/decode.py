@@ -53,7 +53,7 @@ def alone(given: argparse.Namespace) -> dict[str, Any]:
     settings["batch_tokens"] = 1_000_000  # what is handed over is one batch
 
     def search(lines: list[str]) -> list[int]:
-        return [len(found.ids) for found in translator.translate(lines, attention=False, **settings)]
+        return [len(found.ids) for found in translator.translate(lines, return_attention=False, **settings)]
 
     work = rivals.batches(given.data, sentences=given.sentences, batch=given.batch)
     return {

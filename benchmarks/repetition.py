@@ -153,7 +153,7 @@ def _ruled(rule: str, ask: Callable[..., list[str]], *arguments: Any, **search: 
 
 def _continued(run: Translator, prompts: Sequence[str], **search: Any) -> list[str]:
     """A language model goes on for 100 tokens, whatever it would rather do: as in a story, where nothing ends soon."""
-    return [run.go_on(prompt, length=100, min_length=110, **search)[0].text for prompt in prompts]
+    return [run.complete(prompt, length=100, min_length=110, **search)[0].text for prompt in prompts]
 
 
 def _english(run: Translator) -> list[Pair]:
@@ -167,7 +167,7 @@ def _cell(texts: Sequence[str]) -> str:
 
 
 def _texts(run: Translator, sources: Sequence[str], **search: Any) -> list[str]:
-    return [found.text for found in run.translate(sources, attention=False, **search)]
+    return [found.text for found in run.translate(sources, return_attention=False, **search)]
 
 
 def _loops(texts: Sequence[str]) -> float:
@@ -184,7 +184,7 @@ def of_copies(run: Translator, copies: int = 8) -> Iterator[str]:
     that are said over and over."""
     own = []
     for prompt in [" ".join(pair.target.split()[:2]) for pair in _english(run)][:100]:
-        [said] = run.go_on(prompt, length=100, min_length=110, kind="greedy", no_loops=False)
+        [said] = run.complete(prompt, length=100, min_length=110, kind="greedy", no_loops=False)
         loop = find_loop(said.ids, copies=copies)
         if loop is not None:
             length = len(loop.phrase)

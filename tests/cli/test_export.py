@@ -16,24 +16,24 @@ Runs = Callable[[str], Path]
 
 
 def test_a_folder(command: Command, runs: Runs, tmp_path: Path) -> None:
-    from weft.interop.ctranslate2_export import Engine
+    from weft.translation.engines.ctranslate2.model import CTranslate2Model
 
     out = tmp_path / "model"
     said = command("export", runs("transformer"), "--to", "ctranslate2", "--out", out, "--quantization", "int8")
     assert said[0] == f"{out}\n"
     assert {"model.bin", "config.json", "recipe.toml", "tokenizer.json"} <= {path.name for path in out.iterdir()}
-    assert Engine(out, threads=1).about.quantization == "int8"
+    assert CTranslate2Model(out, threads=1).info.quantization == "int8"
 
 
 def test_into_the_run(command: Command, runs: Runs, tmp_path: Path) -> None:
     """Where the engine looks for it."""
-    from weft.interop.ctranslate2_export import engine_for
-    from weft.translation.load import load
+    from weft.runs.load import load_run
+    from weft.translation.engines.ctranslate2.engine import load_exported
 
     run = shutil.copytree(runs("learned"), tmp_path / "run")
     assert command("export", run)[0] == f"{run / 'ctranslate2-float32'}\n"
     written = (run / "ctranslate2-float32" / "model.bin").stat().st_ino
-    engine = engine_for(load(run, device="cpu"), threads=1)
+    engine = load_exported(load_run(run), threads=1)
     assert (engine.folder / "model.bin").stat().st_ino == written
 
 
@@ -48,7 +48,7 @@ def test_what_it_cannot_hold(refusal: Refusal, runs: Runs, tmp_path: Path, name:
 def test_other_refusals(refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
     run = runs("transformer")
     assert "did you mean 'ctranslate2'?" in refusal("export", run, "--to", "ctranslate")
-    assert refusal("export", run, "--quantization", "int4").startswith("--quantization int4: not known; ")
+    assert refusal("export", run, "--quantization", "int4").startswith("--quantization int4: unknown; ")
     (tmp_path / "notes.txt").write_text("mine")
-    assert "is no CTranslate2 export" in refusal("export", run, "--out", tmp_path)
+    assert "is not a CTranslate2 export" in refusal("export", run, "--out", tmp_path)
     assert "no such run folder" in refusal("export", tmp_path / "nothing", "--out", tmp_path / "model")

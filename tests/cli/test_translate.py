@@ -20,7 +20,7 @@ import pytest
 from weft.cli import translate as cli
 from weft.translation import load as loading
 from weft.translation import translator
-from weft.translation.results import nothing
+from weft.translation.results import empty_translation
 from weft.translation.translator import Translator
 
 LINES = ["a b c", "", "d", "b a c d e", "e", "c c", "a", "b d", "", "d e a", "c", "b", "a a a a"]
@@ -32,7 +32,7 @@ Runs = Callable[[str], Path]
 
 @pytest.fixture(autouse=True)
 def window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "WINDOW", WINDOW)
+    monkeypatch.setattr(translator, "WINDOW_LINES", WINDOW)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ class TestOutput:
         assert out.read_text("utf-8") == whole
 
     def test_what_would_end_a_line(self) -> None:
-        found = replace(nothing("x"), text="a\tb\nc\rd", score=1.0)
+        found = replace(empty_translation("x"), text="a\tb\nc\rd", score=1.0)
         assert cli.Form(1, False, False).lines(found) == "a b c d\n"
         assert cli.Form(2, True, False).lines(replace(found, alternatives=(found,))) == "a b c d\t1.0000\t\n" * 2
 
@@ -221,10 +221,12 @@ class TestMemory:
         self, command: Command, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Callable[[int, int], int]:
         """Bytes that so many lines of such a length take at most, with a model that says what it is told."""
-        monkeypatch.setattr(translator, "WINDOW", 100)
-        monkeypatch.setattr(translator, "CHARACTERS", 10_000)
+        monkeypatch.setattr(translator, "WINDOW_LINES", 100)
+        monkeypatch.setattr(translator, "WINDOW_CHARACTERS", 10_000)
         monkeypatch.setattr(
-            Translator, "translate", lambda self, lines, **_: [replace(nothing(line), text=line) for line in lines]
+            Translator,
+            "translate",
+            lambda self, lines, **_: [replace(empty_translation(line), text=line) for line in lines],
         )
         monkeypatch.setattr(os, "fsync", lambda _: None)
         path = tmp_path / "many"
@@ -259,9 +261,9 @@ class Stopped(NamedTuple):
 FORKING = """
 import json, os, signal, sys, time
 import torch, weft.training.train
-from weft import loading, translator
+from weft.translation import load as loading, translator
 from weft.cli import main
-translator.WINDOW = int(sys.argv[1])
+translator.WINDOW_LINES = int(sys.argv[1])
 
 def arm(place):
     calls = 0

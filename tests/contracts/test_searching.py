@@ -132,10 +132,10 @@ def test_a_wide_beam_finds_the_best_of_all(case: str) -> None:
         "size": TARGET_SIZE**2,
         "stop": "steps",
         "max_length": 2,
-        "attention": False,
+        "return_attention": False,
     }
     found = run.translate(LINES[1], n_best=2, **wide)
-    best = run.translate(LINES[1], kind="exhaustive", max_length=2, n_best=2, attention=False)
+    best = run.translate(LINES[1], kind="exhaustive", max_length=2, n_best=2, return_attention=False)
     for one, other in zip(everything([found]), everything([best]), strict=True):
         assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
     check_scores(run, found, Ranking())
@@ -146,12 +146,12 @@ def test_language_models_go_on_from_a_prompt(case: str) -> None:
     run = run_of(case)
     for search in ({"kind": "greedy"}, {"kind": "sample"}, {"kind": "beam", "size": 3}):
         for prompt in ("", "a b"):
-            [one] = run.go_on(prompt, length=4, **search)
+            [one] = run.complete(prompt, length=4, **search)
             assert one.ids[: len(prompt.split())] == run.tokenizers.target.encode(prompt)
             assert len(one.token_scores) <= 4 + len(prompt.split())
             check_scores(run, one, Ranking())
-    drawn = run.go_on("a", length=4, count=3)
-    check_same(drawn[0], run.go_on("a", length=4)[0])
+    drawn = run.complete("a", length=4, count=3)
+    check_same(drawn[0], run.complete("a", length=4)[0])
 
 
 # Every strategy
@@ -264,7 +264,7 @@ def test_no_loop_and_no_repeat(case: str) -> None:
 def test_a_prefix_is_said_whatever_the_rules(name: str) -> None:
     """A prompt may loop, and a prefix may hold a banned word: it was given, so it stands."""
     prompt = " ".join("a" * 20)
-    [one] = run_of("lm-transformer-rms").go_on(prompt, length=4, **STEPWISE[name])
+    [one] = run_of("lm-transformer-rms").complete(prompt, length=4, **STEPWISE[name])
     assert one.text.startswith(prompt)
     said = run_of("transformer-post").translate("a b", prefix="c d", banned=["d"], **STEPWISE[name])
     assert said.text.startswith("c d")

@@ -97,7 +97,7 @@ def test_a_language_model_answers_prompts(speaker: Translator) -> None:
     found = evaluate(run, PAIRS, ["exact_match", "distinct_1"], references="grouped", kind="greedy")
     expected = []
     for prompt in ("a b c", "b a", "c"):
-        whole = speaker.go_on(prompt, kind="greedy")[0].text
+        whole = speaker.complete(prompt, kind="greedy")[0].text
         assert whole.startswith(prompt)
         expected.append(whole.removeprefix(prompt).strip())
     assert found.outputs == expected

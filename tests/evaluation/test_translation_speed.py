@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from weft.errors import DataError, RecipeError, SearchError
 from weft.evaluation import speed as bench
 from weft.evaluation.speed import percentile, translation_speed
-from weft.translation.results import nothing
+from weft.translation.results import empty_translation
 from weft.translation.translator import Translator
 
 SOURCES = ["a b", "", "c", "d a b c", "  ", "b b a"]
@@ -40,10 +40,10 @@ class Clock:
         monkeypatch.setattr(Translator, "translate", self.translate)
 
     def translate(self, lines: list[str], **asked: Any) -> list[Any]:
-        assert asked == {"attention": False, "size": 3}
+        assert asked == {"return_attention": False, "size": 3}
         self.now += sum(0.01 * len(line) for line in lines) * (1 if self.calls else 10)
         self.calls.append(lines)
-        return [replace(nothing(line), ids=[5] * len(line.split())) for line in lines]
+        return [replace(empty_translation(line), ids=[5] * len(line.split())) for line in lines]
 
 
 @pytest.fixture

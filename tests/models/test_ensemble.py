@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import SearchError
-from weft.evaluation.likelihood import token_log_probabilities
 from weft.models import AnyModel
 from weft.models.build import build_model
 from weft.models.ensemble import MEANS, Ensemble
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
+from weft.translation.forced_decoding import token_log_probabilities
 from weft.tree import repeat, select
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6]]

@@ -26,9 +26,15 @@ from weft.translation.translator import Translation, Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
-from weft.interop import ctranslate2_export as interop  # noqa: E402
-from weft.interop.ctranslate2_weights import make_spec, token_names  # noqa: E402
-from weft.translation import ctranslate2_engine as ct2_engine  # noqa: E402
+from weft.runs.load import LoadedRun, load_run  # noqa: E402
+from weft.translation.engines.ctranslate2.engine import load_exported  # noqa: E402
+from weft.translation.engines.ctranslate2.export import ExportInfo, export  # noqa: E402
+from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output  # noqa: E402
+from weft.translation.engines.ctranslate2.search import looping_rows  # noqa: E402
+from weft.translation.engines.ctranslate2.search import search as search_ctranslate2  # noqa: E402
+from weft.translation.engines.ctranslate2.specification import make_spec, token_names  # noqa: E402
+from weft.translation.engines.ctranslate2.support import unsupported_model, unsupported_search  # noqa: E402
+from weft.translation.engines.interface import EngineRequest  # noqa: E402
 
 STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "heads": 4, "feed_forward": 20}
 
@@ -86,16 +92,45 @@ def limits_of(sources: list[list[int]]) -> list[int]:
 
 
 def ours(translator: Translator, sources: list[str], **search: Any) -> list[Translation]:
-    return translator.translate(sources, attention=False, max_ratio=1.5, max_extra=4, no_loops=False, **search)
+    return translator.translate(sources, return_attention=False, max_ratio=1.5, max_extra=4, no_loops=False, **search)
 
 
-def theirs(engine: interop.Engine, translator: Translator, sources: list[str], **search: Any) -> list[list[Hypothesis]]:
+def theirs(
+    engine: CTranslate2Model, translator: Translator, sources: list[str], **search: Any
+) -> list[list[Hypothesis]]:
     ids = ids_of(translator, sources)
-    return engine.search(ids, limits_of(ids), token_scores=True, **search)
+    return found_by(engine, ids, limits_of(ids), token_scores=True, **search)
 
 
-def exported(translator: Translator, folder: Path, **options: Any) -> interop.Engine:
-    return interop.Engine(interop.export(translator, folder / "model", **options), threads=1)
+def as_run(translator: Translator) -> LoadedRun:
+    return LoadedRun(translator.model, translator.tokenizers, translator.recipe, translator.folder)
+
+
+def found_by(
+    engine: CTranslate2Model,
+    sources: list[list[int]],
+    max_lengths: list[int],
+    *,
+    prefixes: list[list[int]] | None = None,
+    n_best: int = 1,
+    return_attention: bool = False,
+    min_lengths: list[int] | None = None,
+    token_scores: bool = False,
+    **settings: Any,
+) -> list[list[Hypothesis]]:
+    request = EngineRequest(
+        sources,
+        prefixes or [[] for _ in sources],
+        SearchSettings(**{"no_loops": False, **settings}),
+        n_best=n_best,
+        return_attention=return_attention,
+    )
+    options: Any = {"max_lengths": max_lengths, "min_lengths": min_lengths, "return_token_scores": token_scores}
+    return search_ctranslate2(engine, request, **options)
+
+
+def exported(translator: Translator, folder: Path, **options: Any) -> CTranslate2Model:
+    return CTranslate2Model(export(as_run(translator), folder / "model", **options), threads=1)
 
 
 def compare(expected: list[Translation], found: list[list[Hypothesis]], *, least: float = 1.0) -> None:
@@ -167,7 +202,7 @@ def learner() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def engine(learner: Translator, tmp_path_factory: pytest.TempPathFactory) -> interop.Engine:
+def engine(learner: Translator, tmp_path_factory: pytest.TempPathFactory) -> CTranslate2Model:
     return exported(learner, tmp_path_factory.mktemp("learner"))
 
 
@@ -185,14 +220,14 @@ class TestBeam:
         ],
         ids=str,
     )
-    def test_it_finds_what_ours_finds(self, learner: Translator, engine: interop.Engine, search: Any) -> None:
+    def test_it_finds_what_ours_finds(self, learner: Translator, engine: CTranslate2Model, search: Any) -> None:
         """Rows of all lengths and limits together, some of which are cut off."""
         sources = texts(60)
         expected = ours(learner, sources, **search)
         assert len({tuple(one.ids) for one in expected}) > 30
         compare(expected, theirs(engine, learner, sources, **search))
 
-    def test_n_best(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_n_best(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(40, longest=5)
         for one, many in zip(ours(learner, sources, n_best=3), theirs(engine, learner, sources, n_best=3), strict=True):
             expected = [one, *one.alternatives]
@@ -211,44 +246,44 @@ class TestBeam:
         ids = ids_of(translator, sources)
         assert any(
             "end" in {one.ended for one in many} and many[-1].score > many[0].score
-            for many in engine.search(ids, limits_of(ids), n_best=5)
+            for many in found_by(engine, ids, limits_of(ids), n_best=5)
         )
 
-    def test_company_changes_nothing(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_company_changes_nothing(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(9)
         alone = [theirs(engine, learner, [source])[0][0].tokens for source in sources]
         assert [many[0].tokens for many in theirs(engine, learner, sources)] == alone
 
-    def test_an_empty_source_is_its_end_mark(self, learner: Translator, engine: interop.Engine) -> None:
-        found = engine.search([[END]], [7], token_scores=True)[0][0]
+    def test_an_empty_source_is_its_end_mark(self, learner: Translator, engine: CTranslate2Model) -> None:
+        found = found_by(engine, [[END]], [7], token_scores=True)[0][0]
         target = learner.tokenizers.target.decode(found.tokens)
         if found.ended == "end":
             assert learner.score([Pair("", target)])[0].log_probability == pytest.approx(
                 found.log_probability, abs=1e-4
             )
-        assert engine.search([], []) == []
+        assert found_by(engine, [], []) == []
 
-    def test_attention(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_attention(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(8)
         expected = learner.translate(sources, max_ratio=1.5, max_extra=4, no_loops=False)
         ids = ids_of(learner, sources)
-        for one, many in zip(expected, engine.search(ids, limits_of(ids), weights=True), strict=True):
+        for one, many in zip(expected, found_by(engine, ids, limits_of(ids), return_attention=True), strict=True):
             assert one.attention is not None and many[0].attention_TS is not None
             assert many[0].attention_TS.shape[0] == len(many[0].tokens) + (many[0].ended == "end")
             np.testing.assert_allclose(many[0].attention_TS[: len(one.ids)].numpy(), one.attention, atol=1e-4)
 
-    def test_two_workers(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_two_workers(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(70)
-        pair = interop.Engine(engine.folder, threads=2)
+        pair = CTranslate2Model(engine.folder, threads=2)
         assert [many[0].tokens for many in theirs(pair, learner, sources)] == [
             many[0].tokens for many in theirs(engine, learner, sources)
         ]
 
 
 class TestRules:
-    def test_log_probabilities_stay_the_models_own(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_log_probabilities_stay_the_models_own(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(20)
-        for search in ({"no_repeat_ngram": 1}, {"repetition_penalty": 1.5}, {"least": [4] * 20}):
+        for search in ({"no_repeat_ngram": 1}, {"repetition_penalty": 1.5}, {"min_lengths": [4] * 20}):
             for kind in ("greedy", "beam"):
                 for source, many in zip(sources, theirs(engine, learner, sources, kind=kind, **search), strict=True):
                     if many[0].ended == "end":
@@ -257,20 +292,20 @@ class TestRules:
                         assert many[0].token_scores == pytest.approx(expected.token_scores, abs=1e-4)
                         assert many[0].log_probability == pytest.approx(expected.log_probability, abs=1e-4)
 
-    def test_they_hold(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_they_hold(self, learner: Translator, engine: CTranslate2Model) -> None:
         ids = ids_of(learner, ["s1 s1 s1 s1", "s2 s2 s2", "s3"])
-        for many in engine.search(ids, [12] * 3, no_repeat_ngram=1):
+        for many in found_by(engine, ids, [12] * 3, no_repeat_ngram=1):
             assert len(set(many[0].tokens)) == len(many[0].tokens)
         few = [7, 5, 6]
-        found = engine.search(ids, [12] * 3, least=few)
+        found = found_by(engine, ids, [12] * 3, min_lengths=few)
         assert all(len(many[0].tokens) >= least for many, least in zip(found, few, strict=True))
 
-    def test_greedy_without_repetition_is_ours(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_greedy_without_repetition_is_ours(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(30)
         search = {"kind": "greedy", "no_repeat_ngram": 2}
         compare(ours(learner, sources, **search), theirs(engine, learner, sources, **search))
 
-    def test_a_prefix(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_a_prefix(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(20)
         begun = learner.tokenizers.target.encode("s7 s8")
         found = theirs(engine, learner, sources, kind="greedy", prefixes=[begun] * 20)
@@ -283,10 +318,10 @@ class TestRules:
         translator.model.output.bias_V.data[END] -= 9.0
         engine = exported(translator, tmp_path)
         ids = ids_of(translator, texts(30))
-        found = engine.search(ids, [40] * 30, kind="greedy")
+        found = found_by(engine, ids, [40] * 30, kind="greedy")
         looping = [bool(many) and loops(many[0].tokens) for many in found]
         assert any(looping)
-        left = engine.search(ids, [40] * 30, kind="greedy", no_loops=True)
+        left = found_by(engine, ids, [40] * 30, kind="greedy", no_loops=True)
         assert [not many for many in left] == looping
 
     def test_the_reader_of_loops(self) -> None:
@@ -295,9 +330,9 @@ class TestRules:
         for _ in range(60):
             phrase = [random.randrange(3, 6) for _ in range(random.randint(1, 9))]
             rows.append([*(phrase * random.randint(1, 9))[: random.randint(1, 45)], 7, 8])
-        found = [[ct2_engine._Found(list(map(str, row)), False, 0.0, None)] for row in rows]
-        assert ct2_engine._looping(found) == [place for place, row in enumerate(rows) if loops(row)]
-        assert ct2_engine._looping([[]]) == []
+        found = [[Output(list(map(str, row)), False, 0.0, None)] for row in rows]
+        assert looping_rows(found) == [place for place, row in enumerate(rows) if loops(row)]
+        assert looping_rows([[]]) == []
 
 
 def loops(tokens: list[int]) -> bool:
@@ -311,19 +346,19 @@ def loops(tokens: list[int]) -> bool:
 
 
 class TestSampling:
-    def test_a_seed_says_what_is_drawn(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_a_seed_says_what_is_drawn(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(30)
         first, second, other = (theirs(engine, learner, sources, kind="sample", seed=seed) for seed in (3, 3, 4))
         assert first == second and first != other
 
-    def test_probabilities(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_probabilities(self, learner: Translator, engine: CTranslate2Model) -> None:
         """The first token of many draws, with a temperature and a cut-off: within four deviations."""
         source = ids_of(learner, ["s1 s2 s3 s4 s5 s6 s7 s8 s9"])[0]
         with torch.no_grad():
             logits_V = learner.model(Ragged.of([source]), Ragged.of([[BEGIN]])).logits_NV[0]
         likeliest = (logits_V / 1.7).topk(4)
         wanted = likeliest.values.softmax(-1).tolist()
-        found = engine.search([source] * 2000, [1] * 2000, kind="sample", temperature=1.7, top_k=4, seed=5)
+        found = found_by(engine, [source] * 2000, [1] * 2000, kind="sample", temperature=1.7, top_k=4, seed=5)
         said = [many[0].tokens[0] if many[0].tokens else END for many in found]
         for token, share in zip(likeliest.indices.tolist(), wanted, strict=True):
             assert abs(said.count(token) / 2000 - share) < 4 * (share * (1 - share) / 2000) ** 0.5 + 1e-3
@@ -331,7 +366,7 @@ class TestSampling:
         for token, log in logs.items():
             assert log == pytest.approx(float(logits_V.log_softmax(-1)[token]), abs=1e-4)
 
-    def test_several(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_several(self, learner: Translator, engine: CTranslate2Model) -> None:
         found = theirs(engine, learner, texts(3), kind="sample", n_best=4, temperature=1.5)
         assert [len(many) for many in found] == [4] * 3
 
@@ -349,14 +384,14 @@ class TestQuantization:
             assert other.score == pytest.approx(one.score, abs=0.1)
         assert all(torch.equal(before[name], value) for name, value in learner.model.state_dict().items())
 
-    def test_it_is_smaller(self, learner: Translator, engine: interop.Engine, tmp_path: Path) -> None:
+    def test_it_is_smaller(self, learner: Translator, engine: CTranslate2Model, tmp_path: Path) -> None:
         small = exported(learner, tmp_path, quantization="int8", positions=64)
-        assert small.about.longest_source == 64 and small.about.quantization == "int8"
+        assert small.info.max_source_length == 64 and small.info.quantization == "int8"
         assert (small.folder / "model.bin").stat().st_size < (engine.folder / "model.bin").stat().st_size / 2
 
 
 class TestFolder:
-    def test_it_is_whole_in_itself(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_it_is_whole_in_itself(self, learner: Translator, engine: CTranslate2Model) -> None:
         from weft.recipe import load_recipe
         from weft.text.tokenizer_pair import load_tokenizers
 
@@ -380,7 +415,7 @@ class TestFolder:
             "4",
         ]
 
-    def test_by_hand(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_by_hand(self, learner: Translator, engine: CTranslate2Model) -> None:
         """What docs/export.md shows."""
         by_hand = ctranslate2.Translator(str(engine.folder), inter_threads=1, intra_threads=1)
         text = texts(1, longest=6)[0]
@@ -396,23 +431,23 @@ class TestFolder:
 
     def test_an_earlier_export_is_replaced_and_nothing_else(self, learner: Translator, tmp_path: Path) -> None:
         folder = tmp_path / "model"
-        interop.export(learner, folder)
-        interop.export(learner, folder, quantization="int8")
-        assert ct2_engine.About.read(folder).quantization == "int8"  # type: ignore[union-attr]
+        export(as_run(learner), folder)
+        export(as_run(learner), folder, quantization="int8")
+        assert ExportInfo.read(folder).quantization == "int8"  # type: ignore[union-attr]
         assert [path.name for path in tmp_path.iterdir()] == ["model"]
         other = tmp_path / "other"
         other.mkdir()
-        interop.export(learner, other)
+        export(as_run(learner), other)
         shutil.rmtree(other)
         other.mkdir()
         (other / "thesis.txt").write_text("mine")
-        with pytest.raises(CheckpointError, match="is no CTranslate2 export"):
-            interop.export(learner, other)
+        with pytest.raises(CheckpointError, match="is not a CTranslate2 export"):
+            export(as_run(learner), other)
         assert [path.name for path in other.iterdir()] == ["thesis.txt"]
 
     def test_a_folder_that_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(SearchError, match="no CTranslate2 model of this weft"):
-            interop.Engine(tmp_path)
+            CTranslate2Model(tmp_path)
 
 
 class TestEngineFor:
@@ -426,21 +461,17 @@ class TestEngineFor:
         return tmp_path / "run"
 
     def test_it_is_exported_once_and_again_for_new_weights(self, run: Path) -> None:
-        from weft.translation.load import load
-
-        engine = interop.engine_for(load(run, device="cpu"))
+        engine = load_exported(load_run(run))
         assert engine.folder == run / "ctranslate2-float32"
         first = (engine.folder / "model.bin").stat().st_ino
-        assert (interop.engine_for(load(run, device="cpu")).folder / "model.bin").stat().st_ino == first
+        assert (load_exported(load_run(run)).folder / "model.bin").stat().st_ino == first
         content = (run / "model.safetensors").read_bytes()
         (run / "model.safetensors").write_bytes(content)
-        assert (interop.engine_for(load(run, device="cpu")).folder / "model.bin").stat().st_ino != first
-        assert interop.engine_for(load(run, device="cpu"), "int8").folder == run / "ctranslate2-int8"
+        assert (load_exported(load_run(run)).folder / "model.bin").stat().st_ino != first
+        assert load_exported(load_run(run), "int8").folder == run / "ctranslate2-int8"
 
     def test_a_folder_that_cannot_be_written(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from weft.translation.load import load
-
-        translator = load(run, device="cpu")
+        loaded = load_run(run)
         mkdir = Path.mkdir
 
         def refuse(path: Path, *arguments: Any, **options: Any) -> None:
@@ -449,15 +480,15 @@ class TestEngineFor:
             mkdir(path, *arguments, **options)
 
         monkeypatch.setattr(Path, "mkdir", refuse)
-        engine = interop.engine_for(translator)
+        engine = load_exported(loaded)
         place = engine.folder
         assert run not in place.parents and place.is_dir() and not list(run.glob("*ctranslate2*"))
-        assert engine.search([[4, END]], [5], kind="sample", seed=3)
+        assert found_by(engine, [[4, END]], [5], kind="sample", seed=3)
         del engine
         assert not place.exists()
 
     def test_a_model_without_a_folder(self, learner: Translator) -> None:
-        assert interop.engine_for(learner).search([[4, END]], [5])[0][0].ended in ("end", "length")
+        assert found_by(load_exported(as_run(learner)), [[4, END]], [5])[0][0].ended in ("end", "length")
 
 
 class TestRefusals:
@@ -475,7 +506,7 @@ class TestRefusals:
         ],
     )
     def test_models(self, model: dict[str, Any], said: str) -> None:
-        reason = interop.holds(ModelSettings.model_validate(model))
+        reason = unsupported_model(ModelSettings.model_validate(model))
         assert reason is not None and reason.startswith(said) and "\n" not in reason
 
     def test_a_model(self, tmp_path: Path) -> None:
@@ -484,12 +515,12 @@ class TestRefusals:
         tokenizer = learn("word", ["a b c d e f"])
         translator = Translator(network, Tokenizers(tokenizer, tokenizer), recipe)
         with pytest.raises(RecipeError, match=r"^luong: model\.encoder\.kind: 'lstm' is recurrent"):
-            interop.export(translator, tmp_path / "model")
+            export(as_run(translator), tmp_path / "model")
         assert not list(tmp_path.iterdir())
 
     def test_a_quantization(self, learner: Translator, tmp_path: Path) -> None:
-        with pytest.raises(SearchError, match="--quantization int7: not known; did you mean 'int"):
-            interop.export(learner, tmp_path / "model", quantization="int7")
+        with pytest.raises(SearchError, match="--quantization int7: unknown; did you mean 'int"):
+            export(as_run(learner), tmp_path / "model", quantization="int7")
 
     @pytest.mark.parametrize(
         ("settings", "name"),
@@ -510,7 +541,7 @@ class TestRefusals:
         ],
     )
     def test_settings_of_a_search(self, settings: dict[str, Any], name: str) -> None:
-        reason = interop.supports(SearchSettings(**settings))
+        reason = unsupported_search(SearchSettings(**settings))
         assert reason is not None and reason.startswith(f"{name}: ") and "\n" not in reason
 
     @pytest.mark.parametrize(
@@ -524,10 +555,9 @@ class TestRefusals:
         ],
     )
     def test_what_is_supported(self, settings: dict[str, Any]) -> None:
-        assert interop.supports(SearchSettings(**settings)) is None
-        assert interop.options_of(SearchSettings(normalization="none"))["length_penalty"] == 0.0
+        assert unsupported_search(SearchSettings(**settings)) is None
 
-    def test_of_the_engine(self, learner: Translator, engine: interop.Engine) -> None:
+    def test_of_the_engine(self, learner: Translator, engine: CTranslate2Model) -> None:
         source = [[5, END]]
         for search, said in (
             ({"kind": "mbr"}, "search.kind: 'mbr'"),
@@ -538,14 +568,14 @@ class TestRefusals:
             ({"coverage_penalty": 0.1}, "search.coverage_penalty: "),
         ):
             with pytest.raises(SearchError) as refused:
-                engine.search(source, [5], **search)  # type: ignore[arg-type]
+                found_by(engine, source, [5], **search)  # type: ignore[arg-type]
             assert str(refused.value).startswith(said)
         with pytest.raises(SearchError, match="a source of 4097 tokens"):
-            engine.search([[5] * 4096 + [END]], [5])
+            found_by(engine, [[5] * 4096 + [END]], [5])
         with pytest.raises(SearchError, match="a limit of 5000 tokens"):
-            engine.search(source, [5000])
+            found_by(engine, source, [5000])
         with pytest.raises(SearchError, match="cannot load it"):
-            interop.Engine(engine.folder, compute_type="int3")
+            CTranslate2Model(engine.folder, compute_type="int3")
 
 
 def test_tables_reach_far() -> None:

@@ -187,7 +187,7 @@ class TestAnswers:
         assert found.tokens[0] == "c" and found.text.startswith("c")
 
     def test_can_be_traced(self, run):
-        assert run.translate("twice b :", kind="beam", trace=True).trace is not None
+        assert run.translate("twice b :", kind="beam", return_trace=True).trace is not None
 
     def test_are_sampled_too(self, run):
         [text] = run.sample(1, prompt="twice b :", length=6, kind="greedy")
@@ -218,6 +218,6 @@ class TestEvaluation:
     def test_a_wrong_answer_is_unlikely(self, run):
         right, wrong = run.score([Pair("twice b :", "b b"), Pair("twice b :", "c c")])
         assert right.log_probability > wrong.log_probability + 1
-        assert run.force([Pair("twice b :", "b b")])[0].log_probability == pytest.approx(
+        assert run.force_decode([Pair("twice b :", "b b")])[0].log_probability == pytest.approx(
             right.log_probability, abs=1e-4
         )

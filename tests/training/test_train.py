@@ -225,7 +225,7 @@ class TestARun:
         assert next(train(recipe, tmp_path / "run", resume=True)).pairs == 2
         run = load(tmp_path / "run")
         assert run.recipe.data.train == recipe.data.train
-        found = run.force([Pair("sehen <V><PST(SG)>", "sah")])[0]
+        found = run.force_decode([Pair("sehen <V><PST(SG)>", "sah")])[0]
         assert found.source_tokens == [*"sehen", "␣", "<V>", "<PST(SG)>", "</s>"]
         assert run.translate("<never><seen>", n_best=2).attention.shape[1] == 3
 
@@ -239,9 +239,9 @@ class TestARun:
         [validation] = [event for event in events if isinstance(event, Validation)]
         assert "item_error_rate" in validation.metrics
         assert (events[0].source_vocabulary, events[0].target_vocabulary) == (3 + 7, 3 + 4)
-        found = load(tmp_path / "run").force([Pair("chat", "ʃ a")])[0]
+        found = load(tmp_path / "run").force_decode([Pair("chat", "ʃ a")])[0]
         assert found.source_tokens == [*"chat", "</s>"] and found.tokens == ["ʃ", "a"]
-        assert found.words.source == ["chat", "</s>"] and found.words.target == ["ʃ", "a"]
+        assert found.word_attention.source == ["chat", "</s>"] and found.word_attention.target == ["ʃ", "a"]
 
     @pytest.mark.parametrize("task", ["copy", "addition"])
     @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])

@@ -92,7 +92,7 @@ class TestTheSameVocabulary:
         events = list(train(following("lstm", **changes), tmp_path / "run"))
         assert events[0].pairs == 2 and events[0].source_vocabulary == 10
         run = load(tmp_path / "run")
-        assert run.force([Pair("a zebra", "a")])[0].source_tokens == ["a", "<unk>", "</s>"]
+        assert run.force_decode([Pair("a zebra", "a")])[0].source_tokens == ["a", "<unk>", "</s>"]
         before = tensors(first("lstm"))
         assert any(not torch.equal(before[key], value) for key, value in tensors(tmp_path / "run").items())
 

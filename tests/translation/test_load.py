@@ -57,7 +57,7 @@ def test_several_runs_are_an_ensemble(runs):
 
 
 def test_members_share_a_vocabulary(runs):
-    with pytest.raises(SearchError, match="its source vocabulary is not that of") as caught:
+    with pytest.raises(SearchError, match="its source vocabulary differs from that of") as caught:
         load(runs / "gru", runs / "other", device="cpu")
     assert "\n" not in str(caught.value)
 
@@ -65,7 +65,7 @@ def test_members_share_a_vocabulary(runs):
 @pytest.mark.parametrize("name", ["gru", "transformer"])
 def test_eight_bits(runs, name):
     plain, small = (load(runs / name, device="cpu", precision=precision) for precision in ("fp32", "int8"))
-    assert (plain.precision, small.precision) == ("fp32", "int8")
+    assert (plain.engine.precision, small.engine.precision) == ("fp32", "int8")
     ours, theirs = (run.score([weft.Pair("a b c", "a b c")])[0].log_probability for run in (plain, small))
     assert theirs == pytest.approx(ours, abs=0.3)
     assert len(small.translate(SOURCES)) == len(SOURCES)
@@ -74,9 +74,9 @@ def test_eight_bits(runs, name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"precision": "fp8"}, "--precision fp8: not known; use auto, fp32, bf16, int8"),
-        ({"precision": "bf16"}, "--precision bf16: it is for Transformers on a GPU"),
-        ({"engine": "onnx"}, "--engine onnx: not known; use auto, torch, ctranslate2"),
+        ({"precision": "fp8"}, "--precision fp8: unknown; use auto, fp32, bf16, int8"),
+        ({"precision": "bf16"}, "--precision bf16: only for Transformers on a GPU"),
+        ({"engine": "onnx"}, "--engine onnx: unknown; use auto, torch, ctranslate2"),
     ],
 )
 def test_what_is_not_there(runs, given, message):
@@ -87,7 +87,7 @@ def test_what_is_not_there(runs, given, message):
 
 class TestEngines:
     def test_a_recurrent_run_is_searched_by_torch(self, runs):
-        assert load(runs / "gru", device="cpu").engine_name == "torch"
+        assert load(runs / "gru", device="cpu").engine.name == "torch"
         with pytest.raises(SearchError, match="--engine ctranslate2: "):
             load(runs / "gru", device="cpu", engine="ctranslate2").translate("a b")
 
@@ -96,8 +96,8 @@ class TestEngines:
         ours = load(runs / "transformer", device="cpu", engine="torch")
         theirs = load(runs / "transformer", device="cpu", engine="ctranslate2")
         for search in ({}, {"kind": "greedy"}, {"size": 2, "n_best": 2}):
-            expected = ours.translate(SOURCES, attention=False, **search)
-            found = theirs.translate(SOURCES, attention=False, **search)
+            expected = ours.translate(SOURCES, return_attention=False, **search)
+            found = theirs.translate(SOURCES, return_attention=False, **search)
             assert [one.text for one in found] == [one.text for one in expected]
             assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
 
@@ -105,7 +105,7 @@ class TestEngines:
         pytest.importorskip("ctranslate2")
         for engine in ("auto", "ctranslate2"):
             run = load(runs / "transformer", device="cpu", precision="int8", engine=engine)
-            assert len(run.translate(SOURCES * 12, attention=False)) == 48
+            assert len(run.translate(SOURCES * 12, return_attention=False)) == 48
 
     def test_what_it_cannot_do_is_refused_or_left_to_torch(self, runs):
         pytest.importorskip("ctranslate2")
@@ -113,5 +113,5 @@ class TestEngines:
         with pytest.raises(SearchError, match="'provable' is not known to CTranslate2"):
             theirs.translate(SOURCES, stop="provable")
         either = load(runs / "transformer", device="cpu", engine="auto")
-        assert len(either.translate(SOURCES * 12, attention=False, stop="provable")) == 48
-        assert len(either.translate(SOURCES * 12, attention=False)) == 48
+        assert len(either.translate(SOURCES * 12, return_attention=False, stop="provable")) == 48
+        assert len(either.translate(SOURCES * 12, return_attention=False)) == 48

@@ -74,7 +74,7 @@ class TestTranslating:
             assert len(one.token_scores) == len(one.tokens) + (one.ended == "end")
 
     def test_without_attention_asked_for(self, copier):
-        one = copier.translate("a b", attention=False)
+        one = copier.translate("a b", return_attention=False)
         assert one.attention is None and one.links == [] and one.text == "a b"
 
     def test_the_best_of_several(self, copier):
@@ -222,7 +222,7 @@ class TestGivenTargets:
         assert copier.score([]) == []
 
     def test_forced_targets_have_scores_and_attention(self, copier):
-        forced = copier.force(self.PAIRS)
+        forced = copier.force_decode(self.PAIRS)
         for pair, one, (total, scores) in zip(self.PAIRS, forced, copier.score(self.PAIRS), strict=True):
             assert one.source == pair.source and one.log_probability == pytest.approx(total, abs=1e-4)
             assert one.token_scores == pytest.approx(scores, abs=1e-4)
@@ -233,19 +233,19 @@ class TestGivenTargets:
 
     def test_forcing_its_own_output_changes_nothing(self, copier):
         one = copier.translate("a b c")
-        [again] = copier.force([Pair("a b c", one.text)])
+        [again] = copier.force_decode([Pair("a b c", one.text)])
         assert np.allclose(one.attention, again.attention, atol=1e-5) and one.links == again.links
 
     @pytest.mark.parametrize("pair", [Pair("", ""), Pair("a", ""), Pair("", "a")])
     def test_empty_sides(self, copier, pair):
         [score] = copier.score([pair])
-        [forced] = copier.force([pair])
+        [forced] = copier.force_decode([pair])
         assert len(score.token_scores) == len(pair.target.split()) + 1
         assert forced.text == pair.target and forced.log_probability == pytest.approx(score.log_probability, abs=1e-4)
 
     def test_many_links_are_in_range(self, copier):
         pairs = list(generate("copy", "test", 30, options={"length": 4, "symbols": 5}))
-        for pair, one in zip(pairs, copier.force(pairs), strict=True):
+        for pair, one in zip(pairs, copier.force_decode(pairs), strict=True):
             for left, right in one.links:
                 assert 0 <= left < len(pair.source.split()) and 0 <= right < len(pair.target.split())
 
@@ -260,14 +260,14 @@ class TestGivenTargets:
     def test_a_model_that_does_not_look(self, tiny, tmp_path):
         list(train(tiny({"name": "blind", "model.attention.score": "none", "training.steps": 1}), tmp_path / "run"))
         run = load(tmp_path / "run")
-        assert run.translate("a b").attention is None and run.force([Pair("a", "b")])[0].attention is None
+        assert run.translate("a b").attention is None and run.force_decode([Pair("a", "b")])[0].attention is None
         message = refusal(SearchError, run.attend, "a b")
         assert message == "blind: this model has no attention (model.attention.score = 'none'): nothing to show"
 
 
 class TestStreams:
     def test_lines_come_as_they_are_read(self, copier, monkeypatch):
-        monkeypatch.setattr(translator, "WINDOW", 3)
+        monkeypatch.setattr(translator, "WINDOW_LINES", 3)
         taken = []
 
         def endless():
@@ -282,7 +282,7 @@ class TestStreams:
 
     def test_a_window_changes_nothing(self, copier, monkeypatch):
         whole = [one.text for one in copier.translate_lines(iter([*LINES, "", "a"]))]
-        monkeypatch.setattr(translator, "WINDOW", 2)
+        monkeypatch.setattr(translator, "WINDOW_LINES", 2)
         assert [one.text for one in copier.translate_lines([*LINES, "", "a"])] == whole
         assert whole[-2] == "" and len(whole) == len(LINES) + 2
 
@@ -290,7 +290,7 @@ class TestStreams:
         assert list(copier.translate_lines([])) == []
 
     def test_settings_reach_the_search(self, copier):
-        [one] = copier.translate_lines(["a b"], n_best=3, attention=True, size=3)
+        [one] = copier.translate_lines(["a b"], n_best=3, return_attention=True, size=3)
         assert len(one.alternatives) == 2 and one.attention is not None
         assert "search.siz" in refusal(RecipeError, list, copier.translate_lines(["a"], siz=3))
 
@@ -328,7 +328,7 @@ class TestLanguageModels:
         assert len(without.token_scores) == 3
 
     def test_forcing(self, speaker):
-        [forced] = speaker.force([Pair("", "a b c")])
+        [forced] = speaker.force_decode([Pair("", "a b c")])
         assert forced.text == "a b c" and len(forced.token_scores) == 4
         assert forced.log_probability == pytest.approx(speaker.score([Pair("", "a b c")])[0].log_probability, abs=1e-4)
 
@@ -416,7 +416,7 @@ class TestTransformers:
             assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-4)
         ended = [one for one in found if one.ended == "end"]
         pairs = [Pair(one.source, one.text) for one in ended]
-        for one, (total, tokens), forced in zip(ended, run.score(pairs), run.force(pairs), strict=True):
+        for one, (total, tokens), forced in zip(ended, run.score(pairs), run.force_decode(pairs), strict=True):
             assert total == pytest.approx(one.log_probability, abs=1e-4)
             assert tokens == pytest.approx(one.token_scores, abs=1e-4)
             assert forced.log_probability == pytest.approx(total, abs=1e-4)
@@ -446,7 +446,7 @@ class TestTransformers:
         assert all(text.startswith("a b") for text in run.sample(4, prompt="a b", length=3, seed=1))
         assert len(set(run.sample(3, kind="greedy", length=7))) == 1
         [score] = run.score([Pair("x y", "a b")])
-        [forced] = run.force([Pair("", "a b")])
+        [forced] = run.force_decode([Pair("", "a b")])
         assert score.log_probability == pytest.approx(forced.log_probability, abs=1e-4) and len(score.token_scores) == 3
         assert "language model" in refusal(SearchError, run.translate, "a b")
 
@@ -496,7 +496,7 @@ class TestHeads:
         run = attentive("transformer")
         found = self.found(run, "a b c", "b a")
         mean = np.mean([found["cross", 1, head].weights_TS for head in (1, 2)], axis=0)
-        assert np.allclose(run.force([Pair("a b c", "b a")])[0].attention, mean[:-1], atol=1e-5)
+        assert np.allclose(run.force_decode([Pair("a b c", "b a")])[0].attention, mean[:-1], atol=1e-5)
 
     def test_of_one_stack(self, attentive):
         found = self.found(attentive("prefix"), "a b c", "b a")
@@ -521,7 +521,7 @@ class TestHeads:
         assert found.keys() == {("cross", 1, 1)}
         one = found["cross", 1, 1]
         assert (tuple(one.source), tuple(one.target)) == (self.COLUMNS, self.ROWS)
-        assert np.allclose(copier.force([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+        assert np.allclose(copier.force_decode([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
 
     @pytest.mark.parametrize("changes", [{"decoder.input_feeding": True}, {"attention.placement": "before"}], ids=str)
     def test_of_an_attention_inside_the_recurrence(self, tiny, tmp_path, changes):
@@ -529,7 +529,7 @@ class TestHeads:
         list(train(tiny({**changed, "training.steps": 1}), tmp_path / "run"))
         run = load(tmp_path / "run")
         [one] = self.found(run, "a b c", "b a").values()
-        assert np.allclose(run.force([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+        assert np.allclose(run.force_decode([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
 
     def test_of_a_recurrent_language_model(self, speaker):
         """It looks back over the states before: of the first word there are none."""
@@ -538,7 +538,7 @@ class TestHeads:
         one = found["decoder", 1, 1]
         assert (tuple(one.source), tuple(one.target)) == (("∅", "<s>", "b"), self.ROWS)
         assert not np.triu(one.weights_TS, 1).any() and one.weights_TS[0, 0] == pytest.approx(1.0)
-        assert np.allclose(speaker.force([Pair("", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
+        assert np.allclose(speaker.force_decode([Pair("", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
 
     @pytest.mark.parametrize(
         ("name", "kinds"),

@@ -10,7 +10,7 @@ import typer
 from weft.cli.arguments import Device, Run
 
 if TYPE_CHECKING:
-    from weft.translation.translator import HeadMap
+    from weft.translation.results import HeadAttention
 
 
 def command(
@@ -60,7 +60,13 @@ def command(
 
 
 def _show_heads(
-    maps: list[HeadMap], layer: int | None, head: int | None, kind: str | None, grid: bool, to: Path | None, title: str
+    maps: list[HeadAttention],
+    layer: int | None,
+    head: int | None,
+    kind: str | None,
+    grid: bool,
+    to: Path | None,
+    title: str,
 ) -> None:
     """All the heads that were asked for as a grid, or one map: a head's, or the mean of a layer's."""
     import numpy as np

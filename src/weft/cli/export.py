@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 
 from weft.cli.arguments import Run
-
-FORMATS = ("ctranslate2",)
+from weft.interop.export import FORMATS
 
 
 def command(
     run: Run,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="ctranslate2.")] = "ctranslate2",
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"{', '.join(FORMATS)}.")] = "ctranslate2",
     out: Annotated[
         Path | None, typer.Option("--out", help="The folder to write; not given: RUN/FORMAT-QUANTIZATION.")
     ] = None,
@@ -29,9 +28,6 @@ def command(
 
     ctranslate2: Transformers with an encoder and a decoder, for CTranslate2 (`pip install ctranslate2`).
     """
-    from weft.errors import RecipeError, nearest
-    from weft.interop.ctranslate2_export import export
+    from weft.interop.export import export_run
 
-    if to not in FORMATS:
-        raise RecipeError(f"--to {to}: unknown format; {nearest(to, FORMATS)}")
-    typer.echo(export(run, run / f"{to}-{quantization}" if out is None else out, quantization=quantization))
+    typer.echo(export_run(run, to=to, out=out, quantization=quantization))

@@ -50,7 +50,7 @@ def command(
     model = load(run, device=device)
     settings = search_changes(search, changes)
     kind = model.search_settings(settings).kind
-    found = model.translate(text, attention=False, trace=True, **settings)
+    found = model.translate(text, return_attention=False, return_trace=True, **settings)
     trace: Trace | None = found.trace
     if not text.strip() and (trace is None or not trace.steps):
         raise SearchError("TEXT is empty: there is nothing to search for")

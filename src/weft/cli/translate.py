@@ -26,7 +26,8 @@ from weft.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from weft.translation.translator import Translation, Translator
+    from weft.translation.results import Translation
+    from weft.translation.translator import Translator
 
 BLANKS = str.maketrans("\t\r\n", "   ")
 """What would be taken for the end of a column or a line."""
@@ -132,13 +133,13 @@ def _translate(
 ) -> None:
     """Window by window: read, translate, write."""
     from weft.data.reading.lines import chunk_lines
-    from weft.translation.translator import CHARACTERS, WINDOW
+    from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
     attention = form.align or form.as_json
-    characters = CHARACTERS // 8 if attention else CHARACTERS
+    characters = WINDOW_CHARACTERS // 8 if attention else WINDOW_CHARACTERS
     with _meter(shown=write is not _to_stdout or not sys.stdout.isatty()) as passed:
-        for window in chunk_lines(stream, max_lines=WINDOW, max_characters=characters):
-            found = model.translate(window, n_best=form.n_best, attention=attention, **settings)
+        for window in chunk_lines(stream, max_lines=WINDOW_LINES, max_characters=characters):
+            found = model.translate(window, n_best=form.n_best, return_attention=attention, **settings)
             write(window, "".join(map(form.lines, found)).encode("utf-8"))
             passed(len(window), sum(len(one.ids) for one in found))
 

@@ -18,6 +18,7 @@ from weft.evaluation.search_errors import TOLERANCE, Said, SearchErrors, judge
 from weft.models import Ensemble
 from weft.recipe import SearchSettings
 from weft.search import Ranking
+from weft.translation.engines.interface import max_output_length
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
@@ -92,7 +93,7 @@ def evaluate(
         return Report(len(pairs), [], surprise, None, "none", 0.0, [])
     settings = run.search_settings(search)
     begun = time.monotonic()
-    outputs = [one.text for one in run.translate(items.sources, attention=False, **search)]
+    outputs = [one.text for one in run.translate(items.sources, return_attention=False, **search)]
     seconds = time.monotonic() - begun
     measures = measure(names, outputs, items.references)
     first = [line[0] for line in items.references]
@@ -122,13 +123,13 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
     settings = run.search_settings(search)
     pairs = [pair for pair in pairs if pair.source.strip()]
     sources = [pair.source for pair in pairs]
-    best = run.translate(sources, attention=False, **{**search, "kind": "exact"})  # refuses what it cannot judge
-    found = run.translate(sources, attention=False, **search)
+    best = run.translate(sources, return_attention=False, **{**search, "kind": "exact"})  # refuses what it cannot judge
+    found = run.translate(sources, return_attention=False, **search)
     likely = run.score(pairs)
     ranking = Ranking(settings.normalization, settings.length_penalty)
     judged = []
     for pair, ours, top, reference in zip(pairs, found, best, likely, strict=True):
-        [limit] = run.limits([len(ours.source_tokens)], [[]], settings)
+        limit = max_output_length(run.model, settings, source=len(ours.source_tokens))
         ids = tuple(run.tokenizers.target.encode(pair.target))
         judged.append(
             judge(
@@ -161,7 +162,7 @@ def align(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | None:
     known = [pair for pair in pairs if pair.links is not None]
     if not known or not run.recipe.model.attends or run.recipe.model.kind == "language_model":
         return None
-    predicted = [frozenset(forced.links) for forced in run.force(known)]
+    predicted = [frozenset(forced.links) for forced in run.force_decode(known)]
     gold = [frozenset(pair.links or ()) for pair in known]
     return alignment_error_rate(predicted, gold, gold)
 

@@ -35,8 +35,7 @@ from weft.recipe import Recipe
 from weft.training.events import Skipped, Started, Step
 from weft.training.train import train
 from weft.training.update import precision_of
-from weft.translation.translator import WINDOW as TOGETHER
-from weft.translation.translator import Translator
+from weft.translation.translator import WINDOW_LINES, Translator
 
 WINDOW = 5.0
 """Seconds whose speed is noted by itself, to see how much it varies."""
@@ -206,17 +205,17 @@ def translation_speed(
     some = asked[:: max(len(asked) // warmup, 1)][:warmup]
     for _ in range(2):  # cold, then warm
         begun = time.monotonic()
-        run.translate(some, attention=False, **search)
+        run.translate(some, return_attention=False, **search)
     likely = len(some) / max(time.monotonic() - begun, 1e-9) * seconds
-    together = max(min(int(likely), len(asked), TOGETHER), len(some))  # one call should not take all day
+    together = max(min(int(likely), len(asked), WINDOW_LINES), len(some))  # one call should not take all day
     if on_gpu:  # what is compiled or recorded for a shape
-        run.translate(asked[:together], attention=False, **search)
+        run.translate(asked[:together], return_attention=False, **search)
 
     count = tokens = 0
     stream = cycle(asked)
     begun, cpu = time.monotonic(), _cpu_seconds()
     while (passed := time.monotonic() - begun) < seconds or not count:
-        found = run.translate(list(islice(stream, together)), attention=False, **search)
+        found = run.translate(list(islice(stream, together)), return_attention=False, **search)
         count += len(found)
         tokens += sum(len(one.ids) for one in found)
     cpu = _cpu_seconds() - cpu
@@ -224,8 +223,8 @@ def translation_speed(
     return TranslationSpeed(
         run=run.recipe.name,
         device=torch.cuda.get_device_name(run.device) if on_gpu else run.device.type,
-        engine=getattr(run, "engine_name", "torch"),
-        precision=getattr(run, "precision", "fp32"),
+        engine=run.engine.name,
+        precision=run.engine.precision,
         threads=torch.get_num_threads(),
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
         search=signature(settings),
@@ -248,13 +247,13 @@ def _latencies(
     """Seconds of every call with one source."""
     begun = time.monotonic()
     for source in some:
-        run.translate([source], attention=False, **search)
+        run.translate([source], return_attention=False, **search)
         if time.monotonic() - begun > seconds:
             break
     times: list[float] = []
     begun = mark = time.monotonic()
     for source in cycle(sources):
-        run.translate([source], attention=False, **search)
+        run.translate([source], return_attention=False, **search)
         now = time.monotonic()
         times.append(now - mark)
         mark = now

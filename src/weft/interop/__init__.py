@@ -1,1 +1,1 @@
-"""Other people's engines: our models in their formats."""
+"""Models in the formats of other toolkits."""

@@ -21,7 +21,6 @@ from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
 from weft.data.store.encode import encode_pairs
 from weft.errors import DataError, RecipeError, nearest
-from weft.evaluation.likelihood import likelihood
 from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics, measure, perplexity
 from weft.evaluation.references import each, grouped
 from weft.files import save_text
@@ -43,6 +42,7 @@ from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Started, Step
 from weft.training.trainer import Scores, Trainer, Validate
+from weft.translation.forced_decoding import likelihood
 from weft.translation.translator import Translator
 
 
@@ -244,7 +244,7 @@ def _validation(
         if metric == "loss":
             return Scores(found.loss, value, {}, -found.loss)
         translator = Translator(model, tokenizers, recipe, device=device)
-        outputs = translator.translate(sources, attention=False)
+        outputs = translator.translate(sources, return_attention=False)
         [result] = measure([metric], [output.text for output in outputs], references)
         worth = result.value if result.better == "higher" else -result.value
         return Scores(found.loss, value, {metric: result.value}, worth)

@@ -1,20 +1,19 @@
-"""Loading trained runs: one, or several as an ensemble; in the precision and for the engine asked for."""
+"""`weft.load`: trained runs as a translator; one, or several as an ensemble, in a given precision, for an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from weft.errors import SearchError
-from weft.models import AnyModel, Ensemble, Searchable
-from weft.models.build import build_model, choose_device
-from weft.recipe import Recipe, load_recipe
-from weft.runs.layout import RunFolder
-from weft.runs.weights import load_weights
-from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
+from weft.models import Ensemble, Searchable
+from weft.models.build import choose_device
+from weft.recipe import Recipe
+from weft.runs.load import LoadedRun, load_run
+from weft.translation.engines.interface import Engine
+from weft.translation.engines.torch import TorchEngine
 from weft.translation.translator import Translator
 
 ENGINES = ("auto", "torch", "ctranslate2")
@@ -24,80 +23,74 @@ PRECISIONS = ("auto", "fp32", "bf16", "int8")
 def load(
     path: Path | str, *more: Path | str, device: str = "auto", precision: str = "auto", engine: str = "auto"
 ) -> Translator:
-    """A trained run, from its folder; with ``more`` runs, all of them as an ensemble.
+    """A trained run from its folder; with ``more`` runs, an ensemble of all of them.
 
-    ``precision``: fp32, bf16 (a Transformer on a GPU), int8 (on a CPU); auto: bf16 where there is a GPU for it.
-    ``engine``: torch, ctranslate2 (Transformers), or auto: the latter where it is installed and many lines are given.
+    ``precision``: fp32, bf16 (a Transformer on a GPU) or int8 (on a CPU); auto: bf16 on a GPU that supports it.
+    ``engine``: torch, ctranslate2 (Transformers), or auto: CTranslate2 if it is installed and many lines are given.
     """
     if engine not in ENGINES:
-        raise SearchError(f"--engine {engine}: not known; use {', '.join(ENGINES)}")
-    place = choose_device(device)
-    members = [_load_one(one) for one in (path, *more)]
-    model: Searchable = members[0].model
-    first = members[0]
-    for other, name in zip(members[1:], more, strict=True):
-        for side, ours, theirs in zip(("source", "target"), first.tokenizers, other.tokenizers, strict=True):
-            if ours.pieces(range(ours.size)) != theirs.pieces(range(theirs.size)):
-                raise SearchError(
-                    f"{name}: its {side} vocabulary is not that of {path}; an ensemble shares one (train the second "
-                    "run with the first one's tokenizer)"
-                )
-    if more:
-        model = Ensemble([one.model for one in members])
-    precision = _precision(precision, [one.recipe for one in members], place)
+        raise SearchError(f"--engine {engine}: unknown; use {', '.join(ENGINES)}")
+    torch_device = choose_device(device)
+    runs = [load_run(folder) for folder in (path, *more)]
+    _check_vocabularies(runs)
+    precision = _choose_precision(precision, [run.recipe for run in runs], torch_device)
+    model: Searchable = Ensemble([run.model for run in runs]) if more else runs[0].model
     if precision == "bf16":
-        model = model.to(place, torch.bfloat16)
-    elif precision == "int8" and engine != "ctranslate2":  # which makes its own eight bits of the weights as they are
+        model = model.to(torch_device, torch.bfloat16)
+    elif precision == "int8" and engine != "ctranslate2":  # CTranslate2 quantizes the weights itself
         from weft.models.quantization import quantize
 
         model = quantize(model)
+    first = runs[0]
+    torch_engine = TorchEngine(
+        model, first.tokenizers.target, device=torch_device, precision=precision, seed=first.recipe.seed
+    )
     return Translator(
-        model,
+        torch_engine.model,
         first.tokenizers,
         first.recipe,
-        device=place,
-        folder=Path(path),
-        precision=precision,
-        engine="torch"
-        if engine == "auto" and (precision == "int8" or not _engine_holds(first.recipe, place))
-        else engine,
+        device=torch_device,
+        engine=_choose_engine(engine, first, torch_engine),
+        folder=first.folder,
     )
 
 
-def _engine_holds(recipe: Recipe, device: torch.device) -> bool:
-    """Whether CTranslate2 could search a run, here."""
-    if device.type != "cpu":
-        return False
-    from weft.interop.ctranslate2_export import holds, installed
+def _choose_engine(name: str, run: LoadedRun, torch_engine: TorchEngine) -> Engine:
+    """The engine to search with; ``auto``: CTranslate2 if it can hold the model and is installed."""
+    if name == "torch":
+        return torch_engine
+    if name == "auto" and (torch_engine.device.type != "cpu" or torch_engine.precision == "int8"):
+        return torch_engine
+    from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
 
-    return holds(recipe.model) is None and installed()
+    if name == "auto" and (unsupported_model(run.recipe.model) is not None or not is_installed()):
+        return torch_engine
+    from weft.translation.engines.ctranslate2.engine import CTranslate2Engine
 
-
-class _Loaded(NamedTuple):
-    model: AnyModel
-    tokenizers: Tokenizers
-    recipe: Recipe
-
-
-def _load_one(path: Path | str) -> _Loaded:
-    folder = RunFolder(path).check()
-    recipe = load_recipe(folder.recipe)
-    tokenizers = load_tokenizers(folder.tokenizer_paths())
-    weights = folder.read_model()
-    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
-    load_weights(model, weights.tensors, where=str(folder.model))
-    return _Loaded(model, tokenizers, recipe)
+    return CTranslate2Engine(run, torch_engine, required=name == "ctranslate2")
 
 
-def _precision(asked: str, recipes: Sequence[Recipe], device: torch.device) -> str:
+def _check_vocabularies(runs: Sequence[LoadedRun]) -> None:
+    """The members of an ensemble must share their vocabularies."""
+    first = runs[0]
+    for run in runs[1:]:
+        for side, expected, given in zip(("source", "target"), first.tokenizers, run.tokenizers, strict=True):
+            if expected.pieces(range(expected.size)) != given.pieces(range(given.size)):
+                raise SearchError(
+                    f"{run.folder}: its {side} vocabulary differs from that of {first.folder}; the runs of an ensemble "
+                    "share one (train the second run with the tokenizer of the first)"
+                )
+
+
+def _choose_precision(name: str, recipes: Sequence[Recipe], device: torch.device) -> str:
     """What to compute in."""
-    if asked not in PRECISIONS:
-        raise SearchError(f"--precision {asked}: not known; use {', '.join(PRECISIONS)}")
-    recurs = any(recipe.model.recurs for recipe in recipes)
-    if asked == "auto":
-        return "bf16" if device.type == "cuda" and not recurs and torch.cuda.is_bf16_supported() else "fp32"
-    if asked == "bf16" and (device.type != "cuda" or recurs):
-        raise SearchError("--precision bf16: it is for Transformers on a GPU; use fp32, or int8 on a CPU")
-    if asked == "int8" and device.type != "cpu":
-        raise SearchError("--precision int8: it is for a CPU; add --device cpu, or use bf16 or fp32")
-    return asked
+    if name not in PRECISIONS:
+        raise SearchError(f"--precision {name}: unknown; use {', '.join(PRECISIONS)}")
+    recurrent = any(recipe.model.recurs for recipe in recipes)
+    if name == "auto":
+        return "bf16" if device.type == "cuda" and not recurrent and torch.cuda.is_bf16_supported() else "fp32"
+    if name == "bf16" and (device.type != "cuda" or recurrent):
+        raise SearchError("--precision bf16: only for Transformers on a GPU; use fp32, or int8 on a CPU")
+    if name == "int8" and device.type != "cpu":
+        raise SearchError("--precision int8: only on a CPU; add --device cpu, or use bf16 or fp32")
+    return name

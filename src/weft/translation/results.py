@@ -1,4 +1,4 @@
-"""What a trained run answers, with all that is known about it."""
+"""What a `Translator` returns."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from weft.search.trace import Trace
 from weft.text import specials
 
 
-class WordMap(NamedTuple):
-    """Attention over words rather than tokens."""
+class WordAttention(NamedTuple):
+    """Attention weights over words rather than tokens."""
 
     weights_TS: np.ndarray
     source: list[str]
-    """The words and, last, the end mark."""
+    """The source words and, last, the end token."""
     target: list[str]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One answer, with all that is known about it."""
+    """One output, with its scores, tokens and attention."""
 
     source: str
     text: str
@@ -31,52 +31,53 @@ class Translation:
     log_probability: float
     tokens: list[str]
     ids: list[int]
-    """The tokens as the model knows them."""
+    """The ids of the tokens."""
     token_scores: list[float]
-    """log p of every token and, where the model ended by itself, of the end mark; none where CTranslate2 searched and
-    attention was not asked for."""
+    """log p of every token and, if the output ended, of the end token; empty if CTranslate2 searched and attention was
+    not requested."""
     source_tokens: list[str]
-    """The source's tokens and its end mark: the columns of `attention`."""
+    """The source's tokens and its end token: the columns of `attention`."""
     attention: np.ndarray | None
-    """(tokens, source tokens) where each output token looked; None for a model without attention."""
-    words: WordMap | None
+    """(tokens, source tokens) attention weights of each output token; None for a model without attention."""
+    word_attention: WordAttention | None
     """The same over whole words."""
     links: list[tuple[int, int]]
-    """(source word, target word), zero-based, words as `weft.text.word_splitting` cuts them; read off the attention."""
+    """(source word, target word), zero-based, words as `weft.text.word_splitting` splits them: the word alignment that
+    the attention gives."""
     ended: str
-    """"end", or "length" where the limit cut it off."""
+    """"end", or "length" if the output reached the maximum length."""
     proven: bool = False
-    """Whether there is certainly no better one: said by the exact searches."""
+    """Whether an exact search has proven that there is no better output."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None
-    """What the search did, step by step, where it was asked for."""
+    """Every step of the search, if requested."""
 
 
-class HeadMap(NamedTuple):
-    """Where one head of one layer looks."""
+class HeadAttention(NamedTuple):
+    """The attention weights of one head of one layer, with the tokens of its rows and columns."""
 
     kind: str
-    """"encoder" (self-attention over the source), "decoder" (over what was said) or "cross" (over the source)."""
+    """"encoder" (self-attention over the source), "decoder" (over the history) or "cross" (over the source)."""
     layer: int
-    """From 1, as `head`."""
+    """Counted from 1, as is `head`."""
     head: int
     weights_TS: np.ndarray
     source: list[str]
-    """The columns: what is looked at."""
+    """The columns: the keys."""
     target: list[str]
-    """The rows: who looks. In the decoder a row is named for the token that is said there."""
+    """The rows: the queries. In the decoder a row has the name of the token that is predicted there."""
 
 
 class PairScore(NamedTuple):
-    """How probable a model finds one target for one source."""
+    """log p(target | source) of one pair."""
 
     log_probability: float
     token_scores: list[float]
 
 
-def nothing(source: str) -> Translation:
-    """The answer to an empty line: an empty line."""
+def empty_translation(source: str) -> Translation:
+    """The translation of an empty line: an empty line."""
     return Translation(
         source=source,
         text="",
@@ -87,7 +88,7 @@ def nothing(source: str) -> Translation:
         token_scores=[],
         source_tokens=[specials.SPECIALS[specials.END]],
         attention=None,
-        words=None,
+        word_attention=None,
         links=[],
         ended="end",
     )

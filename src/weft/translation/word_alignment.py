@@ -1,61 +1,167 @@
-"""Attention over tokens as attention over words."""
+"""Word alignment from attention: weights over tokens merged to weights over words, and links read off them.
+
+`word_indices` says which word each token belongs to, `merge_weights` makes a matrix over words of one over tokens, and
+`links_from_weights` reads links off it; `weft.evaluation.alignment` scores them. Two directions are not symmetrized:
+attention gives a single one, from target to source.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from weft.evaluation.alignment import groups, links_from_weights, merge_weights
-from weft.text import specials
-from weft.text import word_splitting as words
+from weft.errors import DataError
+from weft.text import specials, word_splitting
 from weft.text.tokenizer import Tokenizer
+from weft.text.tokenizer_pair import Tokenizers
 from weft.text.words import Word
-from weft.translation.results import WordMap
+from weft.translation.results import WordAttention
 
-NULL_WEIGHT = 0.15
-"""A target word whose largest weight is below this has no counterpart."""
+NULL_THRESHOLD = 0.15
+"""A target word whose largest weight is below this is not aligned."""
 
 
-def word_map(
-    source: Tokenizer,
-    target: Tokenizer,
-    read: tuple[str, Sequence[int]],
-    said: tuple[str, Sequence[int]],
-    weights_TS: np.ndarray,
-) -> WordMap:
-    """Attention over tokens merged to words, of a source and a target (text, ids); the source's end mark stays as the
-    last column."""
-    source_words, source_groups = group_words(source, read[1], read[0])
-    target_words, target_groups = group_words(target, said[1], said[0])
+class Sentence(NamedTuple):
+    """A text and its token ids."""
+
+    text: str
+    ids: Sequence[int]
+
+
+def merge_to_words(tokenizers: Tokenizers, source: Sentence, target: Sentence, weights_TS: np.ndarray) -> WordAttention:
+    """Attention over tokens merged to words; the last column is the source's end token."""
+    source_words, source_groups = split_words(tokenizers.source, source)
+    target_words, target_groups = split_words(tokenizers.target, target)
     source_groups[-1] = len(source_words)
     merged_TS = merge_weights(
         weights_TS, source_groups, target_groups, source_words=len(source_words) + 1, target_words=len(target_words)
     )
-    return WordMap(merged_TS, [*source_words, specials.SPECIALS[specials.END]], target_words)
+    return WordAttention(merged_TS, [*source_words, specials.SPECIALS[specials.END]], target_words)
 
 
-def word_links(found: WordMap) -> list[tuple[int, int]]:
-    """Links between words; the end mark and weak weights stand for "no counterpart"."""
-    if not len(found.target):
+def align_words(attention: WordAttention) -> list[tuple[int, int]]:
+    """Links between words; a word whose weight is small, or on the end token, is not aligned."""
+    if not attention.target:
         return []
-    return links_from_weights(found.weights_TS, threshold=NULL_WEIGHT, null_column=len(found.source) - 1)
+    return links_from_weights(attention.weights_TS, threshold=NULL_THRESHOLD, null_column=len(attention.source) - 1)
 
 
-def group_words(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[list[str], list[int]]:
-    """The words of a text, and the word that each of its ids belongs to.
+def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], list[int]]:
+    """The words of a text, and the index of the word that each of its tokens belongs to.
 
-    Places are those of ``tokenizer.spans``, which hold for the text itself as long as an unknown is as long as what
-    it stands for: one character. An unknown word is not, so words are counted instead.
+    Tokens are located by ``tokenizer.spans``, which is right for the text itself as long as an unknown token stands for
+    one character. An unknown word does not, so a word tokenizer's tokens are located by counting words instead.
     """
+    text, ids = sentence
     spans = tokenizer.spans(ids)
     if isinstance(tokenizer, Word):
-        pieces = words.split(text) if tokenizer.split_punctuation else words.chunks(text)
-        if len(pieces) == sum(id not in (specials.BEGIN, specials.END) for id in ids):
-            spans = [(piece.start, piece.end) for piece in pieces] + [(len(text), len(text))] * (len(ids) - len(pieces))
-        else:  # symbols are cut elsewhere, and the text of an output that was cut off is not cut as it was made
+        units = word_splitting.split(text) if tokenizer.split_punctuation else word_splitting.chunks(text)
+        if len(units) == sum(id not in (specials.BEGIN, specials.END) for id in ids):
+            spans = [(unit.start, unit.end) for unit in units] + [(len(text), len(text))] * (len(ids) - len(units))
+        else:  # protected symbols are split differently, and so may be the text of an output that was cut off
             text = tokenizer.decode(ids)
-    elif len(said := tokenizer.decode(ids)) != len(text):
-        text = said
-    found = words.split(text)
-    return [word.text for word in found], groups([(word.start, word.end) for word in found], spans)
+    elif len(decoded := tokenizer.decode(ids)) != len(text):
+        text = decoded
+    words = word_splitting.split(text)
+    return [word.text for word in words], word_indices([(word.start, word.end) for word in words], spans)
+
+
+def links_from_weights(
+    weights_TS: np.ndarray,
+    *,
+    threshold: float = 0.0,
+    null_column: int | None = None,
+    fraction: float | None = None,
+) -> list[tuple[int, int]]:
+    """Links from each target position to the source position of largest weight; ties go to the first.
+
+    A target position has no link if its largest weight is on ``null_column`` (the source's end token), is zero, or is
+    below ``threshold``. The default of 0 links every other position, which is how attention is usually scored: what
+    counts as a large weight differs between models (a mean over eight heads is flatter than one head), so no other
+    default suits all. A threshold trades recall for precision.
+
+    With ``fraction``, a target position is also linked to every other source position with at least that fraction of
+    the row's maximum (one-to-many): 0.5 is a reasonable start, 1 adds exact ties only.
+    """
+    _check_matrix(weights_TS)
+    targets, sources = weights_TS.shape
+    if fraction is not None and not 0 < fraction <= 1:
+        raise DataError(f"fraction of the largest weight is {fraction}, expected more than 0 and at most 1")
+    if null_column is not None and not -sources <= null_column < sources:
+        raise DataError(f"null column {null_column} is outside the weights, which have {sources} source positions")
+    if not targets or not sources:
+        return []
+    best_T = weights_TS.argmax(axis=1)
+    largest_T = weights_TS[np.arange(targets), best_T]
+    chosen_TS = np.arange(sources)[None, :] == best_T[:, None]
+    if fraction is not None:
+        chosen_TS |= weights_TS >= fraction * largest_T[:, None]
+    chosen_TS &= (weights_TS > 0) & (weights_TS >= threshold)
+    if null_column is not None:
+        null = null_column % sources
+        chosen_TS[best_T == null] = False
+        chosen_TS[:, null] = False
+    return sorted((int(source), int(target)) for target, source in zip(*np.nonzero(chosen_TS), strict=True))
+
+
+def merge_weights(
+    weights_TS: np.ndarray,
+    source_groups: Sequence[int],
+    target_groups: Sequence[int],
+    *,
+    source_words: int | None = None,
+    target_words: int | None = None,
+) -> np.ndarray:
+    """Weights over words from weights over tokens: summed over a source word's tokens, averaged over a target word's.
+
+        w(t, s) = 1/|t| Σ_{i ∈ t} Σ_{j ∈ s} w(i, j)
+
+    ``source_groups`` and ``target_groups`` give the word index of every token, −1 for a token to drop. Dropping the end
+    token loses the null link; to keep it, give it an index of its own after the last word, and pass that as
+    ``null_column`` to `links_from_weights`. The result has ``target_words`` rows and ``source_words`` columns, by
+    default the largest index plus one; a word without tokens gets zeros.
+    """
+    _check_matrix(weights_TS)
+    if weights_TS.shape != (len(target_groups), len(source_groups)):
+        raise DataError(
+            f"weights have {weights_TS.shape[0]} target and {weights_TS.shape[1]} source positions, "
+            f"but there are groups for {len(target_groups)} and {len(source_groups)}"
+        )
+    target_WT = _membership(target_groups, target_words)
+    source_WS = _membership(source_groups, source_words)
+    tokens_W = np.maximum(target_WT.sum(axis=1, keepdims=True), 1)
+    return (target_WT / tokens_W) @ weights_TS @ source_WS.T
+
+
+def word_indices(word_spans: Sequence[tuple[int, int]], token_spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The index of the word that each token belongs to: the one it shares most characters with, −1 if none.
+
+    A span is (start, end) in the characters of one line. Special tokens, whose span is empty, get −1.
+    """
+    if not word_spans or not token_spans:
+        return [-1] * len(token_spans)
+    words_W2, tokens_N2 = np.asarray(word_spans), np.asarray(token_spans)
+    ends_NW = np.minimum(tokens_N2[:, 1:], words_W2[:, 1])
+    starts_NW = np.maximum(tokens_N2[:, :1], words_W2[:, 0])
+    shared_NW = ends_NW - starts_NW
+    return [int(word) for word in np.where(shared_NW.max(axis=1) > 0, shared_NW.argmax(axis=1), -1)]
+
+
+def _membership(groups: Sequence[int], words: int | None) -> np.ndarray:
+    """membership[w, i] = 1 where token i belongs to word w."""
+    groups_N = np.asarray(groups, dtype=int)
+    highest = int(groups_N.max(initial=-1))
+    if words is None:
+        words = highest + 1
+    if highest >= words:
+        raise DataError(f"a token belongs to word {highest}, but there are only {words} words")
+    return (np.arange(words)[:, None] == groups_N[None, :]).astype(float)
+
+
+def _check_matrix(weights_TS: np.ndarray) -> None:
+    if weights_TS.ndim != 2:
+        raise DataError(f"attention weights have {weights_TS.ndim} axes, expected 2: target × source")
+    if not np.isfinite(weights_TS).all():
+        raise DataError("attention weights are not all finite")

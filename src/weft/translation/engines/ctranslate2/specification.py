@@ -1,14 +1,14 @@
-"""Our Transformer's weights as a CTranslate2 specification.
+"""A Transformer's weights as a CTranslate2 specification.
 
-What CTranslate2 computes is what we compute, once each option of ours is said in its terms:
+CTranslate2 computes what we compute, once each of our options is expressed in its terms:
 
-    sinusoidal    a table: its own sinusoids count from 1 and lay sines and cosines side by side, ours interleave them
-    alibi         T5 buckets, one for every distance: w_h[d] = −m_h d. So both directions and any number of heads
+    sinusoidal    a table: its own sinusoids count from 1 and put sines before cosines, ours interleave them
+    alibi         T5 buckets, one per distance: w_h[d] = −m_h d. So both directions and any number of heads
     none          T5 buckets, all 0
     embedding ≠ hidden   E' = √e E Wᵀ + b, the table already projected; the output likewise, W' = O R, b' = O b + c
-    attention     an encoder without feed-forward networks has ones that are 0:  x + W₂ act(0) = x   (pre-norm only)
+    attention     an encoder without feed-forward networks gets zero ones:  x + W₂ act(0) = x   (pre-norm only)
 
-The tables of `sinusoidal` and `alibi` end after ``positions`` places; a learned one ends where it was learned to.
+The tables of `sinusoidal` and `alibi` have ``positions`` positions; a learned one has as many as were learned.
 """
 
 from __future__ import annotations
@@ -26,34 +26,18 @@ from weft.models.encoders import TransformerEncoder
 from weft.models.positions import Learned, sinusoids
 from weft.models.transformer import Shape, TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
-from weft.recipe import ModelSettings, TransformerSettings
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN
 
 POSITIONS = 4096
-"""Places for which a table is written where ours would go on without end."""
-IDLE_WIDTH = 8
-"""Inner width of a feed-forward network that does nothing."""
-
-
-def holds(settings: ModelSettings) -> str | None:
-    """Why CTranslate2 cannot hold such a model, as one line that names the setting; None where it can."""
-    if settings.kind != "seq2seq":
-        return f"model.kind: {settings.kind!r} is not exported to CTranslate2; only 'seq2seq' is"
-    for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
-        if not isinstance(stack, TransformerSettings):
-            return f"model.{side}.kind: {stack.kind!r} is recurrent; CTranslate2 holds 'transformer' only"
-        if stack.kind != "transformer" and stack.norm_placement == "post":
-            return (
-                f"model.{side}.norm_placement: 'post' with model.{side}.kind = {stack.kind!r} (no feed-forward "
-                "networks) cannot be said in CTranslate2; 'pre' can"
-            )
-    return None
+"""Positions for which a table is written if ours has no end."""
+ZERO_WIDTH = 8
+"""Inner width of a feed-forward network that adds nothing."""
 
 
 def token_names(size: int) -> list[str]:
-    """What ids are called in a CTranslate2 vocabulary: the marks as they are spelled, every other id as its number.
+    """The vocabulary of CTranslate2: special tokens as they are spelled, every other token as its id.
 
-    Pieces of text are not used: they may hold line ends, or be spelled like a mark.
+    Their text is not used: it may hold line ends, or be spelled like a special token.
     """
     return [*SPECIALS, *map(str, range(len(SPECIALS), size))]
 
@@ -86,13 +70,13 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
         SPECIALS[END],
     )
     spec.config.decoder_start_token = SPECIALS[BEGIN]
-    spec.config.add_source_eos = False  # sources are given as the model reads them: an empty one is the end mark alone
+    spec.config.add_source_eos = False  # sources are given as the model reads them, with the end token
     spec.config.layer_norm_epsilon = 1e-5
     return spec
 
 
 def _options(shape: Shape) -> dict[str, Any]:
-    """What both kinds of stack are told of their shape."""
+    """The options that encoder and decoder share."""
     from ctranslate2.specs import Activation
 
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}
@@ -112,8 +96,8 @@ def _options(shape: Shape) -> dict[str, Any]:
     return options
 
 
-def longest(stack: TransformerStack, positions: int) -> int | None:
-    """The longest sequence that an exported stack can read; None: any."""
+def max_positions(stack: TransformerStack, positions: int) -> int | None:
+    """The longest sequence that an exported stack can read; None: no limit."""
     return positions if stack.shape.positions in ("sinusoidal", "alibi") else stack.max_length
 
 
@@ -142,17 +126,17 @@ def _fill_stack(spec: Any, stack: TransformerStack, positions: int) -> None:
 
 
 def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray, np.int32] | None:
-    """What distances add to the scores, as T5 buckets (K, H), and the distance from which on the last one counts.
+    """The position biases as T5 buckets (K, H), and the distance from which on the last bucket counts.
 
-    Of K buckets a decoder has all for the past, an encoder half for each direction; the nearer half of those stand
-    for one distance each. So 2 · positions buckets a direction have one for every distance there is.
+    Of K buckets a decoder has all for the past, an encoder half for each direction; the nearer half of those are for
+    one distance each. So with 2 · positions buckets per direction, every distance has one of its own.
     """
     if isinstance(stack.relative, T5Bias):
         return _array(stack.relative.weight_KH), np.int32(stack.relative.furthest)
     directions = 2 if stack.layers[0].cross is None else 1
     if isinstance(stack.relative, AlibiBias):
-        away_K = torch.arange(2 * positions, dtype=torch.float32)
-        penalties_KH = -away_K[:, None] * stack.relative.slopes_H.cpu().float()
+        distances_K = torch.arange(2 * positions, dtype=torch.float32)
+        penalties_KH = -distances_K[:, None] * stack.relative.slopes_H.cpu().float()
         return _array(penalties_KH.repeat(directions, 1)), np.int32(4 * positions)
     if stack.shape.positions == "none":
         return np.zeros((32, stack.shape.heads), np.float32), np.int32(128)
@@ -166,7 +150,7 @@ def _fill_layer(spec: Any, layer: TransformerLayer) -> None:
         _fill_attention(spec.attention, layer.cross)
         _fill_norm(spec.attention.layer_norm, layer.around_cross.norm)
     if layer.feed_forward is None or layer.around_feed_forward is None:
-        _fill_idle(spec.ffn, layer.around_own.norm, width=layer.own.out.out_features)
+        _fill_zero_feed_forward(spec.ffn, layer.around_own.norm, width=layer.own.out.out_features)
         return
     _fill_norm(spec.ffn.layer_norm, layer.around_feed_forward.norm)
     enter, leave = layer.feed_forward.enter, layer.feed_forward.leave
@@ -180,18 +164,18 @@ def _fill_layer(spec: Any, layer: TransformerLayer) -> None:
     _fill_linear(spec.ffn.linear_1, leave.weight, leave.bias)
 
 
-def _fill_idle(spec: Any, norm: nn.Module, *, width: int) -> None:
+def _fill_zero_feed_forward(spec: Any, norm: nn.Module, *, width: int) -> None:
     """A feed-forward network that adds nothing."""
     _fill_norm(spec.layer_norm, norm)
-    enter, leave = torch.zeros(IDLE_WIDTH, width), torch.zeros(width, IDLE_WIDTH)
-    _fill_linear(spec.linear_0, enter, torch.zeros(IDLE_WIDTH))
+    enter, leave = torch.zeros(ZERO_WIDTH, width), torch.zeros(width, ZERO_WIDTH)
+    _fill_linear(spec.linear_0, enter, torch.zeros(ZERO_WIDTH))
     if hasattr(spec, "linear_0_noact"):
-        _fill_linear(spec.linear_0_noact, enter, torch.zeros(IDLE_WIDTH))
+        _fill_linear(spec.linear_0_noact, enter, torch.zeros(ZERO_WIDTH))
     _fill_linear(spec.linear_1, leave, torch.zeros(width))
 
 
 def _fill_attention(spec: Any, attention: MultiHead) -> None:
-    """Both have queries, keys and values in this order: in one matrix, or across at a source in two."""
+    """Both have queries, keys and values in this order: in one matrix or, for cross-attention, in two."""
     parts = [attention.of_self, attention.of_queries, attention.of_items, attention.out]
     for linear, part in zip(spec.linear, [part for part in parts if part is not None], strict=True):
         _fill_linear(linear, part.weight, part.bias)

@@ -1,0 +1,33 @@
+"""Reading a run folder: its recipe, its tokenizers and its model. `weft.load` makes a `Translator` of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.models import AnyModel
+from weft.models.build import build_model
+from weft.recipe import Recipe, load_recipe
+from weft.runs.layout import RunFolder
+from weft.runs.weights import load_weights
+from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
+
+
+class LoadedRun(NamedTuple):
+    """What a run folder holds, ready to use."""
+
+    model: AnyModel
+    tokenizers: Tokenizers
+    recipe: Recipe
+    folder: Path | None = None
+
+
+def load_run(path: Path | str) -> LoadedRun:
+    """Read a run folder; the model is on the CPU, in the precision of its file."""
+    folder = RunFolder(path).check()
+    recipe = load_recipe(folder.recipe)
+    tokenizers = load_tokenizers(folder.tokenizer_paths())
+    weights = folder.read_model()
+    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+    load_weights(model, weights.tensors, where=str(folder.model))
+    return LoadedRun(model, tokenizers, recipe, Path(path))

@@ -1,0 +1,1 @@
+"""Engines: what searches for a translator, in PyTorch or in CTranslate2."""

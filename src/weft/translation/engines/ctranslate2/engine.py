@@ -1,0 +1,99 @@
+"""CTranslate2 as the engine of a `Translator`."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from pathlib import Path
+
+from weft.errors import SearchError
+from weft.models.ensemble import Ensemble
+from weft.runs.load import LoadedRun
+from weft.search.interface import Hypothesis
+from weft.translation.engines.ctranslate2.export import ExportInfo, export, weights_stamp
+from weft.translation.engines.ctranslate2.model import CTranslate2Model
+from weft.translation.engines.ctranslate2.search import search
+from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model, unsupported_search
+from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.torch import TorchEngine
+
+MIN_SENTENCES = 32
+"""Sentences from which on loading CTranslate2 pays off, if nobody has required it."""
+
+
+class CTranslate2Engine:
+    """Searches with CTranslate2 what it can search just as weft does, and the rest with PyTorch."""
+
+    def __init__(self, run: LoadedRun, fallback: TorchEngine, *, required: bool = False) -> None:
+        """``required``: refuse what CTranslate2 cannot search, and use it for however few sentences."""
+        self.run = run
+        self.fallback = fallback
+        self.required = required
+        self.name = "ctranslate2" if required else "auto"
+        self.precision = fallback.precision
+        self._model: CTranslate2Model | None = None
+
+    def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
+        if not request.sources:
+            return []
+        few = len(request.sources) < MIN_SENTENCES or request.return_attention
+        if few and not self.required:
+            return self.fallback.search(request)
+        reason = self._unsupported(request)
+        if reason is not None and self.required:
+            raise SearchError(f"--engine ctranslate2: {reason}; use --engine torch")
+        if reason is not None:
+            return self.fallback.search(request)
+        if self._model is None:
+            self._model = load_exported(self.run, "int8" if self.precision == "int8" else "default")
+        results = search(
+            self._model,
+            request,
+            max_lengths=request.max_lengths(self.fallback.model),
+            return_token_scores=request.return_attention,
+        )
+        looping = [row for row, hypotheses in enumerate(results) if not hypotheses]
+        for row, hypotheses in zip(looping, self.fallback.search(request.select(looping)), strict=True):
+            results[row] = hypotheses
+        return results
+
+    def _unsupported(self, request: EngineRequest) -> str | None:
+        """Why CTranslate2 cannot be used for a request; None if it can."""
+        if not is_installed():
+            return "CTranslate2 is not installed; `pip install ctranslate2`"
+        if isinstance(self.fallback.model, Ensemble):
+            return "CTranslate2 has no ensembles"
+        reason = unsupported_model(self.run.recipe.model)
+        reason = reason or unsupported_search(request.settings, n_best=request.n_best)
+        if reason is None and (request.return_trace or any(request.prefixes)):
+            return "CTranslate2 gives no trace, and its beams take no prefix"
+        return reason
+
+
+def load_exported(run: LoadedRun, compute_type: str = "default", *, threads: int | None = None) -> CTranslate2Model:
+    """A run's model in CTranslate2, on the device of its weights.
+
+    It is exported to RUN/ctranslate2-QUANTIZATION at the first call, and again when model.safetensors has changed; to a
+    temporary folder, if the run folder cannot be written or there is none.
+    """
+    quantization = "float32" if compute_type in ("default", "auto") else compute_type
+    device = str(next(run.model.parameters()).device)
+    stamp = weights_stamp(run)
+    if run.folder is not None and stamp is not None:
+        folder = run.folder / f"ctranslate2-{quantization}"
+        info = ExportInfo.read(folder)
+        try:
+            if info is None or info.weights != stamp:
+                export(run, folder, quantization=quantization)
+            return CTranslate2Model(folder, device=device, threads=threads, compute_type=compute_type)
+        except OSError:
+            pass
+    temporary = tempfile.TemporaryDirectory(prefix="weft-ctranslate2-")
+    try:
+        folder = export(run, Path(temporary.name) / "model", quantization=quantization)
+        model = CTranslate2Model(folder, device=device, threads=threads, compute_type=compute_type)
+    except BaseException:
+        temporary.cleanup()
+        raise
+    weakref.finalize(model, temporary.cleanup)
+    return model

@@ -1,0 +1,156 @@
+"""A Transformer as a folder that CTranslate2 loads.
+
+The folder is complete in itself: model.bin, config.json and the vocabularies, which CTranslate2 reads; the recipe and
+the tokenizers of the run, which turn text into token ids and back; and weft.json, which says what was exported. Tokens
+are named by their ids, "17", since a token's text may hold a line end or be spelled like a special token; the special
+tokens are <unk>, <s> and </s>. A source is given with its end token.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import nn
+
+from weft.errors import CheckpointError, RecipeError, SearchError, nearest
+from weft.files import save_text
+from weft.models import Seq2Seq
+from weft.models.encoders import TransformerEncoder
+from weft.models.transformer_decoder import TransformerDecoder
+from weft.recipe import write_toml
+from weft.runs.layout import RunFolder
+from weft.runs.load import LoadedRun
+from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions
+from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
+
+FORMAT = 2
+INFO_FILE = "weft.json"
+QUANTIZATIONS = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "int16",
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+)
+
+
+class ExportInfo(NamedTuple):
+    """What an exported folder says of itself."""
+
+    source_vocabulary: int
+    target_vocabulary: int
+    quantization: str
+    max_source_length: int | None
+    """None: no limit."""
+    max_target_length: int | None
+    weights: list[int] | None
+    """Size and modification time of the run's model.safetensors; None if there was none."""
+
+    @classmethod
+    def read(cls, folder: Path) -> ExportInfo | None:
+        """None if the folder holds no export in this version's format."""
+        try:
+            content = json.loads((folder / INFO_FILE).read_text("utf-8"))
+            return cls(**content["export"]) if content["weft_ctranslate2"] == FORMAT else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def to_json(self) -> str:
+        return json.dumps({"weft_ctranslate2": FORMAT, "export": self._asdict()}, indent=1) + "\n"
+
+
+def export(run: LoadedRun, folder: Path | str, *, quantization: str = "float32", positions: int = POSITIONS) -> Path:
+    """Write a run's Transformer as a CTranslate2 model; an earlier export in the folder is replaced.
+
+    ``quantization``: how weights are stored; ``positions``: the longest sequence it can read, where that depends on a
+    table.
+    """
+    if not is_installed():
+        raise SearchError("CTranslate2 is not installed; `pip install ctranslate2`")
+    if quantization not in QUANTIZATIONS:
+        raise SearchError(f"--quantization {quantization}: unknown; {nearest(quantization, QUANTIZATIONS)}")
+    model = _exportable(run)
+    folder = Path(folder)
+    _check_replaceable(folder)
+    assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
+    info = ExportInfo(
+        source_vocabulary=run.tokenizers.source.size,
+        target_vocabulary=run.tokenizers.target.size,
+        quantization=quantization,
+        max_source_length=max_positions(model.encoder.stack, positions),
+        max_target_length=max_positions(model.decoder.stack, positions),
+        weights=weights_stamp(run),
+    )
+    spec = make_spec(model, positions=positions)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        spec.save(str(temporary))
+        run.tokenizers.save(temporary)
+        save_text(temporary / "recipe.toml", write_toml(run.recipe))
+        save_text(temporary / INFO_FILE, info.to_json())
+        _replace_folder(folder, temporary)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _exportable(run: LoadedRun) -> Seq2Seq:
+    """The model of a run, if it can be exported."""
+    name, model = run.recipe.name, run.model
+    reason = unsupported_model(run.recipe.model)
+    if reason is not None:
+        raise RecipeError(f"{name}: {reason}")
+    if not isinstance(model, Seq2Seq):
+        raise RecipeError(f"{name}: an ensemble is not a single model; export its runs one at a time")
+    assert isinstance(model.decoder, TransformerDecoder)
+    if not isinstance(model.decoder.stack.layers[0].own.out, nn.Linear):
+        raise RecipeError(f"{name}: its matrices are already quantized; export the run as it is stored")
+    return model
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Only an earlier export or an empty folder is ever replaced."""
+    if folder.is_dir() and (not any(folder.iterdir()) or (folder / INFO_FILE).is_file()):
+        return
+    if folder.exists():
+        raise CheckpointError(
+            f"{folder}: exists already, and is not a CTranslate2 export; choose another folder with --out"
+        )
+
+
+def _replace_folder(folder: Path, new: Path) -> None:
+    """Put one folder in place of another: a reader finds the old one, the new one or, for a moment, none."""
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    try:
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    except OSError:
+        if ExportInfo.read(folder) is None:  # otherwise another process has just written the same
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def weights_stamp(run: LoadedRun) -> list[int] | None:
+    """Size and modification time of a run's weights, to notice that they have changed; None if there is no file."""
+    if run.folder is None:
+        return None
+    try:
+        stat = RunFolder(run.folder).model.stat()
+    except OSError:
+        return None
+    return [stat.st_size, stat.st_mtime_ns]

@@ -1,0 +1,63 @@
+"""What CTranslate2 can hold and search just as weft does. Importing this imports neither torch nor CTranslate2."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from weft.recipe import ModelSettings, SearchSettings, TransformerSettings
+from weft.translation.setting_scopes import irrelevant_settings
+
+Values = tuple[object, ...] | None
+_SCORING: dict[str, Values] = {"normalization": ("power", "none"), "length_penalty": None, "no_loops": None}
+SUPPORTED: dict[str, dict[str, Values]] = {
+    "greedy": {**_SCORING, "coverage_penalty": None},
+    "beam": {**_SCORING, "size": None, "finish": None, "stop": ("finished",)},
+}
+"""For each search.kind, the settings that mean the same in CTranslate2, and for which values; None: for all."""
+OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens"}
+"""Settings that are applied before or after the search, by whoever calls the engine."""
+
+
+def is_installed() -> bool:
+    """Whether CTranslate2 can be imported."""
+    return find_spec("ctranslate2") is not None
+
+
+def unsupported_model(settings: ModelSettings) -> str | None:
+    """Why CTranslate2 cannot hold such a model, in one line that names the setting; None if it can."""
+    if settings.kind != "seq2seq":
+        return f"model.kind: {settings.kind!r} is not exported to CTranslate2; only 'seq2seq' is"
+    for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
+        if not isinstance(stack, TransformerSettings):
+            return f"model.{side}.kind: {stack.kind!r} is recurrent; CTranslate2 holds 'transformer' only"
+        if stack.kind != "transformer" and stack.norm_placement == "post":
+            return (
+                f"model.{side}.norm_placement: 'post' with model.{side}.kind = {stack.kind!r} (no feed-forward "
+                "networks) cannot be expressed in CTranslate2; 'pre' can"
+            )
+    return None
+
+
+def unsupported_search(settings: SearchSettings, *, n_best: int = 1) -> str | None:
+    """Why CTranslate2 would not find what weft finds under these settings; None if it does.
+
+    A setting that no table knows is unsupported as soon as it is not at its default.
+    """
+    kind = settings.kind
+    if kind == "sample":
+        return "search.kind: 'sample' draws other random numbers in CTranslate2: a seed gives other outputs"
+    if kind not in SUPPORTED:
+        return f"search.kind: {kind!r} is not known to CTranslate2; it has {' and '.join(SUPPORTED)}"
+    for name, field in type(settings).model_fields.items():
+        if name in OUTSIDE or name in irrelevant_settings(kind):
+            continue
+        value = getattr(settings, name)
+        allowed = SUPPORTED[kind].get(name, (field.get_default(call_default_factory=True),))
+        if allowed is not None and value not in allowed:
+            values = " or ".join(map(repr, allowed))
+            return f"search.{name}: {value!r} is not known to CTranslate2, or means something else; it has {values}"
+    if kind == "greedy" and n_best > 1:
+        return f"n_best: {n_best}; greedy search finds one output"
+    if kind == "beam" and max(settings.size, n_best) == 1 and settings.finish > 1:
+        return f"search.finish: {settings.finish}; a beam of 1 is greedy search in CTranslate2 and stops at 1"
+    return None

@@ -1,0 +1,74 @@
+"""The protocol of engines: token ids in, hypotheses out. A `Translator` is given one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from weft.models import Searchable
+from weft.models.interface import HasMaxTargetLength
+from weft.recipe.search import SearchSettings
+from weft.search.interface import Hypothesis
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """Sources to search, and what to return for each."""
+
+    sources: Sequence[Sequence[int]]
+    """Token ids as the model reads them: closed by the end token, unless they are prompts."""
+    prefixes: Sequence[Sequence[int]]
+    """For each source, the token ids that its outputs must begin with."""
+    settings: SearchSettings
+    n_best: int = 1
+    return_attention: bool = False
+    return_trace: bool = False
+    """Whether to keep a record of every step of the search."""
+    prompts: bool = False
+    """Whether the sources are prompts that a language model continues."""
+
+    def select(self, rows: Iterable[int]) -> EngineRequest:
+        """The same request for some of the sources."""
+        rows = list(rows)
+        return replace(self, sources=[self.sources[row] for row in rows], prefixes=[self.prefixes[row] for row in rows])
+
+    def max_lengths(self, model: Searchable) -> list[int]:
+        """The most tokens that each output may have."""
+        lengths = zip(self._source_lengths(), map(len, self.prefixes), strict=True)
+        return [max_output_length(model, self.settings, source=source, prefix=prefix) for source, prefix in lengths]
+
+    def min_lengths(self) -> list[int]:
+        """The tokens that each output must have before it may end."""
+        settings = self.settings
+        return [
+            max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in self._source_lengths()
+        ]
+
+    def _source_lengths(self) -> list[int]:
+        """The lengths of the sources as if each had an end token."""
+        return [len(source) + self.prompts for source in self.sources]
+
+
+def max_output_length(model: Searchable, settings: SearchSettings, *, source: int, prefix: int = 0) -> int:
+    """The most tokens of an output for a source of ``source`` tokens, its end token included.
+
+    As `search.max_length`, `max_ratio` and `max_extra` say, but at least one token after the prefix, and no more than
+    the model has positions for.
+    """
+    limit = settings.max_length or int(settings.max_ratio * max(source - 1, 0)) + settings.max_extra
+    limit = max(limit, prefix + 1)
+    longest = model.max_target_length(source) if isinstance(model, HasMaxTargetLength) else None
+    return max(limit if longest is None else min(limit, longest), prefix, 1)
+
+
+class Engine(Protocol):
+    """Searches for the most probable outputs of a model."""
+
+    name: str
+    precision: str
+    """What its matrix products are computed in: fp32, bf16 or int8."""
+
+    def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
+        """The hypotheses of every source, best first."""
+        ...

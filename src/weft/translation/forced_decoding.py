@@ -1,0 +1,76 @@
+"""Forced decoding: the probabilities, and the attention, of targets that are given rather than searched for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from weft.data.batching.batches import length_sorted_batches
+from weft.data.store.token_store import PairStore
+from weft.models import Searchable
+from weft.models.interface import alignment_weights
+from weft.search.interface import Hypothesis
+
+BATCH_TOKENS = 4096
+"""Tokens per batch, on either side."""
+
+
+class Likelihood(NamedTuple):
+    """log p(y|x) of a corpus."""
+
+    log_probability: float
+    tokens: int
+    """Target tokens, end tokens included."""
+
+    @property
+    def loss(self) -> float:
+        """The mean negative log-likelihood of a token."""
+        return -self.log_probability / max(self.tokens, 1)
+
+
+@torch.no_grad()
+def token_log_probabilities(
+    model: Searchable, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu"
+) -> list[Tensor]:
+    """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs."""
+    results: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    for rows in length_sorted_batches(pairs, BATCH_TOKENS):
+        batch = pairs.batch(rows).to(device)
+        logits_NV = model(batch.source, batch.target.shifted(begin)).logits_NV
+        chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
+        for row, scores in zip(rows.tolist(), batch.target.like(chosen_N1[:, 0].cpu()).split(), strict=True):
+            results[row] = scores
+    return results
+
+
+def likelihood(model: Searchable, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu") -> Likelihood:
+    """The log-probability of a whole corpus."""
+    scores = token_log_probabilities(model, pairs, begin=begin, device=device)
+    return Likelihood(sum(float(row.sum(dtype=torch.float64)) for row in scores), sum(len(row) for row in scores))
+
+
+@torch.no_grad()
+def force_decode(
+    model: Searchable, pairs: PairStore, *, begin: int, batch_tokens: int, device: torch.device | str = "cpu"
+) -> list[Hypothesis]:
+    """The targets of the pairs as hypotheses, with their scores and their attention, in the order of the pairs."""
+    results: dict[int, Hypothesis] = {}
+    for rows in length_sorted_batches(pairs, batch_tokens):
+        batch = pairs.batch(rows).to(device)
+        out = model(batch.source, batch.target.shifted(begin), return_attention=True)
+        weights_BTS = alignment_weights(out.attention, batch.source.layout)
+        chosen_N1 = out.logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
+        targets = zip(rows.tolist(), batch.target.split(), batch.target.like(chosen_N1[:, 0]).split(), strict=True)
+        for index, (row, target, scores) in enumerate(targets):
+            total = float(scores.sum())
+            results[row] = Hypothesis(
+                tokens=target.tolist()[:-1],
+                score=total,
+                log_probability=total,
+                token_scores=scores.tolist(),
+                ended="end",
+                attention_TS=None if weights_BTS is None else weights_BTS[index, : len(target)].cpu(),
+            )
+    return [results[row] for row in range(len(pairs))]

@@ -1,0 +1,147 @@
+"""Tensor files: atomic, reproducible, and every way they can be wrong has a message of its own."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save, save_file
+
+import weft
+from weft.errors import CheckpointError
+from weft.runs.tensor_files import FORMAT, check_tensor_format, read_tensors, write_tensors
+
+TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(5)}
+
+
+def refusal(action, *arguments, error=CheckpointError):
+    with pytest.raises(error) as caught:
+        action(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_tensors_and_metadata_come_back(tmp_path):
+    write_tensors(tmp_path / "x", TENSORS, {"step": "5"})
+    found = read_tensors(tmp_path / "x")
+    assert found.metadata == {"weft_format": str(FORMAT), "step": "5"}
+    assert found.tensors.keys() == TENSORS.keys()
+    assert all(torch.equal(found.tensors[name], TENSORS[name]) for name in TENSORS)
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_transposed_view(tmp_path):
+    write_tensors(tmp_path / "x", {"a": TENSORS["a"].t()})
+    assert torch.equal(read_tensors(tmp_path / "x").tensors["a"], TENSORS["a"].t())
+
+
+def test_the_same_contents_are_the_same_bytes(tmp_path):
+    metadata = {"step": "5", "tokenizer": "0123", "one": "1", "two": "2"}
+    contents = set()
+    for _ in range(8):
+        write_tensors(tmp_path / "x", TENSORS, metadata)
+        contents.add((tmp_path / "x").read_bytes())
+    assert len(contents) == 1
+
+
+def test_a_missing_file(tmp_path):
+    path = tmp_path / "x"
+    assert refusal(read_tensors, path) == f"{path}: missing; the run folder is incomplete"
+
+
+def test_a_file_that_weft_did_not_write(tmp_path):
+    save_file(TENSORS, tmp_path / "x")
+    assert refusal(read_tensors, tmp_path / "x").startswith(f"{tmp_path / 'x'}: not written by weft")
+
+
+def test_a_newer_format(tmp_path):
+    write_tensors(tmp_path / "x", TENSORS, {"weft_format": str(FORMAT + 1)})
+    message = refusal(read_tensors, tmp_path / "x")
+    assert message == (
+        f"{tmp_path / 'x'}: written by a newer weft (format {FORMAT + 1}; this one reads {FORMAT}); "
+        "update weft"
+)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.01, 0.3, 0.6, 0.99])
+def test_a_truncated_file(tmp_path, fraction):
+    write_tensors(tmp_path / "x", TENSORS)
+    content = (tmp_path / "x").read_bytes()
+    (tmp_path / "x").write_bytes(content[: int(len(content) * fraction)])
+    assert refusal(read_tensors, tmp_path / "x").startswith(f"{tmp_path / 'x'}: damaged (")
+
+
+def test_a_file_with_bytes_appended(tmp_path):
+    write_tensors(tmp_path / "x", TENSORS)
+    with (tmp_path / "x").open("ab") as file:
+        file.write(b"more")
+    assert refusal(read_tensors, tmp_path / "x").startswith(f"{tmp_path / 'x'}: damaged (")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"{}", b"PK\x03\x04" + bytes(50), b"\x80\x04." + bytes(9)])
+def test_a_file_that_is_not_safetensors(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    assert refusal(read_tensors, tmp_path / "x").startswith(f"{tmp_path / 'x'}: ")
+
+
+def test_a_folder(tmp_path):
+    assert refusal(read_tensors, tmp_path).startswith(f"{tmp_path}: ")
+
+
+@given(place=st.integers(0, 10**6), value=st.integers(1, 255))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_flipped_byte_of_the_header_is_read_or_refused(tmp_path, place, value):
+    content = bytearray(save(TENSORS, {"weft_format": str(FORMAT)}))
+    header = 8 + int.from_bytes(content[:8], "little")
+    content[place % header] ^= value
+    (tmp_path / "x").write_bytes(content)
+    try:
+        read_tensors(tmp_path / "x")
+    except CheckpointError as error:
+        assert "\n" not in str(error)
+
+
+def test_an_older_format(tmp_path):
+    write_tensors(tmp_path / "x", TENSORS, {"weft_format": "1"})
+    expected = (
+        f"{tmp_path / 'x'}: written by an older weft (format 1; this one reads {FORMAT}, which renamed parameters and "
+        "settings); train again, or use the weft that wrote it"
+    )
+    assert refusal(read_tensors, tmp_path / "x") == refusal(check_tensor_format, tmp_path / "x") == expected
+
+
+def test_the_format_of_a_damaged_file_is_left_to_its_reader(tmp_path):
+    (tmp_path / "x").write_bytes(b"nothing")
+    check_tensor_format(tmp_path / "x")
+    check_tensor_format(tmp_path / "missing")
+
+
+FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+SOURCE = Path(weft.__file__).parent
+WORKERS = SOURCE / "data" / "store" / "worker_processes.py"
+"""Pickles between a process and the children it started itself; it loads nothing from anywhere."""
+
+
+def unsafe(node):
+    """Whether a syntax node imports or calls something that runs code from a file."""
+    if isinstance(node, ast.Import):
+        return bool({alias.name.split(".")[0] for alias in node.names} & FORBIDDEN)
+    if isinstance(node, ast.ImportFrom):
+        loads = node.module == "torch" and {"load", "save"} & {alias.name for alias in node.names}
+        return bool(loads) or (node.module or "").split(".")[0] in FORBIDDEN
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return (node.value.id, node.attr) in {("torch", "load"), ("torch", "save")} or node.value.id in FORBIDDEN
+    if isinstance(node, ast.Call):
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        pickles = any(keyword.arg == "allow_pickle" for keyword in node.keywords)
+        return called in {"eval", "exec", "__import__"} or pickles
+    return False
+
+
+def test_nothing_that_is_loaded_can_run_code():
+    assert WORKERS.is_file()
+    for path in sorted({*SOURCE.rglob("*.py")} - {WORKERS}):
+        lines = [node.lineno for node in ast.walk(ast.parse(path.read_text("utf-8"))) if unsafe(node)]
+        assert not lines, f"{path}:{lines}"
