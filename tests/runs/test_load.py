@@ -88,7 +88,7 @@ def test_another_tokenizer(run):
     path.write_text(json.dumps(tokenizer, indent=3), "utf-8")
     assert refusal(load, run.path) == (
         f"{run.path}: the tokenizer is not the one this model was trained with; restore the tokenizer file"
-)
+    )
 
 
 def test_a_spoilt_tokenizer(run):
@@ -104,7 +104,7 @@ def test_tensors_of_another_shape(run):
     write_tensors(run.model, {**found.tensors, name: torch.zeros(1, 2)}, found.metadata)
     assert refusal(load, run.path) == (
         f"{run.model}: does not fit its recipe: tensor {name!r} is (1, 2), expected {shape}"
-)
+    )
 
 
 def test_a_tensor_too_few(run):

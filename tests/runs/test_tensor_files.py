@@ -60,9 +60,8 @@ def test_a_newer_format(tmp_path):
     write_tensors(tmp_path / "x", TENSORS, {"weft_format": str(FORMAT + 1)})
     message = refusal(read_tensors, tmp_path / "x")
     assert message == (
-        f"{tmp_path / 'x'}: written by a newer weft (format {FORMAT + 1}; this one reads {FORMAT}); "
-        "update weft"
-)
+        f"{tmp_path / 'x'}: written by a newer weft (format {FORMAT + 1}; this one reads {FORMAT}); update weft"
+    )
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.01, 0.3, 0.6, 0.99])

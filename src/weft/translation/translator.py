@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from weft.data.pairs import Pair
-from weft.data.store.encode import Sources, encode_pairs
+from weft.data.store.encode import SourceRole, encode_pairs
 from weft.data.store.token_store import PairStore
 from weft.errors import RecipeError, SearchError
 from weft.models import Searchable
@@ -66,7 +66,7 @@ class Translator:
         self._postprocessor = Postprocessor(tokenizers, has_source=self.recipe.model.has_source)
 
     @property
-    def source_role(self) -> Sources:
+    def source_role(self) -> SourceRole:
         """What a source is to the model: a text to read, a prompt to continue, or nothing."""
         if self.recipe.model.has_source:
             return "text"
