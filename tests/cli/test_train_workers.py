@@ -17,7 +17,7 @@ import torch
 
 from weft.cli.train import _for_a_worker
 from weft.recipe import load_recipe
-from weft.runs.tensor_files import read_tensors
+from weft.runs.weights import read_tensors
 
 CHANGES = (
     "data.train=copy",

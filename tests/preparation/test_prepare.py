@@ -21,7 +21,7 @@ from weft.preparation import find_corpora, prepare, read_corpus
 from weft.preparation import prepare as preparing
 from weft.recipe import make_recipe
 from weft.runs.layout import RunFolder
-from weft.runs.tensor_files import read_tensors
+from weft.runs.weights import read_tensors
 from weft.text import specials
 from weft.training.events import Finished, Step
 from weft.training.train import train

@@ -9,7 +9,7 @@ import torch
 from weft.errors import CheckpointError
 from weft.recipe import load_recipe
 from weft.runs.layout import Checkpoint, RunFolder
-from weft.runs.tensor_files import FORMAT, read_tensors, write_tensors
+from weft.runs.weights import FORMAT, read_tensors, write_tensors
 from weft.training.train import train
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(5)}

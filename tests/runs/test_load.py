@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from weft.errors import CheckpointError, VocabularyError
-from weft.runs.tensor_files import read_tensors, write_tensors
+from weft.runs.weights import read_tensors, write_tensors
 from weft.training.train import train
 from weft.translation.load import load
 
@@ -146,3 +146,33 @@ def test_a_run_folder_is_checked_without_torch(run):
     statement = f"from weft.runs.layout import RunFolder; RunFolder({str(run.path)!r}).check()"
     code = f"import sys; {statement}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+MAX_MODULES = 100
+"""Modules of weft that loading a run and translating with it may import."""
+TRAINING = ("weft.training", "weft.data.filtering", "weft.tasks", "weft.preparation")
+
+
+def modules_after(code, *arguments):
+    """The modules of weft that a process has imported after running some code."""
+    code = f"{code}\nimport json, sys\nprint(json.dumps([m for m in sys.modules if m.split('.')[0] == 'weft']))"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def is_of(module, packages):
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def test_using_a_model_does_not_import_what_trained_it(finished):
+    code = "import sys, weft\nweft.load(sys.argv[1], device='cpu').translate(['a b', 'c'])"
+    modules = modules_after(code, str(finished))
+    assert not [module for module in modules if is_of(module, TRAINING)]
+    assert len(modules) <= MAX_MODULES, sorted(modules)
+
+
+def test_the_command_does_not_either(finished, tmp_path):
+    (tmp_path / "lines").write_text("a b\n", "utf-8")
+    code = "import sys\nfrom weft.cli import app\napp(sys.argv[1:], standalone_mode=False)"
+    modules = modules_after(code, "translate", str(finished), str(tmp_path / "lines"), "--device", "cpu")
+    assert not [module for module in modules if is_of(module, TRAINING)]

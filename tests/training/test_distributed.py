@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from weft.errors import RecipeError, TrainingError
-from weft.runs.tensor_files import read_tensors
+from weft.runs.weights import read_tensors
 from weft.training import distributed
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng, shard_like
 

@@ -13,7 +13,7 @@ from weft.data.pairs import Pair
 from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
 from weft.recipe import load_recipe, make_recipe
 from weft.runs.layout import RunFolder
-from weft.runs.tensor_files import read_tensors
+from weft.runs.weights import read_tensors
 from weft.training import trainer as loop
 from weft.training import update
 from weft.training.distributed import Workers

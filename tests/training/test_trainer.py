@@ -15,7 +15,7 @@ from weft.errors import CheckpointError, TrainingError
 from weft.models.build import build_model
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.runs.layout import RunFolder
-from weft.runs.tensor_files import read_tensors
+from weft.runs.weights import read_tensors
 from weft.training import trainer as loop
 from weft.training import update
 from weft.training.events import Finished, Saved, Skipped, Step, Validation

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import CheckpointError
 from weft.files import save_text
-from weft.runs.tensor_files import (
+from weft.runs.weights import (
     FORMAT,
     TensorFile,
     Tensors,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from weft.models import AnyModel
 from weft.models.build import build_model
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.weights import load_weights
 from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
+
+if TYPE_CHECKING:
+    from weft.models import AnyModel
 
 
 class LoadedRun(NamedTuple):

@@ -1,19 +1,102 @@
-"""A model's weights by name: loaded from a checkpoint or from another run, and averaged over checkpoints."""
+"""Weights on disk and in a model: safetensors files with the version of the run folder's format in their metadata.
+
+Torch is imported only when tensors are read, written or copied, so that a command can check a run folder before that.
+"""
 
 from __future__ import annotations
 
-import torch
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from safetensors import SafetensorError, safe_open
 
 from weft.errors import CheckpointError
-from weft.runs.tensor_files import Tensors
+from weft.files import replacing
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+FORMAT = 2
+"""Version of the run folder. Format 1 had other names for parameters and settings."""
+
+Tensors = dict[str, "Tensor"]
 
 
-def model_tensors(model: torch.nn.Module) -> Tensors:
+class TensorFile(NamedTuple):
+    """The tensors of a file with its metadata."""
+
+    tensors: Tensors
+    metadata: dict[str, str]
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    import safetensors.torch
+
+    on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    content = safetensors.torch.save(on_cpu, metadata={"weft_format": str(FORMAT), **(metadata or {})})
+    with replacing(path) as file:
+        file.write(_with_sorted_header(content))
+
+
+def _with_sorted_header(content: bytes) -> bytes:
+    """The same safetensors file with its header sorted: the library writes metadata in a random order."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
+
+
+def read_tensors(path: Path) -> TensorFile:
+    """Read a safetensors file; each way it can be wrong has an error of its own."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = _checked(path, file.metadata())
+            return TensorFile({name: file.get_tensor(name) for name in file.keys()}, metadata)  # noqa: SIM118
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: missing; the run folder is incomplete") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: damaged ({error}); restore it from a copy, or train again") from None
+
+
+def check_tensor_format(path: Path) -> None:
+    """Refuse a file of another format from its header alone; a missing or damaged file is left to `read_tensors`."""
+    try:
+        with safe_open(path, framework="np") as file:
+            _checked(path, file.metadata())
+    except (SafetensorError, OSError):
+        return
+
+
+def _checked(path: Path, metadata: dict[str, str] | None) -> dict[str, str]:
+    version = (metadata or {}).get("weft_format", "")
+    if not version.isdigit():
+        raise CheckpointError(f"{path}: not written by weft (it names no format version)")
+    check_format(path, int(version))
+    return metadata or {}
+
+
+def check_format(path: Path, version: int) -> None:
+    """Refuse a file of the run folder that another version of weft wrote."""
+    if version > FORMAT:
+        raise CheckpointError(
+            f"{path}: written by a newer weft (format {version}; this one reads {FORMAT}); update weft"
+        )
+    if version < FORMAT:
+        raise CheckpointError(
+            f"{path}: written by an older weft (format {version}; this one reads {FORMAT}, which renamed parameters "
+            "and settings); train again, or use the weft that wrote it"
+        )
+
+
+def model_tensors(model: nn.Module) -> Tensors:
     """A model's weights by name; a tied tensor is listed once, under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
+def load_weights(model: nn.Module, tensors: Tensors, *, where: str) -> None:
     """Copy weights into a model; names and shapes must be exactly those of its parameters."""
     parameters = dict(model.named_parameters())
     for name in [*parameters, *tensors]:
@@ -25,12 +108,14 @@ def load_weights(model: torch.nn.Module, tensors: Tensors, *, where: str) -> Non
                 f"{where}: does not fit its recipe: tensor {name!r} is {tuple(tensors[name].shape)}, "
                 f"expected {tuple(parameters[name].shape)}"
             )
+    import torch
+
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
 
 
-def initialize_from(model: torch.nn.Module, tensors: Tensors, *, where: str) -> None:
+def initialize_from(model: nn.Module, tensors: Tensors, *, where: str) -> None:
     """Initialize a model with the weights of another run; new rows of a larger vocabulary stay as they are."""
     parameters = dict(model.named_parameters())
     for name in [*parameters, *tensors]:
@@ -46,6 +131,8 @@ def initialize_from(model: torch.nn.Module, tensors: Tensors, *, where: str) -> 
                 f"--from {where}: another model: tensor {name!r} is {tuple(saved)} there and {tuple(shape)} here; "
                 "use the [model] and the tokenizer of its run"
             )
+    import torch
+
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter[: len(tensors[name])].copy_(tensors[name])
@@ -58,4 +145,6 @@ def _is_vocabulary_table(name: str) -> bool:
 
 def average(checkpoints: list[Tensors]) -> Tensors:
     """The mean of several checkpoints, tensor by tensor."""
+    import torch
+
     return {name: torch.stack([tensors[name] for tensors in checkpoints]).mean(0) for name in checkpoints[0]}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from weft.errors import CheckpointError
-from weft.runs.tensor_files import Tensors
+from weft.runs.weights import Tensors
 from weft.training.distributed import full_tensor, shard_like
 
 

@@ -23,8 +23,7 @@ from weft.errors import CheckpointError, TrainingError
 from weft.models import AnyModel
 from weft.recipe import TrainingSettings
 from weft.runs.layout import Checkpoint, RunFolder
-from weft.runs.tensor_files import Tensors, read_tensors, write_tensors
-from weft.runs.weights import average, load_weights, model_tensors
+from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_pack, pays_to_compile
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor
 from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation

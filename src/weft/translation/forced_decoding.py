@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from weft.data.batching.batches import length_sorted_batches
-from weft.data.store.token_store import PairStore
-from weft.models import Searchable
+from weft.data.store.token_store import PairStore, length_sorted_batches
 from weft.models.interface import alignment_weights
 from weft.search.interface import Hypothesis
+
+if TYPE_CHECKING:
+    from weft.models import Searchable
 
 BATCH_TOKENS = 4096
 """Tokens per batch, on either side."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from weft.errors import SearchError
-from weft.models import Ensemble, Searchable
 from weft.models.build import choose_device
 from weft.recipe import Recipe
 from weft.runs.load import LoadedRun, load_run
 from weft.translation.engines.interface import Engine
 from weft.translation.engines.torch import TorchEngine
 from weft.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from weft.models import Searchable
 
 ENGINES = ("auto", "torch", "ctranslate2")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
@@ -34,7 +37,11 @@ def load(
     runs = [load_run(folder) for folder in (path, *more)]
     _check_vocabularies(runs)
     precision = _choose_precision(precision, [run.recipe for run in runs], torch_device)
-    model: Searchable = Ensemble([run.model for run in runs]) if more else runs[0].model
+    model: Searchable = runs[0].model
+    if more:
+        from weft.models.ensemble import Ensemble
+
+        model = Ensemble([run.model for run in runs])
     if precision == "bf16":
         model = model.to(torch_device, torch.bfloat16)
     elif precision == "int8" and engine != "ctranslate2":  # CTranslate2 quantizes the weights itself
@@ -59,7 +66,8 @@ def _choose_engine(name: str, run: LoadedRun, torch_engine: TorchEngine) -> Engi
     """The engine to search with; ``auto``: CTranslate2 if it can hold the model and is installed."""
     if name == "torch":
         return torch_engine
-    if name == "auto" and (torch_engine.device.type != "cpu" or torch_engine.precision == "int8"):
+    wanted = torch_engine.device.type == "cpu" and torch_engine.precision != "int8" and not run.recipe.model.recurs
+    if name == "auto" and not wanted:
         return torch_engine
     from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
 

@@ -11,27 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
 
-from weft.data.pairs import Pair
-from weft.data.store.encode import SourceRole, encode_pairs
-from weft.data.store.token_store import PairStore
 from weft.errors import RecipeError, SearchError
-from weft.models import Searchable
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.text import specials
 from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest
 from weft.translation.engines.torch import TorchEngine
-from weft.translation.forced_decoding import force_decode, token_log_probabilities
-from weft.translation.inspection import attention_heads
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.results import HeadAttention, PairScore, Translation, WordAttention, empty_translation
 from weft.translation.word_alignment import Sentence
+
+if TYPE_CHECKING:
+    from weft.data.pairs import Pair
+    from weft.data.store.encode import SourceRole
+    from weft.data.store.token_store import PairStore
+    from weft.models import Searchable
 
 WINDOW_LINES = 4096
 """Lines that are sorted by length together when a file is translated …"""
@@ -188,11 +188,15 @@ class Translator:
 
     def score(self, pairs: Sequence[Pair]) -> list[PairScore]:
         """log p(target | source) of every pair, end token included."""
+        from weft.translation.forced_decoding import token_log_probabilities
+
         scores = token_log_probabilities(self.model, self._encode(pairs), begin=specials.BEGIN, device=self.device)
         return [PairScore(float(row.sum(dtype=torch.float64)), row.tolist()) for row in scores]
 
     def force_decode(self, pairs: Sequence[Pair]) -> list[Translation]:
         """The targets of the pairs as if the model had produced them: with their scores, attention and links."""
+        from weft.translation.forced_decoding import force_decode
+
         if not pairs:
             return []
         encoded = self._encode(pairs)
@@ -208,6 +212,8 @@ class Translator:
 
     def attend(self, source: str, target: str | None = None, **search: Any) -> tuple[Translation, WordAttention]:
         """The attention over words of the model's own translation, or of a given target."""
+        from weft.data.pairs import Pair
+
         result = self.translate(source, **search) if target is None else self.force_decode([Pair(source, target)])[0]
         if result.attention is None:
             raise SearchError(
@@ -223,6 +229,8 @@ class Translator:
 
         Of a language model without a target: for the text given as the source.
         """
+        from weft.translation.inspection import attention_heads
+
         encode, end = self.tokenizers.target.encode, [specials.END]
         if target is not None:
             target_ids = [*encode(target), *end]
@@ -238,4 +246,6 @@ class Translator:
         return heads
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
+        from weft.data.store.encode import encode_pairs
+
         return encode_pairs(pairs, self.tokenizers, sources=self.source_role)

@@ -15,13 +15,12 @@ from weft.data.batching.batches import (
     StoredBatchStream,
     StoredCorpus,
     _cut,
-    length_sorted_batches,
     packed,
     pool_size,
     side_budgets,
 )
 from weft.data.batching.mixture import Mixture, Part
-from weft.data.store.token_store import CorpusSize, PairStore, TokenStore
+from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, length_sorted_batches
 from weft.errors import DataError
 
 quick = settings(deadline=None, max_examples=50)

@@ -14,7 +14,7 @@ from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.errors import DataError
 from weft.preparation import prepare
 from weft.recipe import make_recipe
-from weft.runs.tensor_files import read_tensors
+from weft.runs.weights import read_tensors
 from weft.training.events import Finished, Step
 from weft.training.train import train
 

@@ -8,14 +8,14 @@ of a hundred million pairs than in one of a thousand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from weft.data.batching.mixture import Mixture, Part
-from weft.data.store.token_store import Batch, CorpusSize, PairStore
+from weft.data.store.token_store import Batch, CorpusSize, PairStore, split_by_budget
 
 POOL = 50
 """Batches a pool."""
@@ -144,13 +144,8 @@ def packed(
     random = np.random.default_rng(list(key))
     rows = random.permutation(rows)
     order = np.lexsort((pairs.source.lengths_of(rows), pairs.target.lengths_of(rows)))
-    batches = _cut(rows[order], pairs, side_budgets(corpus_size, budget))
+    batches = split_by_budget(rows[order], pairs, side_budgets(corpus_size, budget))
     return [batches[place] for place in random.permutation(len(batches))]
-
-
-def length_sorted_batches(pairs: PairStore, budget: int) -> list[np.ndarray]:
-    """The rows of every batch when all is only looked at once: by length, for evaluation."""
-    return _cut(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs, (budget, budget))
 
 
 def side_budgets(corpus_size: CorpusSize, budget: int) -> tuple[int, int]:
@@ -162,20 +157,3 @@ def side_budgets(corpus_size: CorpusSize, budget: int) -> tuple[int, int]:
         for tokens in (corpus_size.source_tokens, corpus_size.target_tokens)
     )
     return source, target
-
-
-def _cut(rows: np.ndarray, pairs: PairStore, limits: Sequence[int]) -> list[np.ndarray]:
-    """Consecutive rows, as many together as the budget of each side holds, at least one."""
-    ends = [np.cumsum(side.lengths_of(rows)) for side in (pairs.source, pairs.target)]
-    parts: list[np.ndarray] = []
-    start = 0
-    while start < len(rows):
-        spent = [side[start - 1] if start else 0 for side in ends]
-        stops = [
-            int(np.searchsorted(side, used + limit, side="right"))
-            for side, used, limit in zip(ends, spent, limits, strict=True)
-        ]
-        stop = max(min(stops), start + 1)
-        parts.append(rows[start:stop])
-        start = stop
-    return parts

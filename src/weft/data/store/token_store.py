@@ -103,3 +103,25 @@ class PairStore:
 
     def batch(self, rows: np.ndarray) -> Batch:
         return Batch(self.source.gather(rows), self.target.gather(rows))
+
+
+def length_sorted_batches(pairs: PairStore, budget: int) -> list[np.ndarray]:
+    """The rows of every batch of a single pass: sorted by length, at most ``budget`` tokens on either side."""
+    return split_by_budget(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs, (budget, budget))
+
+
+def split_by_budget(rows: np.ndarray, pairs: PairStore, budgets: Sequence[int]) -> list[np.ndarray]:
+    """Consecutive rows, as many together as the budgets of source and target allow, at least one."""
+    ends = [np.cumsum(side.lengths_of(rows)) for side in (pairs.source, pairs.target)]
+    batches: list[np.ndarray] = []
+    start = 0
+    while start < len(rows):
+        used = [side[start - 1] if start else 0 for side in ends]
+        stops = [
+            int(np.searchsorted(side, tokens + budget, side="right"))
+            for side, tokens, budget in zip(ends, used, budgets, strict=True)
+        ]
+        stop = max(min(stops), start + 1)
+        batches.append(rows[start:stop])
+        start = stop
+    return batches

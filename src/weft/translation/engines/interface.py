@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from weft.models import Searchable
 from weft.models.interface import HasMaxTargetLength
 from weft.recipe.search import SearchSettings
 from weft.search.interface import Hypothesis
+
+if TYPE_CHECKING:
+    from weft.models import Searchable
 
 
 @dataclass(frozen=True)

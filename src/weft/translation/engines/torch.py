@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from weft.data.batching.batches import length_sorted_batches
-from weft.data.store.token_store import PairStore, TokenStore
+from weft.data.store.token_store import PairStore, TokenStore, length_sorted_batches
 from weft.errors import SearchError
-from weft.models import Searchable
 from weft.ragged import Layout, Ragged
-from weft.search.cuda_graphs import CudaGraphLoop
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
-from weft.search.state import StepLoop
 from weft.text import specials
 from weft.text.tokenizer import Tokenizer
 from weft.translation.engines.interface import EngineRequest
 from weft.translation.strategies import rng_key, search
+
+if TYPE_CHECKING:
+    from weft.models import Searchable
+    from weft.search.state import StepLoop
 
 LENGTH_MULTIPLE = 16
 """With CUDA graphs the longest source of a batch is rounded up to a multiple of this, so that fewer shapes occur."""
@@ -46,7 +46,11 @@ class TorchEngine:
         self.tokenizer = tokenizer
         self.precision = precision
         self.seed = seed
-        self.loop: StepLoop | None = CudaGraphLoop(self.device) if self.device.type == "cuda" else None
+        self.loop: StepLoop | None = None
+        if self.device.type == "cuda":
+            from weft.search.cuda_graphs import CudaGraphLoop
+
+            self.loop = CudaGraphLoop(self.device)
 
     def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]

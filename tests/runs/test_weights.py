@@ -11,7 +11,7 @@ from safetensors.torch import save, save_file
 
 import weft
 from weft.errors import CheckpointError
-from weft.runs.tensor_files import FORMAT, check_tensor_format, read_tensors, write_tensors
+from weft.runs.weights import FORMAT, check_tensor_format, read_tensors, write_tensors
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(5)}
 
