@@ -1,8 +1,8 @@
 """weft's decoding speed beside its rivals', in one run: a table of ratios.
 
-    python benchmarks/decode.py --model rnn --rivals /work/rivals --data /work/rivals/data --rounds 3
-    python benchmarks/decode.py --model transformer --rivals /work/rivals --data /work/rivals/data --beam 1
-    python benchmarks/decode.py --model rnn --data /work/rivals/data --alone int8       # one line of JSON
+    python benchmarks/decode.py --model rnn --rivals $RIVALS --data $RIVALS/data --rounds 3
+    python benchmarks/decode.py --model transformer --rivals $RIVALS --data $RIVALS/data --beam 1
+    python benchmarks/decode.py --model rnn --data $RIVALS/data --alone int8       # one line of JSON
 
 The workload is that of benchmarks/rivals/decode.py: fresh weights, the same lines in the same batches, every output of
 exactly 20 tokens, two threads. One round is each of them once, one after the other, each in a process of its own. weft

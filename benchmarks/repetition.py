@@ -1,6 +1,6 @@
 """Repetition: that the default rule against it stops loops, and that it leaves ordinary text alone.
 
-    python benchmarks/repetition.py --data /work/data --folder /tmp/weft-repetition     # trains what is not there yet
+    python benchmarks/repetition.py --data $WEFT_DATA --folder repetition-runs     # trains what is not there yet
 
 The rule is `search.no_loops` (`weft.search.constraints.NoLoops`): a phrase of up to 16 tokens is not said 4 times in
 a row,

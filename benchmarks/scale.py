@@ -1,6 +1,6 @@
 """Ten million pairs: how fast they are prepared, how much memory each stage takes, and whether a GPU has to wait.
 
-    python benchmarks/scale.py --folder /tmp/scale [--pairs 10000000] [--stages make,learn,...]
+    python benchmarks/scale.py --folder scale-runs [--pairs 10000000] [--stages make,learn,...]
 
     make      pairs of the built-in grammar, written by as many processes as there are cores
     learn     `weft tokenizer learn` on them

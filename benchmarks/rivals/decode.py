@@ -1,6 +1,6 @@
 """Decoding speed of another toolkit's encoder-decoder on the CPU, by its own search.
 
-    /work/rivals/opennmt/bin/python decode.py --rival opennmt --model rnn --data /work/rivals/data --beam 5
+    $RIVALS/opennmt/bin/python decode.py --rival opennmt --model rnn --data $RIVALS/data --beam 5
 
 Runs inside the toolkit's own virtual environment (see README.md) and prints one line of JSON. Weights are fresh: speed
 does not depend on them, because every output has exactly `--length` tokens. All toolkits are handed the same lines in

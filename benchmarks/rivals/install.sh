@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the toolkits we compare ourselves with, each in a virtual environment of its own that borrows torch from
-# a common one (Hugging Face has its own). Nothing is written outside the folder given.    bash install.sh /work/rivals
+# a common one (Hugging Face has its own). Nothing is written outside the folder given.    bash install.sh $RIVALS
 set -euo pipefail
 root=$(mkdir -p "$1" && cd "$1" && pwd)
 site=lib/python3.11/site-packages

@@ -1,6 +1,6 @@
 """Make the text every toolkit in the comparison trains on: Moses tokens, then one joint BPE of 8,000 merges.
 
-    python prepare.py /work/data/multi30k/raw /work/rivals/data
+    python prepare.py $WEFT_DATA/multi30k/raw $RIVALS/data
 
 Needs sacremoses and subword-nmt. Writes {train,val}.bpe.{en,de} and codes.bpe; nothing else reads the raw text.
 """

@@ -1,6 +1,6 @@
 """Training speed of another toolkit's encoder-decoder on the CPU, by its own training loop.
 
-    /work/rivals/opennmt/bin/python train.py --rival opennmt --model transformer --data /work/rivals/data --seconds 60
+    $RIVALS/opennmt/bin/python train.py --rival opennmt --model transformer --data $RIVALS/data --seconds 60
 
 Runs inside the toolkit's own virtual environment (see README.md) and prints one line of JSON. The toolkit reads the
 text, makes the batches, trains and updates with its own code; here we only write its configuration and note, whenever
