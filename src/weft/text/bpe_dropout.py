@@ -1,12 +1,11 @@
-"""BPE-dropout: merges that are left out by chance (Provilkov et al. 2020, algorithm 1), with the caller's dice.
+"""BPE-dropout: merges skipped at random (Provilkov et al. 2020, algorithm 1), with the caller's generator.
 
-The paper's step: every merge that could be made now is left out with probability p, each by a throw of its own; of
-those that remain the one learned first is made; where none remains, the word is done. Nothing depends on the throws
-for the others, so they are only thrown in the order of learning until one remains: the same distribution, with one
-throw where there were many.
+The paper's step: every possible merge is skipped with probability p, independently; of those that remain the one
+learned first is applied; if none remains, the word is done. Nothing depends on the draws for the others, so numbers
+are drawn in the order of learning only until one merge remains: the same distribution with fewer draws.
 
-What a word looks like after some merges, and which merges it then allows, does not depend on the dice. So the states
-of short words are kept and walked through; long words (text without spaces) go through a heap.
+The symbols of a word after some merges, and the merges possible then, do not depend on the draws. So the states of
+short words are cached and reused; long words (text without spaces) are merged with a heap.
 """
 
 from __future__ import annotations
@@ -15,98 +14,101 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from random import Random
 
-SHORT = 32  # symbols; the states of longer words are not kept
-MOST = 1 << 17  # states kept
+MAX_CACHED_LENGTH = 32
+"""Symbols; the states of longer words are not cached."""
+MAX_CACHED_STATES = 1 << 17
 
 Merges = dict[tuple[int, int], tuple[int, int]]
-"""For a pair of ids when it was learned, and the id it becomes."""
+"""For a pair of ids: its rank in the order of learning, and the id of the merged symbol."""
 
 
 class _State:
-    """A word after some merges: what it is now, and the merges it allows, the earliest-learned first."""
+    """A word after some merges: its symbols, and the possible merges in the order of learning."""
 
-    __slots__ = ("choices", "following", "ids")
+    __slots__ = ("candidates", "ids", "successors")
 
     def __init__(self, ids: list[int], merges: Merges) -> None:
         self.ids = ids
-        found = []
-        for place in range(len(ids) - 1):
-            merge = merges.get((ids[place], ids[place + 1]))
+        possible = []
+        for position in range(len(ids) - 1):
+            merge = merges.get((ids[position], ids[position + 1]))
             if merge is not None:
-                found.append((merge[0], place, merge[1]))
-        self.choices = [(place, made) for _, place, made in sorted(found)]
-        self.following: list[_State | None] = [None] * len(self.choices)
+                possible.append((merge[0], position, merge[1]))
+        self.candidates = [(position, merged) for _, position, merged in sorted(possible)]
+        self.successors: list[_State | None] = [None] * len(self.candidates)
 
 
-class Dropout:
-    """Words to ids with merges left out."""
+class BPEDropout:
+    """Encodes words with merges skipped at random."""
 
     def __init__(self, merges: Merges) -> None:
         self.merges = merges
         self._states = 0
         self._words: dict[str, _State] = {}
 
-    def word(self, word: str, spell: Callable[[str], list[int]], probability: float, throw: Random) -> list[int]:
-        """The ids of one word; `spell` gives its single symbols."""
+    def encode(
+        self, word: str, to_symbols: Callable[[str], list[int]], probability: float, random: Random
+    ) -> list[int]:
+        """The ids of one word; ``to_symbols`` gives the ids of its single symbols."""
         state = self._words.get(word)
         if state is None:
-            symbols = spell(word)
-            if len(symbols) > SHORT:
-                return merge_long(symbols, self.merges, probability, throw)
-            if self._states > MOST:
+            symbols = to_symbols(word)
+            if len(symbols) > MAX_CACHED_LENGTH:
+                return merge_long(symbols, self.merges, probability, random)
+            if self._states > MAX_CACHED_STATES:
                 self._words.clear()
                 self._states = 0
             state = self._words[word] = _State(symbols, self.merges)
             self._states += 1
-        throws = throw.random
+        draw = random.random
         while True:
-            number, most = 0, len(state.choices)
-            while number < most and throws() < probability:
-                number += 1
-            if number == most:
+            index, count = 0, len(state.candidates)
+            while index < count and draw() < probability:
+                index += 1
+            if index == count:
                 return state.ids
-            following = state.following[number]
-            if following is None:
-                place, made = state.choices[number]
-                ids = [*state.ids[:place], made, *state.ids[place + 2 :]]
-                following = state.following[number] = _State(ids, self.merges)
+            successor = state.successors[index]
+            if successor is None:
+                position, merged = state.candidates[index]
+                ids = [*state.ids[:position], merged, *state.ids[position + 2 :]]
+                successor = state.successors[index] = _State(ids, self.merges)
                 self._states += 1
-            state = following
+            state = successor
 
 
-def merge_long(ids: list[int], merges: Merges, probability: float, throw: Random) -> list[int]:
-    """The same for a word of any length: possible merges in a heap, those left out this time set aside."""
+def merge_long(ids: list[int], merges: Merges, probability: float, random: Random) -> list[int]:
+    """The same for a word of any length: possible merges in a heap, skipped ones put back after the next merge."""
     ids = list(ids)
-    after = [*range(1, len(ids)), -1]
-    before = list(range(-1, len(ids) - 1))
-    heap: list[tuple[int, int, int, int, int]] = []  # when learned, place, the two ids, what they become
+    following = [*range(1, len(ids)), -1]
+    previous = list(range(-1, len(ids) - 1))
+    heap: list[tuple[int, int, int, int, int]] = []  # rank, position, the two ids, the id of the merged symbol
 
-    def propose(place: int) -> None:
-        other = after[place]
-        if other >= 0 and (merge := merges.get((ids[place], ids[other]))) is not None:
-            heappush(heap, (merge[0], place, ids[place], ids[other], merge[1]))
+    def push(position: int) -> None:
+        right = following[position]
+        if right >= 0 and (merge := merges.get((ids[position], ids[right]))) is not None:
+            heappush(heap, (merge[0], position, ids[position], ids[right], merge[1]))
 
-    for place in range(len(ids)):
-        propose(place)
+    for position in range(len(ids)):
+        push(position)
     heapify(heap)
-    aside: list[tuple[int, int, int, int, int]] = []
+    skipped: list[tuple[int, int, int, int, int]] = []
     while heap:
-        entry = heappop(heap)
-        _, place, left, right, made = entry
-        other = after[place]
-        if ids[place] != left or other < 0 or ids[other] != right:
+        candidate = heappop(heap)
+        _, position, left_id, right_id, merged = candidate
+        right = following[position]
+        if ids[position] != left_id or right < 0 or ids[right] != right_id:
             continue  # one of the two has been merged since
-        if throw.random() < probability:
-            aside.append(entry)
+        if random.random() < probability:
+            skipped.append(candidate)
             continue
-        ids[place], ids[other] = made, -1
-        after[place] = after[other]
-        if after[place] >= 0:
-            before[after[place]] = place
-        for one in aside:
-            heappush(heap, one)
-        aside.clear()
-        propose(place)
-        if before[place] >= 0:
-            propose(before[place])
+        ids[position], ids[right] = merged, -1
+        following[position] = following[right]
+        if following[position] >= 0:
+            previous[following[position]] = position
+        for entry in skipped:
+            heappush(heap, entry)
+        skipped.clear()
+        push(position)
+        if previous[position] >= 0:
+            push(previous[position])
     return [id for id in ids if id >= 0]

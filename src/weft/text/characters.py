@@ -1,15 +1,15 @@
-"""Characters, as units that need no learning beyond counting.
+"""Character tokenizer: one id for each Unicode character.
 
-Characters may come with tags, for what is no spelling: the features of a word form, the language wanted. A tag is
+Characters may come with tags, for what is not spelled out: the features of a word form, the target language. A tag is
 ``<``, anything but angle brackets and white space, ``>``, and is one symbol::
 
     gehen <V><PST(SG)>   →   g  e  h  e  n  ␣  <V>  <PST(SG)>
 
-A tag is text and a symbol like any other: it decodes to its spelling, and one never seen is unknown, as a whole. What
-is spelled like a mark (``<unk>``, ``<s>``, ``</s>``) is no tag, but characters.
+A tag is text and a symbol like any other: it decodes to itself, and a tag not seen in training is unknown as a whole.
+Text that spells a special token (``<unk>``, ``<s>``, ``</s>``) is not a tag, but characters.
 
-Characters may be decomposed (Unicode's NFD): a Korean syllable into its letters, ``é`` into ``e`` and an accent. What
-is decoded is composed again (NFC)::
+Characters may be decomposed (Unicode's NFD): a Korean syllable into its letters, ``é`` into ``e`` and an accent.
+Decoded text is composed again (NFC)::
 
     각   →   ᄀ  ᅡ  ᆨ
 """
@@ -28,20 +28,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import VocabularyError
-from weft.text.preprocessing import Preparation
+from weft.text.options import LearningOptions
+from weft.text.preprocessing import Preprocessor
 from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
-from weft.text.unit_files import FIRST, checked, count, read_choice, read_symbols, read_vocabulary, save
-from weft.text.vocabulary import Vocabulary, check_ids, check_text
-from weft.text.word_cache import Arrays, end_to_end
+from weft.text.vocabulary import (
+    FIRST_SYMBOL_ID,
+    Vocabulary,
+    check_ids,
+    check_text,
+    checked,
+    read_flag,
+    read_symbols,
+    read_vocabulary,
+    save_tokenizer,
+)
+from weft.text.word_cache import TokenArrays, to_arrays
 
 _TAG_OR_CHARACTER = re.compile(rf"(?!{'|'.join(map(re.escape, SPECIALS))})<[^<>\s]+>|.", re.DOTALL)
 
 
-class Character:
-    """One id a Unicode character or, with `tags`, a tag; with `decompose`, of decomposed text (module docstring)."""
+class CharacterTokenizer:
+    """One id for each Unicode character, or for each tag with `tags`; of decomposed text with `decompose`."""
 
     kind = "character"
-    can_drop = False
+    supports_dropout = False
 
     def __init__(
         self,
@@ -49,53 +59,33 @@ class Character:
         *,
         tags: bool = False,
         decompose: bool = False,
-        preparation: Preparation | None = None,
+        preprocessor: Preprocessor | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.tags = tags
         self.decompose = decompose
-        self.preparation = preparation or Preparation()
+        self.preprocessor = preprocessor or Preprocessor()
         self._texts = (UNKNOWN_TEXT, "", "", *vocabulary.symbols)
 
     @classmethod
-    def learn(
-        cls,
-        texts: Iterable[str],
-        *,
-        size: int | None = None,
-        minimum_count: int = 1,
-        tags: bool = False,
-        decompose: bool = False,
-        normalize: str = "none",
-        lowercase: bool = False,
-        symbols: Iterable[str] = (),
-        protect: Iterable[str] = (),
-    ) -> Self:
-        protect = tuple(protect)
-        texts = list(checked(texts)) if protect else checked(texts)
-        preparation = Preparation.learn(
-            texts if isinstance(texts, list) else (),
-            normalize=normalize,
-            lowercase=lowercase,
-            symbols=symbols,
-            protect=protect,
-            size=size,
-            minimum_count=minimum_count,
-        )
-        found = (
-            symbol
+    def learn(cls, texts: Iterable[str], options: LearningOptions) -> Self:
+        texts = list(checked(texts)) if options.protect else checked(texts)
+        preprocessor = Preprocessor.learn(texts if isinstance(texts, list) else (), options)
+        characters = (
+            character
             for text in texts
-            for stretch in preparation.stretches(text)
-            if stretch.text not in preparation.symbols
-            for symbol in spell(stretch.text, tags=tags, decompose=decompose)  # of protected wholes too
+            for segment in preprocessor.segments(text)
+            if segment.text not in preprocessor.symbols
+            for character in split(segment.text, tags=options.tags, decompose=options.decompose)  # also inside matches
         )
-        vocabulary = count(found, (*preparation.symbols, *preparation.wholes), size, minimum_count)
-        return cls(vocabulary, tags=tags, decompose=decompose, preparation=preparation)
+        predefined = (*preprocessor.symbols, *preprocessor.protected_tokens)
+        vocabulary = Vocabulary.learn(characters, options, predefined)
+        return cls(vocabulary, tags=options.tags, decompose=options.decompose, preprocessor=preprocessor)
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
-        found = (one for text in checked(texts) for one in self._spell(text))
-        vocabulary = self.vocabulary.extended(found, minimum_count=minimum_count)
-        return type(self)(vocabulary, tags=self.tags, decompose=self.decompose, preparation=self.preparation)
+        characters = (character for text in checked(texts) for character in self._split(text))
+        vocabulary = self.vocabulary.extended(characters, minimum_count=minimum_count)
+        return type(self)(vocabulary, tags=self.tags, decompose=self.decompose, preprocessor=self.preprocessor)
 
     @property
     def size(self) -> int:
@@ -103,38 +93,39 @@ class Character:
 
     def encode(self, text: str) -> list[int]:
         check_text(text)
-        return self.vocabulary.ids(self._spell(text))
+        return self.vocabulary.ids(self._split(text))
 
-    def _spell(self, text: str) -> Sequence[str]:
-        if self.preparation.is_plain:
-            return spell(text, tags=self.tags, decompose=self.decompose)
+    def _split(self, text: str) -> Sequence[str]:
+        if self.preprocessor.is_identity:
+            return split(text, tags=self.tags, decompose=self.decompose)
         symbols: list[str] = []
-        for stretch in self.preparation.stretches(text):
-            symbols += (
-                (stretch.text,) if stretch.atom else spell(stretch.text, tags=self.tags, decompose=self.decompose)
-            )
+        for segment in self.preprocessor.segments(text):
+            if segment.is_token:
+                symbols.append(segment.text)
+            else:
+                symbols += split(segment.text, tags=self.tags, decompose=self.decompose)
         return symbols
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
-    def encode_arrays(self, texts: Sequence[str]) -> Arrays:
-        """The ids of all texts end to end, and how many each has."""
-        if self.tags or self.decompose or not self.preparation.is_plain:
-            return end_to_end(self.encode_batch(texts))
+    def encode_arrays(self, texts: Sequence[str]) -> TokenArrays:
+        """The ids of all texts concatenated, and the number of ids of each."""
+        if self.tags or self.decompose or not self.preprocessor.is_identity:
+            return to_arrays(self.encode_batch(texts))
         try:
             codes = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
         except UnicodeEncodeError:
             for text in texts:
                 check_text(text)
             raise
-        return self._of_code[codes], np.fromiter(map(len, texts), np.int64, len(texts))
+        return self._code_point_ids[codes], np.fromiter(map(len, texts), np.int64, len(texts))
 
     @cached_property
-    def _of_code(self) -> NDArray[np.int32]:
+    def _code_point_ids(self) -> NDArray[np.int32]:
         """The id of every code point."""
         table = np.full(sys.maxunicode + 1, UNKNOWN, np.int32)
-        for id, symbol in enumerate(self.vocabulary.symbols, FIRST):
+        for id, symbol in enumerate(self.vocabulary.symbols, FIRST_SYMBOL_ID):
             table[ord(symbol)] = id
         return table
 
@@ -143,46 +134,46 @@ class Character:
         text = "".join([self._texts[id] for id in ids])
         return unicodedata.normalize("NFC", text) if self.decompose else text
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         check_ids(ids, self.size)
-        return [SPECIALS[id] if id < FIRST else visible(self._texts[id]) for id in ids]
+        return [SPECIALS[id] if id < FIRST_SYMBOL_ID else visible(self._texts[id]) for id in ids]
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """The place of every character; of a part of one, the place of the character it is composed into."""
+        """The span of every character; for a part of one, the span of the character it is composed into."""
         check_ids(ids, self.size)
         if not self.decompose:
-            return _end_to_end(len(self._texts[id]) for id in ids)
+            return _consecutive_spans(len(self._texts[id]) for id in ids)
         return _spans_of_parts([self._texts[id] for id in ids])
 
     def save(self, path: Path) -> None:
-        choices = {"tags": self.tags, "decompose": self.decompose, **self.preparation.content()}
-        save(path, self.kind, **choices, symbols=self.vocabulary.symbols)
+        flags = {"tags": self.tags, "decompose": self.decompose}
+        save_tokenizer(path, self.kind, **flags, **self.preprocessor.to_json(), symbols=self.vocabulary.symbols)
 
     def description(self) -> list[str]:
-        """What a person may want to know, a line each."""
-        return self.preparation.description()
+        """Facts to show to a user, one per line."""
+        return self.preprocessor.description()
 
     @classmethod
-    def from_json(cls, found: dict[str, Any], *, name: str) -> Self:
-        found = {"tags": False, "decompose": False, **found}
-        tags, decompose = read_choice(found, "tags", name), read_choice(found, "decompose", name)
-        symbols, preparation = read_symbols(found, name), Preparation.from_json(found, name=name)
-        whole = {*preparation.symbols, *preparation.wholes}
+    def from_json(cls, content: dict[str, Any], *, name: str) -> Self:
+        content = {"tags": False, "decompose": False, **content}
+        tags, decompose = read_flag(content, "tags", name), read_flag(content, "decompose", name)
+        symbols, preprocessor = read_symbols(content, name), Preprocessor.from_json(content, name=name)
+        predefined = {*preprocessor.symbols, *preprocessor.protected_tokens}
         for symbol in symbols:
-            if symbol not in whole and len(spell(symbol, tags=tags, decompose=decompose)) != 1:
+            if symbol not in predefined and len(split(symbol, tags=tags, decompose=decompose)) != 1:
                 raise VocabularyError(f"{name}: damaged: {symbol!r} is not one character{' or tag' if tags else ''}")
-        vocabulary = read_vocabulary(symbols, name, whole)
-        return cls(vocabulary, tags=tags, decompose=decompose, preparation=preparation)
+        vocabulary = read_vocabulary(symbols, name, predefined)
+        return cls(vocabulary, tags=tags, decompose=decompose, preprocessor=preprocessor)
 
 
-def spell(text: str, *, tags: bool = False, decompose: bool = False) -> Sequence[str]:
-    """The characters of a text, with its tags in one piece."""
+def split(text: str, *, tags: bool = False, decompose: bool = False) -> Sequence[str]:
+    """The characters of a text, each tag as one."""
     if decompose:
         text = unicodedata.normalize("NFD", text)
     return _TAG_OR_CHARACTER.findall(text) if tags else text
 
 
-def _end_to_end(lengths: Iterable[int]) -> list[tuple[int, int]]:
+def _consecutive_spans(lengths: Iterable[int]) -> list[tuple[int, int]]:
     spans, start = [], 0
     for length in lengths:
         spans.append((start, start + length))
@@ -191,25 +182,25 @@ def _end_to_end(lengths: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _spans_of_parts(parts: Sequence[str]) -> list[tuple[int, int]]:
-    """The place of each part in the composed text of all (NFC); parts that compose share what they make."""
+    """The span of each part in the composed text of all (NFC); parts that compose share a span."""
     spans: list[tuple[int, int]] = []
-    start, begun = 0, 0
-    for place in range(1, len(parts) + 1):
-        if place < len(parts) and not _stands_apart(parts, begun, place):
+    start, first = 0, 0
+    for index in range(1, len(parts) + 1):
+        if index < len(parts) and not _is_separate(parts, first, index):
             continue
-        together = parts[begun:place]
-        end = start + len(unicodedata.normalize("NFC", "".join(together)))
-        if end - start == sum(map(len, together)):
-            spans += [(start + one, start + other) for one, other in _end_to_end(map(len, together))]
+        group = parts[first:index]
+        end = start + len(unicodedata.normalize("NFC", "".join(group)))
+        if end - start == sum(map(len, group)):
+            spans += [(start + left, start + right) for left, right in _consecutive_spans(map(len, group))]
         else:
-            spans += [(start, end) if part else (end, end) for part in together]
-        start, begun = end, place
+            spans += [(start, end) if part else (end, end) for part in group]
+        start, first = end, index
     return spans
 
 
-def _stands_apart(parts: Sequence[str], begun: int, place: int) -> bool:
-    """Whether a part, and with it all that follows, composes with none of the parts since ``begun``."""
-    if not parts[place] or unicodedata.combining(parts[place][0]):
+def _is_separate(parts: Sequence[str], first: int, index: int) -> bool:
+    """Whether part ``index``, and with it all that follow, composes with none of the parts from ``first`` on."""
+    if not parts[index] or unicodedata.combining(parts[index][0]):
         return False
-    before, first = "".join(parts[begun:place]), parts[place][0]
-    return unicodedata.normalize("NFC", before + first) == unicodedata.normalize("NFC", before) + first
+    before, character = "".join(parts[first:index]), parts[index][0]
+    return unicodedata.normalize("NFC", before + character) == unicodedata.normalize("NFC", before) + character

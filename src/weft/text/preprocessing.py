@@ -1,146 +1,153 @@
-"""What is done to a text before it is cut into characters or words: symbols, normalization, protected matches.
+"""Preprocessing of text for character and word tokenizers: symbols, normalization, protected matches.
 
-The settings of a tokenizer of units, and what they make of a text: stretches, each either one token (an atom) or text
-to be cut. Where nothing is set there is one stretch, the text.
+A text becomes segments, each either one token already or text to be tokenized. Without any option set there is one
+segment, the text itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from weft.errors import VocabularyError
-from weft.text import normalization as normalizing
-from weft.text.symbols import Protected, check_patterns, check_symbols, symbol_pattern
+from weft.text import normalization
+from weft.text.options import LearningOptions
+from weft.text.symbols import ProtectedPatterns, check_patterns, check_symbols, symbol_pattern
 
 
-class Stretch(NamedTuple):
-    """A part of a text: one token, or to be cut."""
+class Segment(NamedTuple):
+    """A part of a text."""
 
     text: str
-    atom: bool
+    is_token: bool
+    """Whether it is one token as a whole; if not, it is to be tokenized."""
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """The settings. `wholes` are protected matches that are one token each."""
+class Preprocessor:
+    """What is done to a text before it is split into characters or words."""
 
     normalize: str = "none"
     lowercase: bool = False
     symbols: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
-    wholes: tuple[str, ...] = ()
+    protected_tokens: tuple[str, ...] = ()
+    """Protected matches that are one token each."""
 
     @classmethod
-    def learn(
-        cls,
-        texts: Sequence[str],
-        *,
-        normalize: str,
-        lowercase: bool,
-        symbols: Iterable[str],
-        protect: Iterable[str],
-        size: int | None,
-        minimum_count: int,
-        without: str = "",
-    ) -> Preparation:
-        """Check the settings, and find the protected matches seen often enough: at most a quarter of the ids."""
-        normalizing.steps(normalize, lowercase)
-        first = cls(normalize, lowercase, check_symbols(symbols, without=without), check_patterns(protect))
-        if not first.protect:
-            return first
-        if minimum_count < 1:
-            raise VocabularyError(f"vocabulary: minimum count {minimum_count}, expected 1 or more")
-        most = len(texts) + sum(map(len, texts)) if size is None else max(size, 0) // 4
-        between = (stretch.text for text in texts for stretch in first._between_symbols(text) if not stretch.atom)
-        stripped = first._protected.frequent(between, most=most, minimum_count=minimum_count)
-        found = dict.fromkeys(match.strip() for match in stripped)
-        wholes = tuple(match for match in found if match and match not in first.symbols)
-        return cls(first.normalize, first.lowercase, first.symbols, first.protect, wholes)
+    def learn(cls, texts: Sequence[str], options: LearningOptions, *, reserved: str = "") -> Preprocessor:
+        """Check the options, and find the protected matches that are frequent enough: at most a quarter of the ids.
+
+        ``reserved``: characters that no symbol may contain.
+        """
+        normalization.normalizers_of(options.normalize, options.lowercase)
+        symbols = check_symbols(options.symbols, reserved=reserved)
+        preprocessor = cls(options.normalize, options.lowercase, symbols, check_patterns(options.protect))
+        if not preprocessor.protect:
+            return preprocessor
+        options.check_minimum_count()
+        limit = len(texts) + sum(map(len, texts)) if options.size is None else max(options.size, 0) // 4
+        unprotected = (
+            segment.text for text in texts for segment in preprocessor._split_symbols(text) if not segment.is_token
+        )
+        matches = preprocessor._patterns.most_frequent(
+            unprotected, limit=limit, minimum_count=options.minimum_count
+        )
+        stripped = dict.fromkeys(match.strip() for match in matches)
+        tokens = tuple(match for match in stripped if match and match not in symbols)
+        return replace(preprocessor, protected_tokens=tokens)
 
     @property
-    def is_plain(self) -> bool:
-        return self == Preparation()
+    def is_identity(self) -> bool:
+        return self == Preprocessor()
 
     @property
-    def cuts(self) -> bool:
-        """Whether there is more than one stretch to a text."""
+    def splits(self) -> bool:
+        """Whether a text may have more than one segment."""
         return bool(self.symbols or self.protect)
 
-    def stretches(self, text: str) -> list[Stretch]:
-        """The stretches of a text, none of them empty; end to end they are the normalized text."""
+    def segments(self, text: str) -> list[Segment]:
+        """The segments of a text, none of them empty; concatenated they are the normalized text."""
         if not self.protect:
-            return list(self._between_symbols(text))
-        found: list[Stretch] = []
-        for stretch in self._between_symbols(text):
-            if stretch.atom:
-                found.append(stretch)
+            return list(self._split_symbols(text))
+        segments: list[Segment] = []
+        for segment in self._split_symbols(text):
+            if segment.is_token:
+                segments.append(segment)
                 continue
-            done = 0
-            for start, end in self._protected.find(stretch.text):
-                match = stretch.text[start:end]
+            position = 0
+            for start, end in self._patterns.find(segment.text):
+                match = segment.text[start:end]
                 start += len(match) - len(match.lstrip())
                 end = start + len(match.strip())
                 if start < end:
-                    found += [Stretch(stretch.text[done:start], False)] if done < start else []
-                    found.append(Stretch(stretch.text[start:end], stretch.text[start:end] in self._whole))
-                    done = end
-            found += [Stretch(stretch.text[done:], False)] if done < len(stretch.text) else []
-        return found
+                    if position < start:
+                        segments.append(Segment(segment.text[position:start], False))
+                    match = segment.text[start:end]
+                    segments.append(Segment(match, match in self._protected_set))
+                    position = end
+            if position < len(segment.text):
+                segments.append(Segment(segment.text[position:], False))
+        return segments
 
-    def _between_symbols(self, text: str) -> Iterator[Stretch]:
-        parts = [text] if self._pattern is None else self._pattern.split(text)
-        for place, part in enumerate(parts):
-            if place % 2:
-                yield Stretch(part, True)
+    def _split_symbols(self, text: str) -> Iterator[Segment]:
+        parts = [text] if self._symbol_pattern is None else self._symbol_pattern.split(text)
+        for index, part in enumerate(parts):
+            if index % 2:
+                yield Segment(part, True)
             elif part:
-                yield Stretch(part if self._normal is None else self._normal(part), False)
+                yield Segment(part if self._normalizer is None else self._normalizer(part), False)
 
     @cached_property
-    def _pattern(self) -> Any:
+    def _symbol_pattern(self) -> re.Pattern[str] | None:
         return symbol_pattern(self.symbols)
 
     @cached_property
-    def _normal(self) -> Any:
-        return normalizing.function(self.normalize, self.lowercase)
+    def _normalizer(self) -> Callable[[str], str] | None:
+        return normalization.normalizer(self.normalize, self.lowercase)
 
     @cached_property
-    def _protected(self) -> Protected:
-        return Protected(self.protect)
+    def _patterns(self) -> ProtectedPatterns:
+        return ProtectedPatterns(self.protect)
 
     @cached_property
-    def _whole(self) -> frozenset[str]:
-        return frozenset(self.wholes)
+    def _protected_set(self) -> frozenset[str]:
+        return frozenset(self.protected_tokens)
 
-    def content(self) -> dict[str, object]:
-        """What the file says of it: what is not as usual."""
-        given = {"normalize": self.normalize, "lowercase": self.lowercase, "given": list(self.symbols)}
-        usual: dict[str, object] = {"normalize": "none", "lowercase": False, "given": [], "protect": [], "wholes": []}
-        found = {**given, "protect": list(self.protect), "wholes": list(self.wholes)}
-        return {name: value for name, value in found.items() if value != usual[name]}
+    def to_json(self) -> dict[str, object]:
+        """What the tokenizer's file says of it: whatever differs from the default."""
+        content: dict[str, object] = {
+            "normalize": self.normalize,
+            "lowercase": self.lowercase,
+            "given": list(self.symbols),
+            "protect": list(self.protect),
+            "wholes": list(self.protected_tokens),
+        }
+        return {name: value for name, value in content.items() if value not in ("none", False, [])}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any], *, name: str) -> Preparation:
+    def from_json(cls, content: dict[str, Any], *, name: str) -> Preprocessor:
         lists = {}
         for key in ("given", "protect", "wholes"):
-            value = found.get(key, [])
-            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            value = content.get(key, [])
+            if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
                 raise VocabularyError(f"{name}: damaged: {key} is not a list of texts")
             lists[key] = tuple(value)
-        lowercase, normalize = found.get("lowercase", False), found.get("normalize", "none")
+        lowercase, normalize = content.get("lowercase", False), content.get("normalize", "none")
         if not isinstance(lowercase, bool):
             raise VocabularyError(f"{name}: damaged: lowercase is {lowercase!r}, expected true or false")
         try:
-            normalizing.steps(normalize, lowercase)
+            normalization.normalizers_of(normalize, lowercase)
             symbols, protect = check_symbols(lists["given"]), check_patterns(lists["protect"])
         except VocabularyError as error:
             raise VocabularyError(f"{name}: damaged: {error}") from None
         return cls(normalize, lowercase, symbols, protect, lists["wholes"])
 
     def description(self) -> list[str]:
-        """What a person may want to know, a line each."""
-        found = [f"normalization: {normalizing.described(self.normalize, self.lowercase)}"]
-        found += [f"symbols: {' '.join(self.symbols)}"] if self.symbols else []
-        return found + [f"protected: {pattern}" for pattern in self.protect]
+        """Facts to show to a user, one per line."""
+        lines = [f"normalization: {normalization.describe(self.normalize, self.lowercase)}"]
+        lines += [f"symbols: {' '.join(self.symbols)}"] if self.symbols else []
+        return lines + [f"protected: {pattern}" for pattern in self.protect]

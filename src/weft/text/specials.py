@@ -1,19 +1,20 @@
-"""The three marks that are no text: their ids, their spellings, and how an id is shown to a person.
+"""Special tokens: their ids, their names, and how a token is displayed.
 
-They hold the first ids of every vocabulary. They are ids only: text spelled like a mark (``</s>`` typed by somebody) is
-ordinary text and never becomes the mark's id.
+They have the first ids of every vocabulary. They are ids only: text that spells one (``</s>`` typed by a user) is
+ordinary text and never becomes the special token.
 """
 
 from __future__ import annotations
 
 UNKNOWN, BEGIN, END = 0, 1, 2
-SPECIALS = ("<unk>", "<s>", "</s>")  # the place of a spelling is its id
+SPECIALS = ("<unk>", "<s>", "</s>")
+"""The name of each special token, by id."""
+UNKNOWN_TEXT = "⁇"
+"""U+2047: an unknown token in decoded text."""
 
-UNKNOWN_TEXT = "⁇"  # U+2047: what an unknown becomes in decoded text
 
-
-def visible(piece: str) -> str:
-    """A piece as a picture shows it: a space as ``␣``, what cannot be printed as its code (``U+000A``)."""
-    if piece.isprintable() and " " not in piece:
-        return piece
-    return "".join("␣" if c == " " else c if c.isprintable() else f"U+{ord(c):04X}" for c in piece)
+def visible(token: str) -> str:
+    """A token for display: a space as ``␣``, other unprintable characters as their code (``U+000A``)."""
+    if token.isprintable() and " " not in token:
+        return token
+    return "".join("␣" if c == " " else c if c.isprintable() else f"U+{ord(c):04X}" for c in token)

@@ -1,6 +1,6 @@
-"""Pieces of words, however they were learned: what BPE and unigram have in common.
+"""Subword tokenizers: what BPE and unigram have in common.
 
-The library encodes; ids become text here, from the bytes that each stands for.
+The `tokenizers` library encodes; decoding is done here, from the bytes of each token.
 """
 
 from __future__ import annotations
@@ -16,35 +16,42 @@ from tokenizers import Regex, pre_tokenizers
 
 from weft.errors import VocabularyError
 from weft.files import save_text
-from weft.text import normalization as normalizing
-from weft.text.pretokenization import MARK, SPELLED_MARK, Pretokenization, byte_alphabet, skeleton
+from weft.text import normalization
+from weft.text.options import LearningOptions
+from weft.text.pretokenization import (
+    BOUNDARY,
+    SPECIAL_SPELLING,
+    Pretokenization,
+    byte_alphabet,
+    untrained_tokenizer,
+)
 from weft.text.specials import END, SPECIALS, UNKNOWN_TEXT, visible
-from weft.text.symbols import Protected, symbol_pattern
+from weft.text.symbols import ProtectedPatterns, symbol_pattern
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import check_ids, check_text
-from weft.text.word_cache import Arrays, WordCache, end_to_end, rows
+from weft.text.word_cache import TokenArrays, WordCache, to_arrays, to_lists
 
 
-class Subwords:
-    """A form, the library's tokenizer, and the spelling of every id."""
+class SubwordTokenizer:
+    """A pretokenization, the library's tokenizer, and the bytes of every token."""
 
     kind: str
-    can_drop = False
+    supports_dropout = False
 
-    def __init__(self, form: Pretokenization, library: tokenizers.Tokenizer, spellings: Sequence[str]) -> None:
+    def __init__(self, form: Pretokenization, library: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
         self.form = form
         self._library = library
-        self._fixed = range(len(SPECIALS), len(SPECIALS) + len(form.symbols))
-        stand_ins = {character: bytes([value]) for value, character in enumerate(byte_alphabet())}
-        # The bytes of every id in decoded text, where the mark is a space.
+        self._symbol_ids = range(len(SPECIALS), len(SPECIALS) + len(form.symbols))
+        byte_values = {character: bytes([value]) for value, character in enumerate(byte_alphabet())}
+        # The bytes of every token in decoded text, where the boundary marker is a space.
         self._bytes = [UNKNOWN_TEXT.encode(), b"", b"", *(symbol.encode() for symbol in form.symbols)]
         if form.byte_fallback:
             self._bytes += [bytes([value]) for value in range(256)]
-        for spelling in spellings[len(self._bytes) :]:
+        for token in tokens[len(self._bytes) :]:
             if form.byte_level:
-                self._bytes.append(b"".join(map(stand_ins.__getitem__, spelling)))
+                self._bytes.append(b"".join(map(byte_values.__getitem__, token)))
             else:
-                self._bytes.append(spelling.replace(MARK, " ").encode())
+                self._bytes.append(token.replace(BOUNDARY, " ").encode())
 
     @property
     def size(self) -> int:
@@ -68,23 +75,23 @@ class Subwords:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of every text, on as many threads as the library takes (RAYON_NUM_THREADS)."""
-        return rows(self.encode_arrays(texts))
+        return to_lists(self.encode_arrays(texts))
 
-    def encode_arrays(self, texts: Sequence[str]) -> Arrays:
-        """The ids of all texts end to end, and how many each has."""
-        if self.form.protect:  # what matches may hold spaces
+    def encode_arrays(self, texts: Sequence[str]) -> TokenArrays:
+        """The ids of all texts concatenated, and the number of ids of each."""
+        if self.form.protect:  # a match may contain spaces
             for text in texts:
                 check_text(text)
-            return end_to_end(self._encode_words(list(texts)))
-        return self._bulk.arrays(texts)
+            return to_arrays(self._encode_words(list(texts)))
+        return self._cache.arrays(texts)
 
     def _encode_words(self, words: list[str]) -> list[list[int]]:
-        return [found.ids for found in self._library.encode_batch_fast(words, add_special_tokens=False)]
+        return [encoding.ids for encoding in self._library.encode_batch_fast(words, add_special_tokens=False)]
 
     @cached_property
-    def _bulk(self) -> WordCache:
-        two_marks = self.encode(" ")
-        return WordCache(self._encode_words, two_marks[: len(two_marks) // 2], self._symbols)
+    def _cache(self) -> WordCache:
+        two_boundaries = self.encode(" ")
+        return WordCache(self._encode_words, two_boundaries[: len(two_boundaries) // 2], self._symbols)
 
     @cached_property
     def _symbols(self) -> re.Pattern[str] | None:
@@ -95,28 +102,28 @@ class Subwords:
         return decode_bytes(self._parts(ids))
 
     def _parts(self, ids: Sequence[int]) -> list[bytes]:
-        """The bytes of each id in the text, without the outer mark of every stretch between symbols."""
+        """The bytes of each token in the text, without the outer boundary of every segment between symbols."""
         parts = [self._bytes[id] for id in ids]
         backwards = self.form.end_of_word
         at_edge = True
-        for place in range(len(parts) - 1, -1, -1) if backwards else range(len(parts)):
-            if ids[place] in self._fixed:
+        for index in range(len(parts) - 1, -1, -1) if backwards else range(len(parts)):
+            if ids[index] in self._symbol_ids:
                 at_edge = True
-            elif at_edge and parts[place]:
+            elif at_edge and parts[index]:
                 at_edge = False
-                parts[place] = parts[place].removesuffix(b" ") if backwards else parts[place].removeprefix(b" ")
-                if not self._fixed:
+                parts[index] = parts[index].removesuffix(b" ") if backwards else parts[index].removeprefix(b" ")
+                if not self._symbol_ids:
                     break
         return parts
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         check_ids(ids, self.size)
-        return [SPECIALS[id] if id <= END else self._shown(self._bytes[id]) for id in ids]
+        return [SPECIALS[id] if id <= END else self._display(self._bytes[id]) for id in ids]
 
-    def _shown(self, piece: bytes) -> str:
-        bare = piece.removesuffix(b" ") if self.form.end_of_word else piece.removeprefix(b" ")
+    def _display(self, token: bytes) -> str:
+        bare = token.removesuffix(b" ") if self.form.end_of_word else token.removeprefix(b" ")
         try:
-            return visible((bare or piece).decode())
+            return visible((bare or token).decode())
         except UnicodeDecodeError:  # a part of a character
             return "".join(chr(value) if 32 < value < 127 else f"<0x{value:02X}>" for value in bare)
 
@@ -126,10 +133,10 @@ class Subwords:
         parts = self._parts(ids)
         spans = []
         for id, part, (start, end) in zip(ids, parts, spans_of_bytes(parts), strict=True):
-            marked = len(part) == len(self._bytes[id])  # its mark, if it has one, is in the text
-            if marked and self.form.end_of_word and part.endswith(b" "):
+            has_boundary = len(part) == len(self._bytes[id])  # if the token has a boundary, it is in the text
+            if has_boundary and self.form.end_of_word and part.endswith(b" "):
                 end -= 1
-            elif marked and not self.form.end_of_word and part.startswith(b" "):
+            elif has_boundary and not self.form.end_of_word and part.startswith(b" "):
                 start += 1
             spans.append((start, end))
         return spans
@@ -139,28 +146,28 @@ class Subwords:
         save_text(path, self._library.to_str(pretty=True))
 
     def description(self) -> list[str]:
-        """What a person may want to know, a line each."""
+        """Facts to show to a user, one per line."""
         form = self.form
-        found = [f"normalization: {normalizing.described(form.normalize, form.lowercase)}"]
-        found += [f"symbols: {' '.join(form.symbols)}"] if form.symbols else []
-        found += [f"protected: {pattern}" for pattern in form.protect]
-        found += ["unknown characters become bytes"] if form.byte_fallback else []
-        return found
+        lines = [f"normalization: {normalization.describe(form.normalize, form.lowercase)}"]
+        lines += [f"symbols: {' '.join(form.symbols)}"] if form.symbols else []
+        lines += [f"protected: {pattern}" for pattern in form.protect]
+        lines += ["unknown characters become bytes"] if form.byte_fallback else []
+        return lines
 
     def _new_characters(self, texts: Iterable[str], known: Iterable[str], minimum_count: int) -> list[str]:
-        """Characters that have no piece, the most frequent first."""
+        """Characters that have no id, the most frequent first."""
         if self.form.byte_level or self.form.byte_fallback:
             return []
         counts: Counter[str] = Counter()
-        for stretch in stretches(texts, self.form):
-            counts.update(self._library.normalizer.normalize_str(stretch).replace(" ", ""))
-        held = set(known)
-        new = [one for one, times in counts.items() if times >= minimum_count and one not in held]
-        return sorted(new, key=lambda one: (-counts[one], one))
+        for segment in between_symbols(texts, self.form):
+            counts.update(self._library.normalizer.normalize_str(segment).replace(" ", ""))
+        excluded = set(known)
+        new = [character for character, count in counts.items() if count >= minimum_count and character not in excluded]
+        return sorted(new, key=lambda character: (-counts[character], character))
 
 
-def stretches(texts: Iterable[str], form: Pretokenization) -> Iterator[str]:
-    """What stands between the symbols of the texts."""
+def between_symbols(texts: Iterable[str], form: Pretokenization) -> Iterator[str]:
+    """The segments of the texts between symbols."""
     symbols = symbol_pattern(form.symbols)
     for text in texts:
         check_text(text)
@@ -170,43 +177,39 @@ def stretches(texts: Iterable[str], form: Pretokenization) -> Iterator[str]:
             yield from filter(None, symbols.split(text)[::2])
 
 
-def count_words(texts: Iterable[str], form: Pretokenization, *, guarded: bool) -> Counter[str]:
-    """How often each word occurs, as it is spelled in the vocabulary."""
-    library = skeleton(form, guarded=guarded)
+def count_words(texts: Iterable[str], form: Pretokenization, *, split_specials: bool) -> Counter[str]:
+    """How often each word occurs, as it is written in the vocabulary."""
+    library = untrained_tokenizer(form, split_specials=split_specials)
     if form.protect:
-        raw = Counter(stretches(texts, form))
+        raw = Counter(between_symbols(texts, form))
     else:
-        raw = Counter(word for stretch in stretches(texts, form) if stretch for word in stretch.split(" "))
+        raw = Counter(word for segment in between_symbols(texts, form) if segment for word in segment.split(" "))
     counts: Counter[str] = Counter()
-    if alone := raw.pop("", 0):
-        counts[form.spelling(" ")] = alone
-    for text, times in raw.items():
+    if empty_words := raw.pop("", 0):
+        counts[form.to_vocabulary(" ")] = empty_words
+    for text, count in raw.items():
         for word, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(text)):
-            counts[word] += times
+            counts[word] += count
     return counts
 
 
-def choose_wholes(texts: Iterable[str], form: Pretokenization, *, size: int, minimum_count: int) -> list[str]:
-    """Protected matches that get an id as a whole, as the vocabulary spells them: at most a quarter of the ids."""
+def protected_tokens(texts: Iterable[str], form: Pretokenization, options: LearningOptions) -> list[str]:
+    """Protected matches that get an id as a whole, as written in the vocabulary: at most a quarter of the ids."""
     if not form.protect:
         return []
-    library = skeleton(form, guarded=True)
-    normal = (library.normalizer.normalize_str(stretch) for stretch in stretches(texts, form))
-    found = Protected(form.protect).frequent(normal, most=size // 4, minimum_count=minimum_count)
-    guard = pre_tokenizers.Split(Regex(SPELLED_MARK), "isolated")  # what is spelled like a mark is always cut
-    wholes = [form.spelling(match) for match in found if len(guard.pre_tokenize_str(match)) == 1]
-    return [spelling for spelling in wholes if spelling not in form.first]
-
-
-def too_small(size: int, least: int, first: int, unit: str) -> VocabularyError:
-    return VocabularyError(
-        f"vocabulary: size {size} is too small: there are {least - first} different {unit}; the least size is {least}"
+    library = untrained_tokenizer(form, split_specials=True)
+    normalized = (library.normalizer.normalize_str(segment) for segment in between_symbols(texts, form))
+    matches = ProtectedPatterns(form.protect).most_frequent(
+        normalized, limit=(options.size or 0) // 4, minimum_count=options.minimum_count
     )
+    special = pre_tokenizers.Split(Regex(SPECIAL_SPELLING), "isolated")  # text that spells a special token is split
+    tokens = [form.to_vocabulary(match) for match in matches if len(special.pre_tokenize_str(match)) == 1]
+    return [token for token in tokens if token not in form.predefined]
 
 
-def check_learning(kind: str, size: int | None, minimum_count: int) -> int:
-    if size is None:
-        raise VocabularyError(f"vocabulary: {kind} needs a size, for example 8000")
-    if minimum_count < 1:
-        raise VocabularyError(f"vocabulary: minimum count {minimum_count}, expected 1 or more")
-    return size
+def too_small(size: int, smallest: int, form: Pretokenization) -> VocabularyError:
+    unit = "bytes" if form.byte_level else "characters"
+    return VocabularyError(
+        f"vocabulary: size {size} is too small: there are {smallest - len(form.predefined)} different {unit}; "
+        f"the least size is {smallest}"
+    )

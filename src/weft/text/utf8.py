@@ -1,7 +1,7 @@
-"""From the bytes that ids stand for to text, and to places in that text.
+"""From the bytes of tokens to text, and to spans in that text.
 
 Bytes that are not valid UTF-8 become U+FFFD, one for each run that Python's decoder replaces as a whole. A character
-cut into several ids is a part of each of their spans.
+split over several tokens is part of each of their spans.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ def decode_bytes(parts: Sequence[bytes]) -> str:
 
 
 def spans_of_bytes(parts: Sequence[bytes]) -> list[tuple[int, int]]:
-    """For every part the place, in ``decode_bytes(parts)``, of the characters that it has a byte of."""
-    places = _character_of_each_byte(b"".join(parts))
+    """For every part the span, in ``decode_bytes(parts)``, of the characters that it has a byte of."""
+    characters = _character_of_each_byte(b"".join(parts))
     spans, start = [], 0
     for part in parts:
         end = start + len(part)
         if part:
-            spans.append((places[start], places[end - 1] + 1))
+            spans.append((characters[start], characters[end - 1] + 1))
         else:
-            at = places[start - 1] + 1 if start else 0
-            spans.append((at, at))
+            position = characters[start - 1] + 1 if start else 0
+            spans.append((position, position))
         start = end
     return spans
 
 
 def _character_of_each_byte(data: bytes) -> list[int]:
     """The index of the character that each byte belongs to."""
-    places: list[int] = []
+    characters: list[int] = []
     character = start = 0
     while start < len(data):
         length = _length(data[start : start + 4])
-        places += [character] * length
+        characters += [character] * length
         character += 1
         start += length
-    return places
+    return characters
 
 
 def _length(data: bytes) -> int:
@@ -45,9 +45,9 @@ def _length(data: bytes) -> int:
     lead = data[0]
     if lead < 0x80:
         return 1
-    wanted = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+    expected = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
     try:
-        data[:wanted].decode("utf-8")
+        data[:expected].decode("utf-8")
     except UnicodeDecodeError as error:
         return error.end
-    return wanted
+    return expected

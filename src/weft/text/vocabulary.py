@@ -1,18 +1,28 @@
-"""A two-way table between symbols and ids.
+"""A two-way table between symbols and ids, and the JSON file of the tokenizers that have one.
 
-The marks of `weft.text.specials` come first. Then the symbols: the most frequent first, and among equally frequent
-ones in code point order, so that the same text always gives the same ids, in whatever order it was read.
+The special tokens come first. Then the symbols: the most frequent first, ties in code point order, so that the same
+text always gives the same ids, in whatever order it was read. The special tokens are not in the table that text is
+looked up in: a symbol spelled ``</s>`` has an id of its own, or is unknown.
 
-The marks are not in the table that is looked up: a symbol spelled ``</s>`` has an id of its own, or is unknown.
+The file: ``{"weft_tokenizer": 1, "kind": "word", "symbols": [...], ...}``, predefined symbols first, then by frequency.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from weft.errors import VocabularyError
+from weft.files import save_text
+from weft.text.options import LearningOptions
 from weft.text.specials import SPECIALS, UNKNOWN
+
+FORMAT = 1
+"""The newest file format this code reads, and the one it writes."""
+FIRST_SYMBOL_ID = len(SPECIALS)
 
 
 class Vocabulary:
@@ -20,67 +30,105 @@ class Vocabulary:
 
     def __init__(self, symbols: Sequence[str]) -> None:
         self.symbols = tuple(symbols)
-        first = len(SPECIALS)
-        self._ids = {symbol: first + place for place, symbol in enumerate(self.symbols)}
+        self._ids = {symbol: id for id, symbol in enumerate(self.symbols, FIRST_SYMBOL_ID)}
         if len(self._ids) != len(self.symbols):
-            twice = next(symbol for symbol, times in Counter(self.symbols).items() if times > 1)
-            raise VocabularyError(f"vocabulary: the symbol {twice!r} stands in it twice")
-        self._spellings = SPECIALS + self.symbols
+            duplicate = next(symbol for symbol, count in Counter(self.symbols).items() if count > 1)
+            raise VocabularyError(f"vocabulary: the symbol {duplicate!r} stands in it twice")
+        self._names = SPECIALS + self.symbols
 
     @classmethod
-    def count(cls, symbols: Iterable[str], *, size: int | None = None, minimum_count: int = 1) -> Vocabulary:
-        """The vocabulary of the symbols seen at least `minimum_count` times; `size` counts the marks too."""
-        least = len(SPECIALS) + 1
-        if size is not None and size < least:
-            raise VocabularyError(f"vocabulary: size {size} is too small; the least size is {least}")
-        if minimum_count < 1:
-            raise VocabularyError(f"vocabulary: minimum count {minimum_count}, expected 1 or more")
-        counts = Counter(symbols)
+    def learn(cls, symbols: Iterable[str], options: LearningOptions, predefined: Iterable[str] = ()) -> Vocabulary:
+        """The predefined symbols, then those that occur often enough, the most frequent first."""
+        first = dict.fromkeys(predefined)
+        smallest = len(first) + FIRST_SYMBOL_ID + 1
+        if options.size is not None and options.size < smallest:
+            raise VocabularyError(f"vocabulary: size {options.size} is too small; the least size is {smallest}")
+        options.check_minimum_count()
+        counts = Counter(symbol for symbol in symbols if symbol not in first)
         if not counts:
             raise VocabularyError("vocabulary: there is no text to learn from")
-        kept = [symbol for symbol, times in counts.items() if times >= minimum_count]
+        kept = _by_frequency(counts, options.minimum_count)
         if not kept:
-            raise VocabularyError(f"vocabulary: no symbol occurs {minimum_count} times; lower the minimum count")
-        kept.sort(key=lambda symbol: (-counts[symbol], symbol))
-        return cls(kept if size is None else kept[: size - len(SPECIALS)])
+            raise VocabularyError(f"vocabulary: no symbol occurs {options.minimum_count} times; lower the minimum count")
+        limit = None if options.size is None else options.size - FIRST_SYMBOL_ID - len(first)
+        return cls([*first, *kept[:limit]])
 
     def extended(self, symbols: Iterable[str], *, minimum_count: int = 1) -> Vocabulary:
-        """This vocabulary with the new ones among the symbols behind it: ids that were given stay as they are."""
+        """This vocabulary with the new symbols appended; existing ids do not change."""
         counts = Counter(symbol for symbol in symbols if symbol not in self._ids)
-        new = [symbol for symbol, times in counts.items() if times >= minimum_count]
-        return Vocabulary([*self.symbols, *sorted(new, key=lambda symbol: (-counts[symbol], symbol))])
+        return Vocabulary([*self.symbols, *_by_frequency(counts, minimum_count)])
 
     def __len__(self) -> int:
-        return len(self._spellings)
+        return len(self._names)
 
     def __contains__(self, symbol: str) -> bool:
         return symbol in self._ids
 
     def __getitem__(self, symbol: str) -> int:
-        """The id of a symbol; the unknown's id if it has none."""
+        """The id of a symbol, or that of the unknown token."""
         return self._ids.get(symbol, UNKNOWN)
 
     def ids(self, symbols: Iterable[str]) -> list[int]:
-        find = self._ids.get
-        return [find(symbol, UNKNOWN) for symbol in symbols]
+        get_id = self._ids.get
+        return [get_id(symbol, UNKNOWN) for symbol in symbols]
 
     def symbol(self, id: int) -> str:
-        """The spelling of an id; of a mark too."""
+        """The symbol of an id; for a special token, its name."""
         check_ids((id,), len(self))
-        return self._spellings[id]
+        return self._names[id]
+
+
+def _by_frequency(counts: Counter[str], minimum_count: int) -> list[str]:
+    kept = [symbol for symbol, count in counts.items() if count >= minimum_count]
+    return sorted(kept, key=lambda symbol: (-counts[symbol], symbol))
 
 
 def check_ids(ids: Sequence[int], size: int) -> None:
-    """Refuse ids that are not in a vocabulary of this size."""
+    """Reject ids outside a vocabulary of this size."""
     for extreme in (min(ids, default=0), max(ids, default=0)):
         if not 0 <= extreme < size:
             raise VocabularyError(f"id {extreme} is not in the vocabulary, which has the ids 0 to {size - 1}")
 
 
 def check_text(text: str) -> None:
-    """Refuse a string that is not text: half of a surrogate pair cannot be written in UTF-8."""
+    """Reject a string that is not text: half of a surrogate pair cannot be written in UTF-8."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
         raise VocabularyError(f"character {error.start + 1} is a lone surrogate (U+{code:04X}), not text") from None
+
+
+def checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, each checked as it is read."""
+    for text in texts:
+        check_text(text)
+        yield text
+
+
+def save_tokenizer(path: Path, kind: str, **content: object) -> None:
+    save_text(path, json.dumps({"weft_tokenizer": FORMAT, "kind": kind, **content}, ensure_ascii=False, indent=0))
+
+
+def read_flag(content: dict[str, Any], setting: str, name: str) -> bool:
+    """A true or false of a tokenizer's file; ``name``: of the file."""
+    value = content.get(setting)
+    if not isinstance(value, bool):
+        raise VocabularyError(f"{name}: damaged: {setting} is {value!r}, expected true or false")
+    return value
+
+
+def read_symbols(content: dict[str, Any], name: str) -> list[str]:
+    symbols = content.get("symbols")
+    if not isinstance(symbols, list) or not all(isinstance(symbol, str) and symbol for symbol in symbols):
+        raise VocabularyError(f"{name}: damaged: it has no list of symbols")
+    return symbols
+
+
+def read_vocabulary(symbols: list[str], name: str, required: set[str]) -> Vocabulary:
+    if missing := required.difference(symbols):
+        raise VocabularyError(f"{name}: damaged: {min(missing)!r} is not among its symbols")
+    try:
+        return Vocabulary(symbols)
+    except VocabularyError as error:
+        raise VocabularyError(f"{name}: damaged: {error}") from None

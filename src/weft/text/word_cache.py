@@ -1,8 +1,8 @@
-"""The ids of many texts as arrays, through a table of words.
+"""Token ids of many texts as arrays, through a cache of words.
 
-Where words are encoded one by one (nothing that decides about a word lies beyond a space), a text's ids are those of
-its words, end to end. Each different word is encoded once, in bulk, by the library; the rest is looking up numbers.
-The table is emptied when its words are longer than `MOST` characters together; only a call's own words may pass that.
+Where words are encoded independently of each other (no context beyond a space matters), the ids of a text are those of
+its words, concatenated. Each distinct word is encoded once, in batches, by the library; everything else is array
+indexing. The cache is cleared when its words exceed `MAX_CACHED_CHARACTERS`; only the words of one call may pass that.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from numpy.typing import NDArray
 
 from weft.text.vocabulary import check_text
 
-Arrays = tuple[NDArray[np.int32], NDArray[np.int64]]
+TokenArrays = tuple[NDArray[np.int32], NDArray[np.int64]]
 Encode = Callable[[list[str]], list[list[int]]]
-MOST = 1 << 23
+MAX_CACHED_CHARACTERS = 1 << 23
 
 
-def end_to_end(rows: Sequence[Sequence[int]]) -> Arrays:
-    """Rows of ids as one array, and their lengths."""
+def to_arrays(rows: Sequence[Sequence[int]]) -> TokenArrays:
+    """Lists of ids as one array, and their lengths."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths
 
 
-def rows(arrays: Arrays) -> list[list[int]]:
-    """The other way round."""
+def to_lists(arrays: TokenArrays) -> list[list[int]]:
+    """The inverse of `to_arrays`."""
     ids, lengths = arrays
     flat, ends = ids.tolist(), np.cumsum(lengths).tolist()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-class _Numbers(dict[str, int]):
-    """Numbers words as they come."""
+class _Indices(dict[str, int]):
+    """Assigns the next index to every new word."""
 
     def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
+        index = self[word] = len(self)
+        return index
 
 
 class WordCache:
-    """Words and their ids. The empty word, between two spaces, has the ids of a mark alone."""
+    """Words and their ids. The empty word, between two spaces, has the ids of a word boundary alone."""
 
     def __init__(self, encode: Encode, empty: list[int], symbols: re.Pattern[str] | None = None) -> None:
         self._encode, self._empty, self._symbols = encode, empty, symbols
@@ -55,54 +55,54 @@ class WordCache:
         return type(self), (self._encode, self._empty, self._symbols)
 
     def _clear(self) -> None:
-        self._numbers = _Numbers({"": 0})
+        self._indices = _Indices({"": 0})
         self._ids = np.array(self._empty, np.int32)
         self._starts, self._sizes = np.zeros(1, np.int64), np.full(1, len(self._empty), np.int64)
-        self._held = 0
+        self._characters = 0
 
-    def arrays(self, texts: Sequence[str]) -> Arrays:
-        """All ids end to end, and the number of each text's."""
+    def arrays(self, texts: Sequence[str]) -> TokenArrays:
+        """The ids of all texts concatenated, and the number of ids of each."""
         if self._symbols is None:
             words = [text.split(" ") if text else [] for text in texts]
         else:
-            words = [self._around_symbols(text) for text in texts]
+            words = [self._split_at_symbols(text) for text in texts]
         counts = np.fromiter(map(len, words), np.int64, len(words))
         with self._lock:
-            if self._held > MOST:
+            if self._characters > MAX_CACHED_CHARACTERS:
                 self._clear()
-            known = len(self._numbers)
-            numbers = np.fromiter(
-                map(self._numbers.__getitem__, chain.from_iterable(words)), np.int64, int(counts.sum())
+            cached = len(self._indices)
+            indices = np.fromiter(
+                map(self._indices.__getitem__, chain.from_iterable(words)), np.int64, int(counts.sum())
             )
-            if len(self._numbers) > known:
-                self._learn(known, texts)
-            sizes, starts, ids = self._sizes[numbers], self._starts[numbers], self._ids
-        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-        places = np.repeat(starts - before[:-1], sizes) + np.arange(before[-1])
+            if len(self._indices) > cached:
+                self._add_words(cached, texts)
+            sizes, starts, ids = self._sizes[indices], self._starts[indices], self._ids
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+        positions = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
         ends = np.cumsum(counts)
-        return ids[places], before[ends] - before[ends - counts]
+        return ids[positions], offsets[ends] - offsets[ends - counts]
 
-    def _around_symbols(self, text: str) -> list[str]:
+    def _split_at_symbols(self, text: str) -> list[str]:
         assert self._symbols is not None
         parts = self._symbols.split(text)
         if len(parts) == 1:
             return text.split(" ") if text else []
-        found: list[str] = []
-        for place, part in enumerate(parts):
-            if place % 2:
-                found.append(part)
+        words: list[str] = []
+        for index, part in enumerate(parts):
+            if index % 2:
+                words.append(part)
             elif part:
-                found += part.split(" ")
-        return found
+                words += part.split(" ")
+        return words
 
-    def _learn(self, known: int, texts: Sequence[str]) -> None:
-        new = list(islice(reversed(self._numbers), len(self._numbers) - known))[::-1]
+    def _add_words(self, cached: int, texts: Sequence[str]) -> None:
+        new = list(islice(reversed(self._indices), len(self._indices) - cached))[::-1]
         try:
             "".join(new).encode("utf-8")
-            ids, sizes = end_to_end(self._encode(new))
+            ids, sizes = to_arrays(self._encode(new))
         except Exception as error:
             for word in new:
-                del self._numbers[word]
+                del self._indices[word]
             if isinstance(error, UnicodeEncodeError):
                 for text in texts:
                     check_text(text)
@@ -110,4 +110,4 @@ class WordCache:
         self._starts = np.concatenate((self._starts, len(self._ids) + np.cumsum(sizes) - sizes))
         self._sizes = np.concatenate((self._sizes, sizes))
         self._ids = np.concatenate((self._ids, ids))
-        self._held += sum(map(len, new))
+        self._characters += sum(map(len, new))

@@ -1,15 +1,13 @@
-"""Cutting a line into words, and putting the words back.
+"""Splitting a line into words.
 
-A line is cut at white space; within a chunk every punctuation mark or symbol is a word of its own, except that
+A line is split at white space; within a chunk every punctuation mark or symbol is a word of its own, except that
 
-- an apostrophe stays with the letters before it when letters follow (French elision: ``l'ami`` → ``l'`` ``ami``);
+- an apostrophe stays with the letters before it if letters follow (French elision: ``l'ami`` → ``l'`` ``ami``);
 - a hyphen or an underscore between letters stays inside its word (``vingt-deux``, ``arc-en-ciel``);
 - a dot or a comma between digits stays inside its number (``3.14``).
 
 Combining marks belong to the letter they follow, so the rule holds for scripts written with them. Text without
 spaces between words (Chinese, Thai) comes out as whole runs: use characters, bytes or BPE there.
-
-`join` restores the line exactly if its words were separated by single spaces and it did not begin or end with one.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ APOSTROPHES = "'’"
 
 
 class Word(NamedTuple):
-    """One word and where it stands: ``line[start:end] == text``."""
+    """One word and its span: ``line[start:end] == text``."""
 
     text: str
     start: int
@@ -30,60 +28,60 @@ class Word(NamedTuple):
 
 
 def split(line: str) -> list[Word]:
-    """The words of a line with their places."""
-    found: list[Word] = []
+    """The words of a line with their spans."""
+    words: list[Word] = []
     for chunk in chunks(line):
         start = chunk.start
-        for piece in _cut(chunk.text):
-            found.append(Word(piece, start, start + len(piece)))
-            start += len(piece)
-    return found
+        for word in _split_chunk(chunk.text):
+            words.append(Word(word, start, start + len(word)))
+            start += len(word)
+    return words
 
 
 def chunks(line: str) -> list[Word]:
-    """What stands between white space, with its places."""
-    found: list[Word] = []
+    """The parts of a line between white space, with their spans."""
+    parts: list[Word] = []
     start = 0
     for chunk in line.split():
         start = line.index(chunk, start)
-        found.append(Word(chunk, start, start + len(chunk)))
+        parts.append(Word(chunk, start, start + len(chunk)))
         start += len(chunk)
-    return found
+    return parts
 
 
 def words(line: str) -> list[str]:
     """The words of a line: ``il m'a entarté.`` → ``il`` ``m'`` ``a`` ``entarté`` ``.``"""
-    return [piece for chunk in line.split() for piece in _cut(chunk)]
+    return [word for chunk in line.split() for word in _split_chunk(chunk)]
 
 
 @lru_cache(maxsize=1 << 16)
-def _cut(chunk: str) -> tuple[str, ...]:
+def _split_chunk(chunk: str) -> tuple[str, ...]:
     """The words of a chunk that has no white space."""
     if chunk.isalnum():
         return (chunk,)
-    pieces: list[str] = []
+    words: list[str] = []
     current = ""
-    for place, character in enumerate(chunk):
-        following = chunk[place + 1 : place + 2]
-        if not _is_mark(character):
+    for index, character in enumerate(chunk):
+        following = chunk[index + 1 : index + 2]
+        if not _is_punctuation(character):
             current += character
         elif current and character in APOSTROPHES and following.isalpha():
-            pieces.append(current + character)
+            words.append(current + character)
             current = ""
-        elif current and following and _holds_together(current[-1], character, following):
+        elif current and following and _joins(current[-1], character, following):
             current += character
         else:
-            pieces += [current] if current else []
-            pieces.append(character)
+            words += [current] if current else []
+            words.append(character)
             current = ""
-    return (*pieces, current) if current else tuple(pieces)
+    return (*words, current) if current else tuple(words)
 
 
-def _is_mark(character: str) -> bool:
+def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def _holds_together(before: str, mark: str, after: str) -> bool:
-    if mark in "-_‐‑":
-        return not _is_mark(after)
-    return mark in ".," and before.isdigit() and after.isdigit()
+def _joins(before: str, punctuation: str, after: str) -> bool:
+    if punctuation in "-_‐‑":
+        return not _is_punctuation(after)
+    return punctuation in ".," and before.isdigit() and after.isdigit()
