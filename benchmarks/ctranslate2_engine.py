@@ -32,6 +32,7 @@ def make_run() -> Any:
     from weft.models.transformer_decoder import TransformerDecoder
     from weft.recipe import make_recipe
     from weft.runs.load import LoadedRun
+    from weft.text.options import LearningOptions
     from weft.text.specials import END
     from weft.text.tokenizer import learn
     from weft.text.tokenizer_pair import Tokenizers
@@ -40,7 +41,7 @@ def make_run() -> Any:
     recipe = make_recipe(
         {"tokenizer": {"kind": "word"}, "model": {"embedding": WIDTH, "encoder": side, "decoder": side}}
     )
-    words = learn("word", [" ".join(f"w{number}" for number in range(SIZE - 3))], size=SIZE)
+    words = learn("word", [" ".join(f"w{number}" for number in range(SIZE - 3))], LearningOptions(size=SIZE))
     network = build_model(recipe.model, source_size=words.size, target_size=words.size)
     assert isinstance(network, Seq2Seq) and isinstance(network.decoder, TransformerDecoder)
     with torch.no_grad():

@@ -33,6 +33,7 @@ from weft.evaluation.repetition import find_loop, repeat_curve, repetition
 from weft.recipe import load_recipe
 from weft.search.constraints import NOTHING, NoLoops
 from weft.tasks import generate
+from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
 from weft.training.train import train
 from weft.translation import strategies
@@ -96,7 +97,7 @@ def of_people(data: Path, count: int) -> Iterator[str]:
     texts["grammar, French"] = [pair.target for pair in generate("grammar", "train", count)]
     for name, lines in texts.items():
         lines = lines[:: max(len(lines) // count, 1)][:count]
-        cuts = [learn("bpe", lines, size=8000), learn("character", lines)]
+        cuts = [learn("bpe", lines, LearningOptions(size=8000)), learn("character", lines)]
         # A rule can forbid something only where some token follows itself at a distance again and again: few lines.
         suspects = [[ids for ids in cut.encode_batch(lines) if _may_loop(ids)] for cut in cuts]
         cells = [", ".join(str(interfered(rule, ids)) for ids in suspects) for rule in RULES.values()]

@@ -100,7 +100,7 @@ def test_tokenizers_of_others(text: Path, tmp_path: Path) -> None:
     library.save(str(tmp_path / "words.json"))
     for name, made_with in (("pieces.model", "sentencepiece"), ("words.json", "tokenizers")):
         shown = weft("show", tmp_path / name)
-        assert shown.startswith("foreign, ") and f"made with {made_with}; normalization: its own" in shown
+        assert shown.startswith("external, ") and f"made with {made_with}; normalization: its own" in shown
         assert "<unk>" in shown.splitlines()[1]
         assert weft("apply", tmp_path / name, stdin="low\n") == "low\n"
 

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
+from fixtures.tokenizers import learn
 from weft.models import Ensemble, Searchable
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.search import Ranking
 from weft.text import specials
-from weft.text.tokenizer import learn
 from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.results import Translation
 from weft.translation.translator import Translator

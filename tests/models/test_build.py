@@ -246,8 +246,8 @@ def learned(*changes: str) -> Tokenizers:
 def test_each_side_may_have_its_own_unit() -> None:
     found = learned("tokenizer.target_kind=word", "tokenizer.joint=false")
     assert (found.source.kind, found.target.kind, found.joint) == ("character", "word", False)
-    assert found.source.pieces(found.source.encode("taf")) == ["t", "a", "f"]
-    assert found.target.pieces(found.target.encode("t æ f")) == ["t", "æ", "f"]
+    assert found.source.tokens(found.source.encode("taf")) == ["t", "a", "f"]
+    assert found.target.tokens(found.target.encode("t æ f")) == ["t", "æ", "f"]
     assert found.target.decode(found.target.encode("t æ f")) == "t æ f"
 
 

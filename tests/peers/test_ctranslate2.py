@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from fixtures.tokenizers import learn
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError, SearchError
 from weft.models.build import build_model
@@ -20,7 +21,6 @@ from weft.recipe import ModelSettings, SearchSettings, make_recipe
 from weft.search.constraints import NoLoops
 from weft.search.interface import Hypothesis
 from weft.text.specials import BEGIN, END
-from weft.text.tokenizer import learn
 from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.translator import Translation, Translator
 

@@ -671,7 +671,7 @@ class TestLearningATokenizer:
     def test_protected_patterns_are_those_of_the_tokenizers(self, folder):
         """Not Python's: letters by their kind can be asked for. A wrong one is refused before anything is read."""
         recipe = recipe_of("pairs.tsv", folder, tokenizer={"protect": [r"\p{Ll}+"]})
-        assert prepare(recipe).tokenizers.source.pieces(prepare(recipe).tokenizers.source.encode("s7"))[0] == "s"
+        assert prepare(recipe).tokenizers.source.tokens(prepare(recipe).tokenizers.source.encode("s7"))[0] == "s"
         wrong = recipe_of("none-*.tsv", folder, tokenizer={"protect": ["("]})
         with pytest.raises(VocabularyError, match=r"^protect '\(': not a regular expression: [^\n]+$"):
             prepare(wrong)
@@ -759,7 +759,7 @@ class TestMixing:
         done = prepare(recipe)
         source = done.tokenizers.source
         rows = rows_of(done.data.pairs.source)
-        assert [source.pieces(row)[0] for row in rows] == ["<2x>"] * 40 + ["<2y>"] * 10
+        assert [source.tokens(row)[0] for row in rows] == ["<2x>"] * 40 + ["<2y>"] * 10
         assert len({row[0] for row in rows}) == 2 and {len(row) for row in rows} == {4}
         without = prepare(recipe_of(corpora, folder))
         assert {len(row) for row in rows_of(without.data.pairs.source)} == {6}

@@ -129,7 +129,7 @@ class TestAnswers:
         found = either.translate("twice b :")
         assert found.source == "twice b :" and "twice" not in found.text and ":" not in found.tokens
         assert found.source_tokens == ["twice", "b", ":"]
-        assert found.tokens == either.tokenizers.target.pieces(found.ids)
+        assert found.tokens == either.tokenizers.target.tokens(found.ids)
         assert len(found.token_scores) == len(found.ids) + (found.ended == "end")
 
     @pytest.mark.parametrize("search", [{"kind": "greedy"}, {"kind": "beam", "size": 3}, {"kind": "sample"}])

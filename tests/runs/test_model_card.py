@@ -2,9 +2,9 @@
 
 import pytest
 
+from fixtures.tokenizers import learn
 from weft.recipe import make_recipe
 from weft.runs.model_card import model_card
-from weft.text.tokenizer import learn
 from weft.text.tokenizer_pair import Tokenizers
 from weft.training.events import Finished
 

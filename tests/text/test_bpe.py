@@ -13,10 +13,11 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
-from weft.text.bpe import BPE, END_OF_WORD
+from weft.text.bpe import END_OF_WORD
 from weft.text.specials import END, SPECIALS, UNKNOWN
-from weft.text.tokenizer import learn, load
+from weft.text.tokenizer import load
 
 LECTURE = "low lower newest widest"
 FORMS = [
@@ -83,7 +84,7 @@ def test_merges_are_those_of_the_literal_learner(corpus, limit, minimum_count):
     texts = [" ".join(words) for words in corpus]
     words = [[*word, END_OF_WORD] for text in texts for word in text.split(" ")]
     alphabet = {symbol for word in words for symbol in word}
-    tokenizer = BPE.learn(texts, size=3 + len(alphabet) + limit, minimum_count=minimum_count)
+    tokenizer = learn("bpe", texts, size=3 + len(alphabet) + limit, minimum_count=minimum_count)
     expected = literal_merges(words, limit, minimum_count)
     assert tokenizer.merges() == expected
 
@@ -91,14 +92,14 @@ def test_merges_are_those_of_the_literal_learner(corpus, limit, minimum_count):
 @settings(max_examples=200)
 @given(corpus=CORPORA, text=st.text("abcdé", max_size=12))
 def test_encoding_applies_the_merges_in_their_order(corpus, text):
-    tokenizer = BPE.learn([" ".join(words) for words in corpus], size=40)
+    tokenizer = learn("bpe", [" ".join(words) for words in corpus], size=40)
     word = [*text, END_OF_WORD] if text else []
     known = {symbol for words in corpus for part in words for symbol in part} | {END_OF_WORD}
     word = [symbol if symbol in known else "⁇" for symbol in word]
     for pair in tokenizer.merges():
         word = literal_merge(word, pair)
     bare = [piece.removesuffix(END_OF_WORD) or "␣" for piece in word]
-    assert [piece.replace("<unk>", "⁇") for piece in tokenizer.pieces(tokenizer.encode(text))] == bare
+    assert [piece.replace("<unk>", "⁇") for piece in tokenizer.tokens(tokenizer.encode(text))] == bare
 
 
 @every_form
@@ -106,10 +107,11 @@ def test_learning_does_not_depend_on_order_threads_or_process(form, tmp_path):
     random = Random(1)
     texts = ["".join(random.choices("abcdeé. '", k=60)) for _ in range(300)]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
-    BPE.learn(texts, size=420, **form).save(tmp_path / "here.json")
+    learn("bpe", texts, size=420, **form).save(tmp_path / "here.json")
     code = (
-        "import json, sys; from weft.text.bpe import BPE; texts = json.load(open(sys.argv[1] + '/texts.json'))[::-1];"
-        f"BPE.learn(texts, size=420, **{form!r}).save(sys.argv[1] + '/there.json')"
+        "import json, sys; from weft.text.bpe import BPE; from weft.text.options import LearningOptions;"
+        "texts = json.load(open(sys.argv[1] + '/texts.json'))[::-1];"
+        f"BPE.learn(texts, LearningOptions(size=420, **{form!r})).save(sys.argv[1] + '/there.json')"
     )
     environment = {**os.environ, "RAYON_NUM_THREADS": "1", "PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
@@ -121,7 +123,7 @@ def test_learning_does_not_depend_on_order_threads_or_process(form, tmp_path):
 def test_the_library_alone_encodes_and_decodes_the_file_identically(form, text, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / f"{form}.json"
     if not path.exists():
-        BPE.learn([LECTURE, "l'ami </s> (dé)!  x ▁ \t"], size=310, **form).save(path)
+        learn("bpe", [LECTURE, "l'ami </s> (dé)!  x ▁ \t"], size=310, **form).save(path)
     ours, library = load(path), tokenizers.Tokenizer.from_file(str(path))
     for line in (text, "lower l'ami  widest ", "</s>"):
         ids = ours.encode(line)
@@ -133,7 +135,7 @@ def test_the_library_alone_encodes_and_decodes_the_file_identically(form, text, 
 @every_form
 @given(text=st.text(st.sampled_from("aé .,'’-\t\n\r\u00a0</s>w_▁🙂\u0301א")))
 def test_round_trip_with_all_white_space(form, text):
-    tokenizer = BPE.learn([text, "x"], size=320, **form)
+    tokenizer = learn("bpe", [text, "x"], size=320, **form)
     ids = tokenizer.encode(text)
     assert UNKNOWN not in ids
     assert tokenizer.decode(ids) == (text if form["byte_level"] else text.replace("▁", "_"))
@@ -145,13 +147,13 @@ def test_byte_level_knows_everything(text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-BYTES = BPE.learn(["x"], size=259 + 1, byte_level=True)
+BYTES = learn("bpe", ["x"], size=259 + 1, byte_level=True)
 
 
 @every_form
 def test_merges_never_spell_a_mark(form):
     corpus = ["</s>a a</s> x</s>y <s> <unk>z </s></s> </s>b"] * 9
-    tokenizer = BPE.learn(corpus, size=400, **form)
+    tokenizer = learn("bpe", corpus, size=400, **form)
     assert "</s>" not in ["".join(pair) for pair in tokenizer.merges()]
     for text in (*corpus, *SPECIALS, "a</s>", "</s>a", "</w>", "a</w>b"):
         ids = tokenizer.encode(text)
@@ -162,30 +164,30 @@ def test_merges_never_spell_a_mark(form):
 
 def test_an_unknown_character_keeps_its_spaces():
     for end_of_word in (True, False):
-        tokenizer = BPE.learn([LECTURE], size=60, end_of_word=end_of_word)
+        tokenizer = learn("bpe", [LECTURE], size=60, end_of_word=end_of_word)
         ids = tokenizer.encode("low ж lower жж")
         assert tokenizer.decode(ids) == "low ⁇ lower ⁇⁇"
         assert ids.count(UNKNOWN) == 3
 
 
 def test_every_character_may_end_a_word():
-    tokenizer = BPE.learn(["qa"], size=60)
+    tokenizer = learn("bpe", ["qa"], size=60)
     assert tokenizer.decode(tokenizer.encode("aq q")) == "aq q"
 
 
 def test_punctuation_is_no_part_of_a_word():
-    tokenizer = BPE.learn(["l'ami. l'ami, (ami)"] * 5, size=200)
-    assert tokenizer.pieces(tokenizer.encode("l'ami. (ami)")) == ["l'", "ami", ".", "(", "ami", ")"]
-    glued = BPE.learn(["l'ami. l'ami, (ami)"] * 5, size=200, split_punctuation=False)
-    assert glued.pieces(glued.encode("l'ami. (ami)")) == ["l'ami.", "(ami)"]
+    tokenizer = learn("bpe", ["l'ami. l'ami, (ami)"] * 5, size=200)
+    assert tokenizer.tokens(tokenizer.encode("l'ami. (ami)")) == ["l'", "ami", ".", "(", "ami", ")"]
+    glued = learn("bpe", ["l'ami. l'ami, (ami)"] * 5, size=200, split_punctuation=False)
+    assert glued.tokens(glued.encode("l'ami. (ami)")) == ["l'ami.", "(ami)"]
 
 
 def test_pieces_and_spans():
-    tokenizer = BPE.learn([LECTURE], size=26)
+    tokenizer = learn("bpe", [LECTURE], size=26)
     ids = [*tokenizer.encode("lower  widest"), END]
     text = tokenizer.decode(ids)
     assert text == "lower  widest"
-    assert tokenizer.pieces(ids) == ["low", "er", "␣", "␣", "widest", "</s>"]
+    assert tokenizer.tokens(ids) == ["low", "er", "␣", "␣", "widest", "</s>"]
     assert tokenizer.spans(ids) == [(0, 3), (3, 5), (5, 5), (6, 6), (7, 13), (13, 13)]
 
 
@@ -230,11 +232,11 @@ def test_an_error_in_the_texts_comes_through():
         learn("bpe", texts(), size=100)
 
 
-def test_foreign_and_damaged_files(tmp_path):
+def test_external_and_damaged_files(tmp_path):
     path = tmp_path / "tokenizer.json"
     tokenizers.Tokenizer(tokenizers.models.BPE()).save(str(path))
-    assert load(path).kind == "foreign"
-    BPE.learn([LECTURE], size=40).save(path)
+    assert load(path).kind == "external"
+    learn("bpe", [LECTURE], size=40).save(path)
     good = json.loads(path.read_text())
 
     def changed(**model):
@@ -242,7 +244,7 @@ def test_foreign_and_damaged_files(tmp_path):
         return failure(path)
 
     vocabulary = good["model"]["vocab"]
-    assert changed(vocab={**vocabulary, "<unk>": 2, "</s>": 0}) == f"{path}: damaged: the marks have other ids"
+    assert changed(vocab={**vocabulary, "<unk>": 2, "</s>": 0}) == f"{path}: damaged: the special tokens have other ids"
     assert changed(vocab={**vocabulary, "new": 999}) == f"{path}: damaged: its ids have gaps"
     assert changed(merges=[["x", "y"]]).startswith(f"{path}: damaged: ")
     assert changed(merges=[["x"]]).startswith(f"{path}: damaged: ")
@@ -258,7 +260,7 @@ def failure(path) -> str:
 
 @every_form
 def test_dropout(form):
-    tokenizer = BPE.learn([LECTURE, "l'ami (dé)"] * 3, size=330, **form)
+    tokenizer = learn("bpe", [LECTURE, "l'ami (dé)"] * 3, size=330, **form)
     text = "lower  l'ami newest жлоб"
     whole = tokenizer.encode(text)
     assert tokenizer.encode_with_dropout(text, 0, Random(0)) == whole

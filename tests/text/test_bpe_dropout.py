@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
-from weft.text import bpe_dropout as dropout
-from weft.text.bpe import BPE
+from weft.recipe.choices import TOKENIZERS, resolve
+from weft.text import bpe_dropout
 from weft.text.specials import UNKNOWN
-from weft.text.tokenizer import TOKENIZERS, learn
 
 CORPUS = ["low lower newest widest", "l'ami (dé)", "slow lowest west"] * 3
 
@@ -38,13 +38,13 @@ def frequencies(draw, times=6000):
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("way", ["states", "heap"])
 def test_frequencies_are_those_of_the_paper(probability, way):
-    tokenizer = BPE.learn(CORPUS, size=60)
+    tokenizer = learn("bpe", CORPUS, size=60)
     dropper, random, literal_random = tokenizer._dropout, Random(1), Random(2)
-    symbols = tokenizer._spell("lowest▁")
+    symbols = tokenizer._to_symbols("lowest▁")
     if way == "states":
-        found = frequencies(lambda: dropper.word("lowest▁", tokenizer._spell, probability, random))
+        found = frequencies(lambda: dropper.encode("lowest▁", tokenizer._to_symbols, probability, random))
     else:
-        found = frequencies(lambda: dropout.merge_long(symbols, dropper.merges, probability, random))
+        found = frequencies(lambda: bpe_dropout.merge_long(symbols, dropper.merges, probability, random))
     expected = frequencies(lambda: literal_word(symbols, dropper.merges, probability, literal_random))
     for outcome in found | expected:
         difference = abs(found[outcome] - expected[outcome])
@@ -53,11 +53,11 @@ def test_frequencies_are_those_of_the_paper(probability, way):
 
 @given(st.text("lowestnidé", max_size=40), st.integers(0, 99))
 def test_without_dropout_all_ways_agree(text, seed):
-    tokenizer = BPE.learn(CORPUS, size=60)
-    symbols, merges = tokenizer._spell(f"{text}▁"), tokenizer._dropout.merges
+    tokenizer = learn("bpe", CORPUS, size=60)
+    symbols, merges = tokenizer._to_symbols(f"{text}▁"), tokenizer._dropout.merges
     expected = literal_word(symbols, merges, 0, Random(seed))
-    assert dropout.merge_long(symbols, merges, 0, Random(seed)) == expected
-    assert tokenizer._dropout.word(f"{text}▁", tokenizer._spell, 0, Random(seed)) == expected
+    assert bpe_dropout.merge_long(symbols, merges, 0, Random(seed)) == expected
+    assert tokenizer._dropout.encode(f"{text}▁", tokenizer._to_symbols, 0, Random(seed)) == expected
     assert not text or tokenizer.encode(text) == expected
 
 
@@ -84,13 +84,13 @@ def test_the_text_stays(choices):
     assert sum(map(len, dropped)) > sum(map(len, whole))
     letters = tokenizer.encode_batch_with_dropout(texts, 1, Random(0))
     if "symbols" in choices:
-        assert tokenizer.pieces(letters[0]).count("12") == 1 and 3 in letters[0], "never cut"
+        assert tokenizer.tokens(letters[0]).count("12") == 1 and 3 in letters[0], "never cut"
     assert all(ids.count(UNKNOWN) == cut.count(UNKNOWN) for ids, cut in zip(whole, dropped, strict=True))
 
 
 def test_states_are_let_go(monkeypatch):
-    monkeypatch.setattr(dropout, "MOST", 50)
-    tokenizer = BPE.learn(CORPUS, size=60)
+    monkeypatch.setattr(bpe_dropout, "MAX_CACHED_STATES", 50)
+    tokenizer = learn("bpe", CORPUS, size=60)
     random = Random(0)
     for _ in range(50):
         tokenizer.encode_batch_with_dropout(CORPUS, 0.5, random)
@@ -98,6 +98,6 @@ def test_states_are_let_go(monkeypatch):
 
 
 def test_who_can():
-    assert [kind for kind, tokenizer in TOKENIZERS.items() if tokenizer.can_drop] == ["bpe"]
+    assert [kind for kind in TOKENIZERS if resolve(TOKENIZERS, kind).supports_dropout] == ["bpe"]
     with pytest.raises(VocabularyError, match=r"^dropout -1, expected a probability from 0 to 1$"):
-        BPE.learn(CORPUS, size=60).encode_batch_with_dropout(["a"], -1, Random(0))
+        learn("bpe", CORPUS, size=60).encode_batch_with_dropout(["a"], -1, Random(0))

@@ -98,7 +98,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("foreign")
+    folder = tmp_path_factory.mktemp("external")
     for name, library in LIBRARIES.items():
         library.save(str(folder / name))  # no ending: it is the content that tells
     for name, model in MODELS.items():
@@ -122,14 +122,14 @@ def test_ids_are_the_librarys(folder, text):
         ours, plain = load(folder / name), tokenizers.Tokenizer.from_str(library.to_str())
         plain.no_truncation(), plain.no_padding()
         theirs = plain.encode(text, add_special_tokens=False).ids
-        assert [ours.theirs[id] for id in ours.encode(text)] == theirs
+        assert [ours.external_ids[id] for id in ours.encode(text)] == theirs
         if name == "gpt2":
             assert ours.decode(ours.encode(text)) == text
         if UNKNOWN not in ours.encode(text):
             assert ours.decode(ours.encode(text)) == plain.decode(theirs, skip_special_tokens=False)
     for name, model in MODELS.items():
         ours, processor = load(folder / f"{name}.anything"), sentencepiece.SentencePieceProcessor(model_proto=model)
-        assert [ours.theirs[id] for id in ours.encode(text)] == processor.encode(text)
+        assert [ours.external_ids[id] for id in ours.encode(text)] == processor.encode(text)
         if UNKNOWN not in ours.encode(text):
             assert ours.decode(ours.encode(text)) == processor.decode(processor.encode(text))
 
@@ -139,9 +139,9 @@ def test_the_table_of_ids(folder):
         ours = load(folder / name)
         vocabulary = library.get_vocab()
         marks = tuple(None if mark is None else vocabulary[mark] for mark in MARKS[name])
-        assert ours.theirs[:3] == marks
-        assert list(ours.theirs[3:]) == sorted(set(vocabulary.values()) - set(marks))
-    assert load(folder / "unigram.anything").theirs[:4] == (0, 1, 2, 3)
+        assert ours.external_ids[:3] == marks
+        assert list(ours.external_ids[3:]) == sorted(set(vocabulary.values()) - set(marks))
+    assert load(folder / "unigram.anything").external_ids[:4] == (0, 1, 2, 3)
 
 
 @settings(max_examples=40)
@@ -149,7 +149,7 @@ def test_the_table_of_ids(folder):
 def test_any_ids_decode(folder, data):
     for name, ours in all_of(folder).items():
         ids = data.draw(st.lists(st.integers(0, ours.size - 1), max_size=6), label=name)
-        decoded, pieces, spans = ours.decode(ids), ours.pieces(ids), ours.spans(ids)
+        decoded, pieces, spans = ours.decode(ids), ours.tokens(ids), ours.spans(ids)
         assert len(pieces) == len(spans) == len(ids) and all(pieces)
         assert all(0 <= start <= end <= len(decoded) for start, end in spans) and spans == sorted(spans)
         covered = {place for start, end in spans for place in range(start, end)}
@@ -162,7 +162,7 @@ def test_pieces_and_spans(folder):
     for name in ("bert", "t5", "llama", "unigram.anything"):
         ours = found[name]
         ids = [*ours.encode("low newest"), END]
-        text, pieces = ours.decode(ids), ours.pieces(ids)
+        text, pieces = ours.decode(ids), ours.tokens(ids)
         assert text == "low newest" and pieces[-1] == "</s>" and "".join(pieces[:-1]).replace("␣", "") == "lownewest"
         for piece, (start, end) in zip(pieces[:-1], ours.spans(ids)[:-1], strict=True):
             assert text[start:end] == piece.replace("␣", "")
@@ -191,7 +191,7 @@ def test_nothing_and_batches(folder):
             ours.encode("a\udfff")
         with pytest.raises(VocabularyError, match=r"that weft did not learn cannot be extended$"):
             ours.extended(["x"])
-        assert not ours.can_drop and ours.description()
+        assert not ours.supports_dropout and ours.description()
         assert pickle.loads(pickle.dumps(ours)).encode("low newest") == ours.encode("low newest")
 
 
@@ -200,7 +200,7 @@ def test_one_file_holds_it_all(folder, tmp_path):
         path = tmp_path / "tokenizer.json"
         ours.save(path)
         loaded = load(path)
-        assert loaded.kind == "foreign" and loaded.theirs == ours.theirs, name
+        assert loaded.kind == "external" and loaded.external_ids == ours.external_ids, name
         for text in CORPUS[:4]:
             assert loaded.encode(text) == ours.encode(text)
             assert loaded.decode(loaded.encode(text)) == ours.decode(ours.encode(text))

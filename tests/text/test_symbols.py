@@ -9,9 +9,10 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
 from weft.text.specials import BEGIN, END, UNKNOWN
-from weft.text.tokenizer import learn, load
+from weft.text.tokenizer import load
 
 SYMBOLS = ("<2de>", "<2de><x>", "<x>", "§")
 NUMBER = r"\d+(?:[.,]\d+)*"
@@ -51,7 +52,7 @@ ALL = [
 
 
 def symbols_of(tokenizer):
-    return (getattr(tokenizer, "form", None) or tokenizer.preparation).symbols
+    return (getattr(tokenizer, "scheme", None) or tokenizer.preprocessor).symbols
 
 
 every = pytest.mark.parametrize("tokenizer", [tokenizer for _, tokenizer in ALL])
@@ -74,7 +75,7 @@ def test_symbols_are_one_token_each_and_text_comes_back(tokenizer, text):
     ids = tokenizer.encode(text)
     given_ones = symbols_of(tokenizer)
     symbols = range(3, 3 + len(given_ones))
-    assert tokenizer.pieces([id for id in ids if id in symbols]) == literal_symbols(text, given_ones)
+    assert tokenizer.tokens([id for id in ids if id in symbols]) == literal_symbols(text, given_ones)
     assert BEGIN not in ids and END not in ids
     if tokenizer.kind == "word":
         if UNKNOWN not in ids:
@@ -110,7 +111,7 @@ def test_the_file_alone(tokenizer, text, tmp_path_factory):
 @settings(max_examples=40)
 @given(text=TEXT)
 def test_nothing_crosses_the_edge_of_a_match(tokenizer, text):
-    patterns = (getattr(tokenizer, "form", None) or tokenizer.preparation).protect
+    patterns = (getattr(tokenizer, "scheme", None) or tokenizer.preprocessor).protect
     if not patterns:
         return
     ids = tokenizer.encode(text)
@@ -145,19 +146,19 @@ def literal_matches(text, patterns, symbols):
 def test_frequent_matches_have_an_id(kind, end_of_word):
     corpus = ["pay 12.5 now", "pay 12.5, or 7.25", "1 2 . , 2 5 7"] * 2 + ["3.99 9"]
     tokenizer = learn(kind, corpus, size=100, protect=[NUMBER], minimum_count=3, end_of_word=end_of_word)
-    assert tokenizer.pieces(tokenizer.encode("12.5")).count("12.5") == 1
-    assert "12.5" in tokenizer.pieces(tokenizer.encode("pay12.5,"))
+    assert tokenizer.tokens(tokenizer.encode("12.5")).count("12.5") == 1
+    assert "12.5" in tokenizer.tokens(tokenizer.encode("pay12.5,"))
     if kind != "unigram":  # it may learn any piece
-        assert not {"7.25", "3.99"} & set(tokenizer.pieces(range(tokenizer.size)))
+        assert not {"7.25", "3.99"} & set(tokenizer.tokens(range(tokenizer.size)))
     if kind != "unigram":  # a whole may be a part of others there
-        assert "12.5" not in tokenizer.pieces(tokenizer.encode("12.55"))
+        assert "12.5" not in tokenizer.tokens(tokenizer.encode("12.55"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_matches_get_a_quarter_of_the_ids_at_most(kind):
     corpus = [f"a {number} b {number % 7}7" for number in range(100, 300)]
     tokenizer = learn(kind, corpus, size=80, protect=[r"\d+"])
-    wholes = [piece for piece in tokenizer.pieces(range(tokenizer.size)) if re.fullmatch(r"\d\d+", piece)]
+    wholes = [piece for piece in tokenizer.tokens(range(tokenizer.size)) if re.fullmatch(r"\d\d+", piece)]
     assert tokenizer.size <= 80 and {f"{digit}7" for digit in range(7)} <= set(wholes)
     if kind == "character":  # others learn pieces of numbers too
         assert len(wholes) == 20
@@ -167,7 +168,7 @@ def test_matches_get_a_quarter_of_the_ids_at_most(kind):
 def test_a_number_that_looks_like_two(kind):
     """A pattern sees what is around it."""
     tokenizer = learn(kind, ["ab12 12 34 ab 1 2 3 4 a b"] * 3, size=90, protect=[r"(?<![a-z])\d+"])
-    assert tokenizer.pieces(tokenizer.encode("34")).count("34") == 1
+    assert tokenizer.tokens(tokenizer.encode("34")).count("34") == 1
     assert tokenizer.decode(tokenizer.encode("ab 34")) == "ab 34"
 
 
@@ -176,7 +177,7 @@ def test_matches_with_spaces(kind):
     tokenizer = learn(kind, ["in New York now", "New York  , New York"], size=100, protect=["New York", r"\s,"])
     for text in ("in New York", "New York", "New York, now"):
         ids = tokenizer.encode(text)
-        assert "New␣York" in [piece.replace(" ", "␣") for piece in tokenizer.pieces(ids)]
+        assert "New␣York" in [piece.replace(" ", "␣") for piece in tokenizer.tokens(ids)]
         assert UNKNOWN in ids or tokenizer.decode(ids) == text
 
 
@@ -185,8 +186,8 @@ def test_matches_with_spaces(kind):
     [
         ({"symbols": [""]}, "symbol '': expected a text without white space, for example '<2de>'"),
         ({"symbols": ["a b"]}, "symbol 'a b': expected a text without white space, for example '<2de>'"),
-        ({"symbols": ["</s>"]}, "symbol '</s>': is the spelling of a mark or a byte; choose another"),
-        ({"symbols": ["<0x0A>"]}, "symbol '<0x0A>': is the spelling of a mark or a byte; choose another"),
+        ({"symbols": ["</s>"]}, "symbol '</s>': is the name of a special token or a byte; choose another"),
+        ({"symbols": ["<0x0A>"]}, "symbol '<0x0A>': is the name of a special token or a byte; choose another"),
         ({"symbols": ["<a>", "<a>"]}, "symbol '<a>': given twice"),
         ({"protect": ["("]}, "protect '(': not a regular expression: end pattern with unmatched parenthesis"),
         ({"protect": [r"\d*"]}, r"protect '\\d*': matches the empty text; write it so that it cannot"),
@@ -226,8 +227,8 @@ def test_bytes_are_taken_as_they_are(choices):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"given": ["<2de>", "<z>"]}, "damaged: '<z>' is not among its symbols"),
-        ({"given": "x"}, "damaged: given is not a list of texts"),
+        ({"predefined_symbols": ["<2de>", "<z>"]}, "damaged: '<z>' is not among its symbols"),
+        ({"predefined_symbols": "x"}, "damaged: predefined_symbols is not a list of texts"),
         ({"protect": ["("]}, "damaged: protect '(': not a regular expression: end pattern with unmatched parenthesis"),
         ({"lowercase": 1}, "damaged: lowercase is 1, expected true or false"),
         ({"normalize": "nfx"}, "damaged: normalize 'nfx' is not known; did you mean 'nfc'?"),

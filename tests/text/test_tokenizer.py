@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
+from weft.recipe.choices import TOKENIZERS, resolve
 from weft.text.specials import BEGIN, END, UNKNOWN
-from weft.text.tokenizer import TOKENIZERS, learn, load
+from weft.text.tokenizer import load
 
 DIFFICULT = [
     "",
@@ -53,7 +55,7 @@ every_kind = pytest.mark.parametrize("tokenizer", KINDS.values(), ids=KINDS.keys
 
 def test_the_table_names_the_kinds():
     assert {tokenizer.kind for tokenizer in KINDS.values()} == set(TOKENIZERS)
-    assert all(kind == class_.kind for kind, class_ in TOKENIZERS.items())
+    assert all(kind == resolve(TOKENIZERS, kind).kind for kind in TOKENIZERS)
 
 
 @every_kind
@@ -70,9 +72,9 @@ def test_difficult_text_comes_back(tokenizer, text):
 @every_kind
 def test_nothing_is_nothing(tokenizer):
     assert tokenizer.encode("") == [] and tokenizer.encode_batch([]) == [] and tokenizer.encode_batch([""]) == [[]]
-    assert tokenizer.decode([]) == "" and tokenizer.pieces([]) == [] and tokenizer.spans([]) == []
+    assert tokenizer.decode([]) == "" and tokenizer.tokens([]) == [] and tokenizer.spans([]) == []
     assert tokenizer.decode([BEGIN, END]) == "" and tokenizer.spans([BEGIN, END]) == [(0, 0), (0, 0)]
-    assert tokenizer.pieces([UNKNOWN, BEGIN, END]) == ["<unk>", "<s>", "</s>"]
+    assert tokenizer.tokens([UNKNOWN, BEGIN, END]) == ["<unk>", "<s>", "</s>"]
 
 
 @every_kind
@@ -90,7 +92,7 @@ def test_batch_and_ranges_and_spans(tokenizer, text):
     ids = tokenizer.encode(text)
     assert tokenizer.encode_batch([text, "", text]) == [ids, [], ids]
     assert all(0 <= id < tokenizer.size for id in ids) and END not in ids and BEGIN not in ids
-    decoded, pieces, spans = tokenizer.decode(ids), tokenizer.pieces(ids), tokenizer.spans(ids)
+    decoded, pieces, spans = tokenizer.decode(ids), tokenizer.tokens(ids), tokenizer.spans(ids)
     assert len(pieces) == len(spans) == len(ids)
     assert all(0 <= start <= end <= len(decoded) for start, end in spans)
     assert spans == sorted(spans)
@@ -101,7 +103,7 @@ def test_batch_and_ranges_and_spans(tokenizer, text):
 def test_any_ids_decode(tokenizer, data):
     """A model may say anything."""
     ids = data.draw(st.lists(st.integers(0, tokenizer.size - 1)))
-    decoded, pieces, spans = tokenizer.decode(ids), tokenizer.pieces(ids), tokenizer.spans(ids)
+    decoded, pieces, spans = tokenizer.decode(ids), tokenizer.tokens(ids), tokenizer.spans(ids)
     assert all(pieces)
     covered = set()
     for id, (start, end) in zip(ids, spans, strict=True):
@@ -138,7 +140,7 @@ def test_what_is_no_text_and_no_id(tokenizer):
         tokenizer.encode("a\udfff")
     with pytest.raises(VocabularyError, match=message):
         tokenizer.encode_batch(["a", "a\udfff"])
-    for call in (tokenizer.decode, tokenizer.pieces, tokenizer.spans):
+    for call in (tokenizer.decode, tokenizer.tokens, tokenizer.spans):
         for id in (-1, tokenizer.size):
             with pytest.raises(VocabularyError, match=rf"^id {id} is not in the vocabulary, which has the ids 0 to"):
                 call([3, id])
@@ -158,7 +160,7 @@ def test_save_and_load(tokenizer, tmp_path):
     for text in [*DIFFICULT, "ж  low"]:
         ids = tokenizer.encode(text)
         assert loaded.encode(text) == ids
-        assert loaded.decode(ids) == tokenizer.decode(ids) and loaded.pieces(ids) == tokenizer.pieces(ids)
+        assert loaded.decode(ids) == tokenizer.decode(ids) and loaded.tokens(ids) == tokenizer.tokens(ids)
     first = path.read_bytes()
     loaded.save(path)
     assert path.read_bytes() == first
@@ -184,7 +186,7 @@ def test_an_unknown_kind():
         learn("bite", [])
 
 
-UNITS = {"weft_tokenizer": 1, "kind": "word", "split_punctuation": True, "symbols": ["a", "b"]}
+UNITS = {"weft_tokenizer": 2, "kind": "word", "split_punctuation": True, "symbols": ["a", "b"]}
 
 
 @pytest.mark.parametrize(
@@ -193,14 +195,18 @@ UNITS = {"weft_tokenizer": 1, "kind": "word", "split_punctuation": True, "symbol
         (None, "cannot read the tokenizer: no such file"),
         ("", "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model"),
         (
-            '{"weft_tokenizer": 1, "ki',
+            '{"weft_tokenizer": 2, "ki',
             "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model",
         ),
         (b"\xff\xfe", "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model"),
         ("[" * 100_000, "damaged, or not a tokenizer: it is neither a JSON file nor a SentencePiece model"),
         ("[1]", "not a tokenizer written by weft, nor a tokenizer.json"),
         ("{}", "not a tokenizer written by weft, nor a tokenizer.json"),
-        ({**UNITS, "weft_tokenizer": 2}, "written by a newer weft (format 2; this one reads up to 1)"),
+        ({**UNITS, "weft_tokenizer": 3}, "written by a newer weft (format 3; this one reads format 2)"),
+        (
+            {**UNITS, "weft_tokenizer": 1},
+            "written by an older weft (format 1; this one reads format 2); learn it again",
+        ),
         ({**UNITS, "weft_tokenizer": "x"}, "damaged: its format is 'x', expected a whole number"),
         ({**UNITS, "kind": "wrod"}, "unknown kind of tokenizer 'wrod'; did you mean 'word'?"),
         ({**UNITS, "symbols": None}, "damaged: it has no list of symbols"),
@@ -245,7 +251,7 @@ class TestExtended:
         more = tokenizer.extended(self.NEW)
         assert type(more) is type(tokenizer) and more.kind == tokenizer.kind and more.size >= tokenizer.size
         every = range(tokenizer.size)
-        assert more.pieces(every) == tokenizer.pieces(every)
+        assert more.tokens(every) == tokenizer.tokens(every)
         for text in DIFFICULT:
             assert more.encode(text) == tokenizer.encode(text)
             assert more.decode(more.encode(text)) == tokenizer.decode(tokenizer.encode(text))
@@ -268,12 +274,12 @@ class TestExtended:
     @pytest.mark.parametrize("texts", [(), ("",), tuple(DIFFICULT)])
     def test_by_nothing_new(self, tokenizer, texts):
         more = tokenizer.extended(texts)
-        assert more.size == tokenizer.size and more.pieces(range(more.size)) == tokenizer.pieces(range(more.size))
+        assert more.size == tokenizer.size and more.tokens(range(more.size)) == tokenizer.tokens(range(more.size))
 
     @every_kind
     def test_the_order_of_the_texts_does_not_matter(self, tokenizer):
         one, other = tokenizer.extended(self.NEW), tokenizer.extended(reversed(self.NEW))
-        assert one.pieces(range(one.size)) == other.pieces(range(other.size))
+        assert one.tokens(range(one.size)) == other.tokens(range(other.size))
 
     @every_kind
     def test_what_is_rare_stays_unknown(self, tokenizer):
@@ -281,7 +287,7 @@ class TestExtended:
         if more.size == tokenizer.size:  # bytes
             assert UNKNOWN not in tokenizer.encode("ж")
             return
-        assert more.size == tokenizer.size + 1 and more.pieces([tokenizer.size]) == ["ж"]
+        assert more.size == tokenizer.size + 1 and more.tokens([tokenizer.size]) == ["ж"]
         assert UNKNOWN in more.encode("字")
 
     @every_kind
@@ -297,7 +303,7 @@ class TestExtended:
 
     @every_kind
     def test_what_is_no_text(self, tokenizer):
-        form = getattr(tokenizer, "form", None)
+        form = getattr(tokenizer, "scheme", None)
         if tokenizer.kind == "byte" or (form and (form.byte_level or form.byte_fallback)):
             return
         with pytest.raises(VocabularyError, match="lone surrogate"):
@@ -309,5 +315,5 @@ class TestExtended:
         before = learn("bpe", ["low lower lowest"] * 5, size=30, end_of_word=end_of_word)
         more = before.extended(["lowish żubr"] * 5)
         assert more.merges() == before.merges()
-        assert sorted(more.pieces(range(before.size, more.size))) == sorted("hiżub")
-        assert more.pieces(more.encode("low"))[0] == "low" and more.decode(more.encode("żubr low")) == "żubr low"
+        assert sorted(more.tokens(range(before.size, more.size))) == sorted("hiżub")
+        assert more.tokens(more.encode("low"))[0] == "low" and more.decode(more.encode("żubr low")) == "żubr low"

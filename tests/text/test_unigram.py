@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
 from weft.text.specials import UNKNOWN
-from weft.text.tokenizer import learn, load
-from weft.text.unigram import Unigram
+from weft.text.tokenizer import load
 
 CORPUS = ["low lower lowest newer newest wider widest", "the new lower west l'ami, (été)."] * 5
 TOKENIZER = learn("unigram", CORPUS, size=60)
@@ -39,11 +39,11 @@ def test_learning_does_not_depend_on_order_threads_or_process(choices, tmp_path)
     random = Random(1)
     texts = ["".join(random.choices("abcdeé. '1", k=60)) for _ in range(200)]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
-    Unigram.learn(texts, size=420, **choices).save(tmp_path / "here.json")
+    learn("unigram", texts, size=420, **choices).save(tmp_path / "here.json")
     code = (
-        "import json, sys; from weft.text.unigram import Unigram;"
+        "import json, sys; from weft.text.unigram import Unigram; from weft.text.options import LearningOptions;"
         "texts = json.load(open(sys.argv[1] + '/texts.json'))[::-1];"
-        f"Unigram.learn(texts, size=420, **{choices!r}).save(sys.argv[1] + '/there.json')"
+        f"Unigram.learn(texts, LearningOptions(size=420, **{choices!r})).save(sys.argv[1] + '/there.json')"
     )
     environment = {**os.environ, "RAYON_NUM_THREADS": "1", "PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
@@ -51,7 +51,7 @@ def test_learning_does_not_depend_on_order_threads_or_process(choices, tmp_path)
 
 
 def test_pieces_are_shared_by_words():
-    pieces = TOKENIZER.pieces(range(TOKENIZER.size))
+    pieces = TOKENIZER.tokens(range(TOKENIZER.size))
     assert TOKENIZER.size <= 60 and any(len(piece) > 2 for piece in pieces)
     assert TOKENIZER.decode(TOKENIZER.encode("  lowest  ww ")) == "  lowest  ww "
 
@@ -74,11 +74,11 @@ def test_falling_back_to_bytes(kind):
     tokenizer = learn(kind, [*CORPUS, "字"], size=400, byte_fallback=True, minimum_count=2)
     ids = tokenizer.encode("low 字🙂 <0xE5>")
     assert UNKNOWN not in ids and tokenizer.decode(ids) == "low 字🙂 <0xE5>"
-    assert tokenizer.pieces(ids).count("<0xE5>") == 1, "of the character; the text spelled so is in smaller pieces"
-    assert tokenizer.pieces(tokenizer.encode("字"))[:3] == ["<0xE5>", "<0xAD>", "<0x97>"]
+    assert tokenizer.tokens(ids).count("<0xE5>") == 1, "of the character; the text spelled so is in smaller pieces"
+    assert tokenizer.tokens(tokenizer.encode("字"))[:3] == ["<0xE5>", "<0xAD>", "<0x97>"]
     assert tokenizer.spans(tokenizer.encode("a字"))[1:4] == [(1, 2)] * 3
     every = learn(kind, [*CORPUS, "字"], size=400, byte_fallback=True)
-    assert "字" in every.pieces(range(every.size))
+    assert "字" in every.tokens(range(every.size))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_damaged_files(tmp_path):
         return str(caught.value)
 
     vocabulary = good["model"]["vocab"]
-    assert failure(vocabulary[1:]) == f"{path}: damaged: its marks, symbols or bytes have other ids"
-    assert failure([*vocabulary, vocabulary[5]]) == f"{path}: damaged: a piece stands in it twice"
+    assert failure(vocabulary[1:]) == f"{path}: damaged: its special tokens, symbols or bytes have other ids"
+    assert failure([*vocabulary, vocabulary[5]]) == f"{path}: damaged: a token stands in it twice"
     assert failure([*vocabulary, ["x"]]).startswith(f"{path}: damaged: ")

@@ -1,6 +1,7 @@
 import pytest
 
 from weft.errors import VocabularyError
+from weft.text.options import LearningOptions
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN, visible
 from weft.text.vocabulary import Vocabulary, check_ids, check_text
 
@@ -13,17 +14,19 @@ def test_marks_come_first():
 
 
 def test_most_frequent_first_and_ties_in_code_point_order():
-    assert Vocabulary.count("zebra zébra z").symbols == ("z", " ", "a", "b", "r", "e", "é")
+    assert Vocabulary.learn("zebra zébra z", LearningOptions()).symbols == ("z", " ", "a", "b", "r", "e", "é")
 
 
 def test_the_order_of_the_text_does_not_matter():
-    assert Vocabulary.count("abcabc").symbols == Vocabulary.count("ccbbaa").symbols
+    assert (
+        Vocabulary.learn("abcabc", LearningOptions()).symbols == Vocabulary.learn("ccbbaa", LearningOptions()).symbols
+    )
 
 
 def test_minimum_count_and_size():
-    assert Vocabulary.count("aaabbc", minimum_count=2).symbols == ("a", "b")
-    assert Vocabulary.count("aaabbc", size=4).symbols == ("a",)
-    assert Vocabulary.count("aaabbc", size=100).symbols == ("a", "b", "c")
+    assert Vocabulary.learn("aaabbc", LearningOptions(minimum_count=2)).symbols == ("a", "b")
+    assert Vocabulary.learn("aaabbc", LearningOptions(size=4)).symbols == ("a",)
+    assert Vocabulary.learn("aaabbc", LearningOptions(size=100)).symbols == ("a", "b", "c")
 
 
 def test_extended():
@@ -36,7 +39,7 @@ def test_extended():
 
 
 def test_text_spelled_like_a_mark_is_not_the_mark():
-    vocabulary = Vocabulary.count(["</s>", "</s>", "a"])
+    vocabulary = Vocabulary.learn(["</s>", "</s>", "a"], LearningOptions())
     assert vocabulary["</s>"] == 3
     assert vocabulary["<s>"] == UNKNOWN  # not in the text, so unknown, not the begin mark
     assert "<s>" not in vocabulary and "</s>" in vocabulary
@@ -49,11 +52,17 @@ def test_unknown_symbols():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Vocabulary.count("a", size=3), "vocabulary: size 3 is too small; the least size is 4"),
-        (lambda: Vocabulary.count("a", minimum_count=0), "vocabulary: minimum count 0, expected 1 or more"),
-        (lambda: Vocabulary.count([]), "vocabulary: there is no text to learn from"),
         (
-            lambda: Vocabulary.count("ab", minimum_count=2),
+            lambda: Vocabulary.learn("a", LearningOptions(size=3)),
+            "vocabulary: size 3 is too small; the least size is 4",
+        ),
+        (
+            lambda: Vocabulary.learn("a", LearningOptions(minimum_count=0)),
+            "vocabulary: minimum count 0, expected 1 or more",
+        ),
+        (lambda: Vocabulary.learn([], LearningOptions()), "vocabulary: there is no text to learn from"),
+        (
+            lambda: Vocabulary.learn("ab", LearningOptions(minimum_count=2)),
             "vocabulary: no symbol occurs 2 times; lower the minimum count",
         ),
         (lambda: Vocabulary(["a", "b", "a"]), "vocabulary: the symbol 'a' stands in it twice"),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
-from weft.text import word_cache as bulk
-from weft.text.tokenizer import learn
+from weft.text import word_cache
 
 CORPUS = ["low lower newest widest", "l'ami (dé)!  <2de> x", "ﬁn ａ\u00a0b e\u0301 \t"]
 KINDS = {
@@ -58,8 +58,8 @@ def test_it_travels_to_other_processes(tokenizer):
 
 
 def test_the_table_is_emptied(monkeypatch):
-    monkeypatch.setattr(bulk, "MOST", 20)
+    monkeypatch.setattr(word_cache, "MAX_CACHED_CHARACTERS", 20)
     tokenizer = learn("bpe", CORPUS, size=60)
     for text in CORPUS * 2:
         assert tokenizer.encode_batch([text, text]) == [tokenizer.encode(text)] * 2
-        assert len(tokenizer._bulk._numbers) < 12
+        assert len(tokenizer._cache._indices) < 12

@@ -46,6 +46,7 @@ def learn_command(
     from weft.data.reading.compression import inner_name
     from weft.data.reading.lines import read_lines
     from weft.errors import DataError
+    from weft.text.options import LearningOptions
     from weft.text.reservoir import sample as draw
     from weft.text.tokenizer import learn
 
@@ -58,22 +59,20 @@ def learn_command(
         lines = draw((line for text in texts for line in read_lines(text)), characters=sample, seed=seed)
     else:
         lines = []
-    wanted = 8_000 if size is None and kind in ("bpe", "unigram") else size
-    made = learn(
-        kind,
-        lines,
-        size=wanted,
+    options = LearningOptions(
+        size=8_000 if size is None and kind in ("bpe", "unigram") else size,
         minimum_count=minimum_count,
         end_of_word=not word_begin,
         byte_level=byte_level,
         byte_fallback=byte_fallback,
         normalize=normalize,
         lowercase=lowercase,
-        symbols=symbol or (),
-        protect=protect or (),
+        symbols=tuple(symbol or ()),
+        protect=tuple(protect or ()),
     )
-    made.save(out)
-    typer.echo(f"{out}: {made.kind}, {made.size} ids")
+    tokenizer = learn(kind, lines, options)
+    tokenizer.save(out)
+    typer.echo(f"{out}: {tokenizer.kind}, {tokenizer.size} ids")
 
 
 @app.command("apply", epilog="Try:  echo 'a sentence' | weft tokenizer apply tokenizer.json")
@@ -98,7 +97,7 @@ def apply_command(
             typer.echo(loaded.decode(given))
             continue
         found = loaded.encode(line)
-        typer.echo(" ".join(map(str, found) if ids else loaded.pieces(found)))
+        typer.echo(" ".join(map(str, found) if ids else loaded.tokens(found)))
 
 
 @app.command("show", epilog="Try:  weft tokenizer show runs/try/tokenizer.source.json")
@@ -117,4 +116,4 @@ def show_command(
             typer.echo(f"merge {number:>5}  {left} + {right}")
         return
     for number in range(min(count, loaded.size)):
-        typer.echo(f"{number:>6}  {loaded.pieces([number])[0]}")
+        typer.echo(f"{number:>6}  {loaded.tokens([number])[0]}")

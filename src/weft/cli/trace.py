@@ -58,7 +58,7 @@ def command(
         raise SearchError(f"search.kind: {kind!r} leaves no trace; choose one of beam, greedy, sample")
 
     def label(token: int) -> str:
-        return model.tokenizers.target.pieces([token])[0]
+        return model.tokenizers.target.tokens([token])[0]
 
     title = f"{text} → {found.text}"
     if to is not None:

@@ -11,6 +11,7 @@ from weft.data.pairs import Pair, is_blank
 from weft.errors import DataError, RecipeError
 from weft.preparation.corpora import Named, Transform, readable, sources_of, steps_of
 from weft.recipe import Recipe
+from weft.text.options import LearningOptions
 from weft.text.reservoir import sample
 from weft.text.symbols import check_patterns
 from weft.text.tokenizer import Tokenizer, learn
@@ -21,16 +22,12 @@ class NothingLeftError(DataError):
     """All pairs were left out."""
 
 
-NOT_LEARNED = {"kind", "target_kind", "file", "target_file", "joint", "extend", "dropout", "variants", "sample"}
-"""Settings that have no part in learning."""
-
-
 def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     """Tokenizers learned from pairs."""
     settings = recipe.tokenizer
 
     def make(kind: str, texts: Iterable[str]) -> Tokenizer:
-        return learn(kind, texts, **settings.model_dump(exclude=NOT_LEARNED))
+        return learn(kind, texts, LearningOptions.from_settings(settings))
 
     sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
     if sources_of(recipe) == "none":

@@ -3,7 +3,8 @@
 Each table maps a name to ``"module:Class"``. The module is imported when the class is used, so that reading a recipe
 does not import PyTorch. A recipe contains names only, never modules: loading a recipe cannot run foreign code.
 
-To add an attention score, a recurrent cell, an encoder or a pipeline step: write the class and add its line here.
+To add an attention score, a recurrent cell, an encoder, a pipeline step or a tokenizer: write the class and add its
+line here.
 """
 
 from __future__ import annotations
@@ -55,6 +56,15 @@ STEPS: dict[str, str] = {
 }
 """Steps of data.pipeline: filters and transforms of pairs."""
 
+TOKENIZERS: dict[str, str] = {
+    "bpe": "weft.text.bpe:BPE",
+    "unigram": "weft.text.unigram:Unigram",
+    "word": "weft.text.words:WordTokenizer",
+    "character": "weft.text.characters:CharacterTokenizer",
+    "byte": "weft.text.bytes:ByteTokenizer",
+}
+"""Tokenizers that can be learned."""
+
 
 def resolve(table: Mapping[str, str], name: str) -> Any:
     """The class that a table has under this name, imported now."""
@@ -91,3 +101,5 @@ class Choice:
 ScoreName = Annotated[str, Choice(SCORES, besides=("none",))]
 CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
+TokenizerKind = Annotated[str, Choice(TOKENIZERS)]
+TargetTokenizerKind = Annotated[str, Choice(TOKENIZERS, besides=("same",))]

@@ -7,40 +7,46 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from weft.recipe.base import Count, Settings, Share
+from weft.recipe.choices import TargetTokenizerKind, TokenizerKind
 
-Unit = Literal["bpe", "unigram", "word", "character", "byte"]
+NonEmpty = Annotated[str, Field(min_length=1)]
 
 
 class TokenizerSettings(Settings):
     """[tokenizer]: what a token is."""
 
-    kind: Unit = Field("bpe", description="the unit")
-    target_kind: Literal["same", "bpe", "unigram", "word", "character", "byte"] = Field(
-        "same", description="the target's unit, where it is another; needs joint = false"
+    kind: TokenizerKind = Field("bpe", description="bpe, unigram, word, character or byte")
+    target_kind: TargetTokenizerKind = Field(
+        "same", description="kind of the target's tokenizer, if different; needs joint = false"
     )
-    file: str | None = Field(None, description="take this tokenizer (tokenizer.json, SentencePiece), learn none")
-    target_file: str | None = Field(None, description="the target's, where it is another; needs joint = false")
-    size: Count = Field(8_000, description="number of ids, marks included (bpe, unigram, word)")
+    file: str | None = Field(
+        None, description="use this tokenizer (tokenizer.json, SentencePiece) instead of learning one"
+    )
+    target_file: str | None = Field(None, description="the target's tokenizer, if different; needs joint = false")
+    size: Count = Field(8_000, description="vocabulary size, special tokens included (bpe, unigram, word)")
     joint: bool = Field(True, description="one vocabulary for both sides")
-    minimum_count: Count = Field(1, description="leave out what is seen less often (word, character)")
-    normalize: Literal["none", "nfc", "nfkc"] = Field("none", description="Unicode form that all text is brought to")
-    lowercase: bool = Field(False, description="all text in lower case")
-    symbols: list[Annotated[str, Field(min_length=1)]] = Field(
-        [], description="text that is always one token, such as <2de>"
+    minimum_count: Count = Field(1, description="drop symbols that are rarer than this (word, character)")
+    normalize: Literal["none", "nfc", "nfkc"] = Field("none", description="Unicode normalization form")
+    lowercase: bool = Field(False, description="lowercase all text")
+    symbols: list[NonEmpty] = Field([], description="strings that are always one token, such as <2de>")
+    protect: list[NonEmpty] = Field(
+        [],
+        description="regular expressions whose matches are never joined with their neighbors; frequent ones get an id",
     )
-    protect: list[Annotated[str, Field(min_length=1)]] = Field(
-        [], description="regular expressions: what matches is cut from its neighbors, and kept whole if frequent"
+    end_of_word: bool = Field(True, description="bpe, unigram: mark the end of a word (</w>), not its beginning")
+    byte_level: bool = Field(False, description="bpe: operate on bytes, so that nothing is unknown")
+    byte_fallback: bool = Field(False, description="bpe, unigram: encode unknown characters as bytes")
+    split_punctuation: bool = Field(
+        True, description="word, bpe, unigram: punctuation and elided articles are words of their own"
     )
-    end_of_word: bool = Field(True, description="bpe, unigram: mark the end of a word with </w>; else its beginning")
-    byte_level: bool = Field(False, description="bpe: over bytes, so that nothing is unknown")
-    byte_fallback: bool = Field(False, description="bpe, unigram: characters never seen are cut into bytes")
-    split_punctuation: bool = Field(True, description="punctuation and elided articles are words (word, bpe, unigram)")
     tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
-    extend: bool = Field(False, description="training.start: give ids to what the run's tokenizer does not know")
-    decompose: bool = Field(False, description="character: of decomposed text (NFD), a Korean syllable as its letters")
-    dropout: Share = Field(0.0, description="bpe: leave out merges with this probability in training (BPE-dropout)")
-    variants: Count = Field(8, description="dropout: so many ways of cutting each pair are kept, one an epoch in turn")
-    sample: Count = Field(50_000_000, description="characters to learn from; of a larger corpus, a random sample")
+    extend: bool = Field(False, description="with training.start: add ids for symbols that the tokenizer does not know")
+    decompose: bool = Field(
+        False, description="character: decompose text (NFD), e.g. a Korean syllable into its letters"
+    )
+    dropout: Share = Field(0.0, description="bpe: probability of skipping a merge in training (BPE-dropout)")
+    variants: Count = Field(8, description="dropout: number of tokenizations kept of each pair, one per epoch in turn")
+    sample: Count = Field(50_000_000, description="characters to learn from; a larger corpus is sampled at random")
 
     @property
     def target_unit(self) -> str:

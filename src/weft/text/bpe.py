@@ -6,8 +6,8 @@ Sennrich et al. 2016, *Neural machine translation of rare words with subword uni
 **Words** are those of `weft.text.pretokenization`. The marker of a word's end (or beginning) is a symbol of its own, as
 in the paper: every character may end a word, and an unknown one does not swallow the space beside it.
 
-**Round trip.** Exact, including repeated spaces, if every character occurred in the training text. Other white space (tab,
-line ends, no-break space) is an ordinary character inside a word. A ``▁`` in the text is read as ``_``. With
+**Round trip.** Exact, including repeated spaces, if every character occurred in the training text. Other white space
+(tab, line ends, no-break space) is an ordinary character inside a word. A ``▁`` in the text is read as ``_``. With
 ``byte_level`` the symbols are the 256 bytes, nothing is unknown and the round trip is exact for every text. With
 ``byte_fallback`` characters are symbols, and those without an id become byte tokens such as ``<0xE2>``: nothing is
 unknown either; characters seen less than ``minimum_count`` times get no id then.
@@ -23,8 +23,8 @@ removed, with those built upon it: such text stays in smaller subwords.
 **Protected matches** with an id of their own need no merges: the library takes a word that is in the vocabulary as one
 token (``ignore_merges``). No merges are learned from them.
 
-**BPE-dropout** (Provilkov et al. 2020): the library's own cannot be seeded, so `weft.text.bpe_dropout` follows the paper
-with the caller's generator. Protected matches and symbols are never split by it.
+**BPE-dropout** (Provilkov et al. 2020): the library's own cannot be seeded, so `weft.text.bpe_dropout` follows the
+paper with the caller's generator. Protected matches and symbols are never split by it.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ class BPE(SubwordTokenizer):
     kind = "bpe"
     supports_dropout = True
 
-    def __init__(self, vocabulary: dict[str, int], merges: list[tuple[str, str]], form: Pretokenization) -> None:
+    def __init__(self, vocabulary: dict[str, int], merges: list[tuple[str, str]], scheme: Pretokenization) -> None:
         model = models.BPE(
             vocabulary,
             merges,
             unk_token=SPECIALS[UNKNOWN],
-            byte_fallback=form.byte_fallback,
-            ignore_merges=bool(form.protect),
+            byte_fallback=scheme.byte_fallback,
+            ignore_merges=bool(scheme.protect),
         )
-        library = tokenizer_with_model(form, model, split_specials=bool(form.protect))
-        super().__init__(form, library, sorted(vocabulary, key=vocabulary.__getitem__))
+        library = tokenizer_with_model(scheme, model, split_specials=bool(scheme.protect))
+        super().__init__(scheme, library, sorted(vocabulary, key=vocabulary.__getitem__))
         self._merges = merges
         self._ids = vocabulary
 
@@ -88,46 +88,46 @@ class BPE(SubwordTokenizer):
         """Learn merges until there are `size` ids, or no pair occurs `minimum_count` times."""
         size, minimum_count = options.required_size(cls.kind), options.minimum_count
         options.check_minimum_count()
-        form = Pretokenization.from_options(options)
-        if form.protect or form.byte_fallback:
+        scheme = Pretokenization.from_options(options)
+        if scheme.protect or scheme.byte_fallback:
             texts = list(texts)
-        protected = protected_tokens(texts, form, options)
-        alphabet, alphabet_limit = byte_alphabet() if form.byte_level else [], sys.maxunicode
-        if form.byte_fallback and minimum_count > 1:
-            counts = _count_characters(texts, form)
+        protected = protected_tokens(texts, scheme, options)
+        alphabet, alphabet_limit = byte_alphabet() if scheme.byte_level else [], sys.maxunicode
+        if scheme.byte_fallback and minimum_count > 1:
+            counts = _count_characters(texts, scheme)
             alphabet_limit = sum(count >= minimum_count for count in counts.values())
         else:
             alphabet = [*alphabet, *sorted({character for token in protected for character in token})]
         trainer = trainers.BpeTrainer(
             vocab_size=max(size - len(protected), 0),
             min_frequency=minimum_count,
-            special_tokens=list(form.predefined),
+            special_tokens=list(scheme.predefined),
             initial_alphabet=alphabet,
             limit_alphabet=alphabet_limit,
             show_progress=False,
         )
         library = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNKNOWN]))
         library.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
-        words = count_words(texts, form, split_specials=bool(form.protect))
+        words = count_words(texts, scheme, split_specials=bool(scheme.protect))
         for token in protected:
             words.pop(token, None)
         library.train_from_iterator(_repeated(sorted(words.items())), trainer=trainer)
         model = json.loads(library.to_str())["model"]
         vocabulary: dict[str, int] = model["vocab"]
-        if len(vocabulary) == len(form.predefined) and not protected:
+        if len(vocabulary) == len(scheme.predefined) and not protected:
             raise VocabularyError("vocabulary: there is no text to learn from")
         if len(vocabulary) > size - len(protected):
-            raise too_small(size, len(vocabulary) + len(protected), form)
-        vocabulary, merges = _without_predefined(vocabulary, [(left, right) for left, right in model["merges"]], form)
+            raise too_small(size, len(vocabulary) + len(protected), scheme)
+        vocabulary, merges = _without_predefined(vocabulary, [(left, right) for left, right in model["merges"]], scheme)
         for token in protected:
             vocabulary.setdefault(token, len(vocabulary))
-        return cls(vocabulary, merges, form)
+        return cls(vocabulary, merges, scheme)
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
         """The same merges, with ids for the characters that had none."""
         new = self._new_characters(texts, self._ids, minimum_count)
         vocabulary = self._ids | {character: id for id, character in enumerate(new, self.size)}
-        return type(self)(vocabulary, self._merges, self.form)
+        return type(self)(vocabulary, self._merges, self.scheme)
 
     def merges(self) -> list[tuple[str, str]]:
         """The merges in the order they were learned; a word's end is written ``</w>``, its beginning ``▁``."""
@@ -161,7 +161,7 @@ class BPE(SubwordTokenizer):
         for index, part in enumerate(parts):
             if index % 2:
                 words.append(part)
-            elif part and self.form.protect:
+            elif part and self.scheme.protect:
                 words += self._split(part)
             elif part:
                 for word in part.split(" "):
@@ -199,7 +199,7 @@ class BPE(SubwordTokenizer):
             id = self._ids.get(character)
             if id is not None:
                 symbols.append(id)
-            elif self.form.byte_fallback:
+            elif self.scheme.byte_fallback:
                 symbols += [self._ids[BYTE_TOKENS[value]] for value in character.encode()]
             else:
                 symbols.append(UNKNOWN)
@@ -207,8 +207,8 @@ class BPE(SubwordTokenizer):
 
     @cached_property
     def _unsplittable(self) -> frozenset[str]:
-        if not self.form.protect:
-            return frozenset(self.form.symbols)
+        if not self.scheme.protect:
+            return frozenset(self.scheme.symbols)
         merged = {left + right for left, right in self._merges}
         tokens = frozenset(token for token in self._ids if len(token) > 1 and token not in merged)
         return tokens - {*SPECIALS, *BYTE_TOKENS}
@@ -216,29 +216,32 @@ class BPE(SubwordTokenizer):
     @classmethod
     def from_json(cls, content: dict[str, Any], *, name: str) -> Self:
         """From the content of a `tokenizer.json` that weft wrote."""
-        form = recognize(content)
-        if form is None:
+        scheme = recognize(content)
+        if scheme is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
         try:
-            vocabulary, merges = content["model"]["vocab"], [(left, right) for left, right in content["model"]["merges"]]
+            vocabulary, merges = (
+                content["model"]["vocab"],
+                [(left, right) for left, right in content["model"]["merges"]],
+            )
             if [vocabulary[special] for special in SPECIALS] != [0, 1, 2]:
                 raise ValueError("the special tokens have other ids")
             if sorted(vocabulary.values()) != list(range(len(vocabulary))):
                 raise ValueError("its ids have gaps")
-            if any(vocabulary.get(token) != id for id, token in enumerate(form.predefined)):
+            if any(vocabulary.get(token) != id for id, token in enumerate(scheme.predefined)):
                 raise ValueError("its symbols or bytes have other ids")
-            return cls(vocabulary, merges, form)
+            return cls(vocabulary, merges, scheme)
         except Exception as error:  # the library raises plain Exception for a merge without its symbols
             reason = " ".join(str(error).split())
             raise VocabularyError(f"{name}: damaged: {reason}") from None
 
 
-def _count_characters(texts: Iterable[str], form: Pretokenization) -> Counter[str]:
+def _count_characters(texts: Iterable[str], scheme: Pretokenization) -> Counter[str]:
     """Counts the characters of normalized text."""
-    normalize = untrained_tokenizer(form, split_specials=False).normalizer.normalize_str
+    normalize = untrained_tokenizer(scheme, split_specials=False).normalizer.normalize_str
     counts: Counter[str] = Counter()
-    for segment in between_symbols(texts, form):
-        counts.update(form.to_vocabulary(normalize(segment)))
+    for segment in between_symbols(texts, scheme):
+        counts.update(scheme.to_vocabulary(normalize(segment)))
     return counts
 
 
@@ -251,10 +254,10 @@ def _repeated(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
 
 
 def _without_predefined(
-    vocabulary: dict[str, int], merges: list[tuple[str, str]], form: Pretokenization
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], scheme: Pretokenization
 ) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Remove merges that spell a predefined token, and the symbols that can then not be merged; ids close up."""
-    predefined = dict.fromkeys(form.predefined)
+    predefined = dict.fromkeys(scheme.predefined)
     reachable = {symbol for symbol in vocabulary if len(symbol) == 1 and symbol not in predefined}
     kept: dict[tuple[str, str], None] = {}
     for left, right in merges:

@@ -4,8 +4,8 @@ They encode with their own library. Only the ids change: unknown, begin and end 
 follow in their own order; ``external_ids`` keeps, for every id here, the one there (None: no such special token).
 
 **Special tokens.** The unknown token is the model's own. Begin and end are what the file's post-processor puts around a
-text or, if it has none, tokens of the usual names (``<s>``, ``[CLS]``, ...; ``</s>``, ``[SEP]``, ``<|endoftext|>``, ...).
-A token that is both is the end. No special tokens are added to a text, and text that spells one never becomes it: such
+text or, if it has none, tokens of the usual names (``<s>``, ``[CLS]``, ...; ``</s>``, ``[SEP]``, ...). A token that
+is both is the end. No special tokens are added to a text, and text that spells one never becomes it: such
 a text is encoded without the file's special tokens, and a special token found even then becomes unknown. Other special
 tokens (``<pad>``, ``<extra_id_0>``) are found in text as their library finds them, and decode to their names.
 
@@ -32,10 +32,9 @@ from weft.errors import VocabularyError
 from weft.files import save_text
 from weft.text.pretokenization import byte_alphabet
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
-from weft.text.vocabulary import check_ids, check_text
+from weft.text.vocabulary import FORMAT, check_ids, check_text
 from weft.text.word_cache import TokenArrays, to_arrays, to_lists
 
-FORMAT = 1
 BEGIN_NAMES = ("<s>", "<bos>", "[BOS]", "[CLS]", "<|begin_of_text|>", "<|startoftext|>")
 END_NAMES = ("</s>", "<eos>", "[EOS]", "[SEP]", "<|end_of_text|>", "<|endoftext|>")
 
@@ -68,7 +67,7 @@ class ExternalTokenizer:
 
     @property
     def size(self) -> int:
-        return len(self.theirs)
+        return len(self.external_ids)
 
     @cached_property
     def _internal_ids(self) -> NDArray[np.int32]:

@@ -1,8 +1,8 @@
 """Unicode normalization and case, the same for every kind of tokenizer.
 
 ``nfc`` composes canonically equivalent characters (``e`` and an accent become ``é``, Korean letters a syllable);
-``nfkc`` also replaces compatibility forms (full-width letters, ligatures, ``①``, no-break space). ``lowercase`` follows,
-letter by letter: ``İ`` becomes ``i`` and a dot, and a capital sigma ``σ`` wherever it stands.
+``nfkc`` also replaces compatibility forms (full-width letters, ligatures, ``①``, no-break space). ``lowercase`` comes
+next, letter by letter: ``İ`` becomes ``i`` and a dot, and a capital sigma ``σ`` wherever it stands.
 
 Both are done by the `tokenizers` library, so that its version of Unicode, not Python's, decides, and a `tokenizer.json`
 opened with that library alone does the same.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from weft.errors import VocabularyError
 
@@ -39,8 +40,8 @@ class LearningOptions:
     @classmethod
     def from_settings(cls, settings: object) -> LearningOptions:
         """The options among the attributes of an object, such as the ``[tokenizer]`` section of a recipe."""
-        values = {field.name: getattr(settings, field.name) for field in fields(cls)}
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        values: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(cls)}
+        return cls(**values | {name: tuple(values[name]) for name in ("symbols", "protect")})
 
     def required_size(self, kind: str) -> int:
         """The size, for kinds that cannot do without one."""

@@ -53,9 +53,7 @@ class Preprocessor:
         unprotected = (
             segment.text for text in texts for segment in preprocessor._split_symbols(text) if not segment.is_token
         )
-        matches = preprocessor._patterns.most_frequent(
-            unprotected, limit=limit, minimum_count=options.minimum_count
-        )
+        matches = preprocessor._patterns.most_frequent(unprotected, limit=limit, minimum_count=options.minimum_count)
         stripped = dict.fromkeys(match.strip() for match in matches)
         tokens = tuple(match for match in stripped if match and match not in symbols)
         return replace(preprocessor, protected_tokens=tokens)
@@ -122,16 +120,16 @@ class Preprocessor:
         content: dict[str, object] = {
             "normalize": self.normalize,
             "lowercase": self.lowercase,
-            "given": list(self.symbols),
+            "predefined_symbols": list(self.symbols),
             "protect": list(self.protect),
-            "wholes": list(self.protected_tokens),
+            "protected_tokens": list(self.protected_tokens),
         }
         return {name: value for name, value in content.items() if value not in ("none", False, [])}
 
     @classmethod
     def from_json(cls, content: dict[str, Any], *, name: str) -> Preprocessor:
         lists = {}
-        for key in ("given", "protect", "wholes"):
+        for key in ("predefined_symbols", "protect", "protected_tokens"):
             value = content.get(key, [])
             if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
                 raise VocabularyError(f"{name}: damaged: {key} is not a list of texts")
@@ -141,10 +139,10 @@ class Preprocessor:
             raise VocabularyError(f"{name}: damaged: lowercase is {lowercase!r}, expected true or false")
         try:
             normalization.normalizers_of(normalize, lowercase)
-            symbols, protect = check_symbols(lists["given"]), check_patterns(lists["protect"])
+            symbols, protect = check_symbols(lists["predefined_symbols"]), check_patterns(lists["protect"])
         except VocabularyError as error:
             raise VocabularyError(f"{name}: damaged: {error}") from None
-        return cls(normalize, lowercase, symbols, protect, lists["wholes"])
+        return cls(normalize, lowercase, symbols, protect, lists["protected_tokens"])
 
     def description(self) -> list[str]:
         """Facts to show to a user, one per line."""

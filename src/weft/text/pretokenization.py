@@ -88,50 +88,50 @@ class Pretokenization:
         return text.replace(" ", BOUNDARY)
 
 
-def untrained_tokenizer(form: Pretokenization, *, split_specials: bool) -> tokenizers.Tokenizer:
+def untrained_tokenizer(scheme: Pretokenization, *, split_specials: bool) -> tokenizers.Tokenizer:
     """The library's tokenizer with an empty model.
 
     ``split_specials``: whether text that spells a special token is split, so that it never becomes the token.
     """
     library = tokenizers.Tokenizer(models.BPE(unk_token=SPECIALS[UNKNOWN]))
-    late = form.byte_level or bool(form.protect)  # spaces stay spaces until the text is split
+    late = scheme.byte_level or bool(scheme.protect)  # spaces stay spaces until the text is split
     boundary = " " if late else BOUNDARY
-    replacements = [] if form.byte_level else [normalizers.Replace(BOUNDARY, BOUNDARY_REPLACEMENT)]
+    replacements = [] if scheme.byte_level else [normalizers.Replace(BOUNDARY, BOUNDARY_REPLACEMENT)]
     replacements += [] if late else [normalizers.Replace(" ", BOUNDARY)]
     outer: normalizers.Normalizer = normalizers.Prepend(boundary)
-    if form.end_of_word:  # after the last character, if there is one
+    if scheme.end_of_word:  # after the last character, if there is one
         outer = normalizers.Replace(Regex(r"(?<=[\s\S])\z"), boundary)
-    steps = normalization.normalizers_of(form.normalize, form.lowercase)
+    steps = normalization.normalizers_of(scheme.normalize, scheme.lowercase)
     library.normalizer = normalizers.Sequence([*steps, *replacements, outer])
     splits: list[pre_tokenizers.PreTokenizer] = []
-    if form.protect:
-        splits.append(pre_tokenizers.Split(Regex(_protected_split(form)), "isolated"))
+    if scheme.protect:
+        splits.append(pre_tokenizers.Split(Regex(_protected_split(scheme)), "isolated"))
     else:
-        side = "merged_with_previous" if form.end_of_word else "merged_with_next"
+        side = "merged_with_previous" if scheme.end_of_word else "merged_with_next"
         splits.append(pre_tokenizers.Split(boundary, side))
-        if form.split_punctuation:
-            punctuation = _punctuation_split(boundary, form.end_of_word)
+        if scheme.split_punctuation:
+            punctuation = _punctuation_split(boundary, scheme.end_of_word)
             splits.append(pre_tokenizers.Split(Regex(punctuation), "isolated"))
     if split_specials:
         splits.append(pre_tokenizers.Split(Regex(SPECIAL_SPELLING), "isolated"))
-    if form.byte_level:
+    if scheme.byte_level:
         splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False))
-    elif form.protect:
+    elif scheme.protect:
         splits.append(pre_tokenizers.Metaspace(replacement=BOUNDARY, prepend_scheme="never", split=False))
     library.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    library.decoder = decoders.Sequence(_decoders(form))
+    library.decoder = decoders.Sequence(_decoders(scheme))
     return library
 
 
-def _decoders(form: Pretokenization) -> list[decoders.Decoder]:
-    spaces = decoders.ByteLevel() if form.byte_level else decoders.Replace(BOUNDARY, " ")
-    edges = "".join(f"{alternatives([symbol])}|" for symbol in sorted(form.symbols, key=len, reverse=True))
+def _decoders(scheme: Pretokenization) -> list[decoders.Decoder]:
+    spaces = decoders.ByteLevel() if scheme.byte_level else decoders.Replace(BOUNDARY, " ")
+    edges = "".join(f"{alternatives([symbol])}|" for symbol in sorted(scheme.symbols, key=len, reverse=True))
     # Not decoders.Strip: at the end it panics on the empty text (tokenizers 0.23).
-    if not form.symbols:
-        strip = r" \z" if form.end_of_word else r"\A "
+    if not scheme.symbols:
+        strip = r" \z" if scheme.end_of_word else r"\A "
     else:
-        strip = rf" (?={edges}\z)" if form.end_of_word else rf"(?<={edges}\A) "
-    fallback = [decoders.ByteFallback()] if form.byte_fallback else []
+        strip = rf" (?={edges}\z)" if scheme.end_of_word else rf"(?<={edges}\A) "
+    fallback = [decoders.ByteFallback()] if scheme.byte_fallback else []
     return [spaces, *fallback, decoders.Fuse(), decoders.Replace(Regex(strip), "")]
 
 
@@ -141,30 +141,30 @@ def _punctuation_split(boundary: str, end_of_word: bool) -> str:
     return rf"{boundary}?[^\p{{P}}\p{{S}}]+['’](?=\p{{L}})|{boundary}?[^\p{{P}}\p{{S}}]+|{boundary}?[\p{{P}}\p{{S}}]"
 
 
-def _protected_split(form: Pretokenization) -> str:
+def _protected_split(scheme: Pretokenization) -> str:
     """The split as one expression if patterns are protected: a match, or a word up to the next match.
 
     The patterns are written before it as a comment, for `recognize`.
     """
-    protected = any_of(form.protect)
+    protected = any_of(scheme.protect)
     free = f"(?!{protected})"
-    word = rf"(?:{free}[^\p{{P}}\p{{S}} ])+" if form.split_punctuation else f"(?:{free}[^ ])+"
-    if form.end_of_word:
+    word = rf"(?:{free}[^\p{{P}}\p{{S}} ])+" if scheme.split_punctuation else f"(?:{free}[^ ])+"
+    if scheme.end_of_word:
         space = f"(?:{free} )?"
         elided = rf"{word}{free}['’](?=\p{{L}})"
-        words = [elided, word + space, rf"[\p{{P}}\p{{S}}]{space}"] if form.split_punctuation else [word + space]
+        words = [elided, word + space, rf"[\p{{P}}\p{{S}}]{space}"] if scheme.split_punctuation else [word + space]
     else:
         elided = rf" ?{word}{free}['’](?=\p{{L}})"
-        words = [elided, f" ?{word}", rf" ?{free}[\p{{P}}\p{{S}}]"] if form.split_punctuation else [f" ?{word}"]
-    comment = json.dumps(form.protect).replace("(", r"\u0028").replace(")", r"\u0029")
+        words = [elided, f" ?{word}", rf" ?{free}[\p{{P}}\p{{S}}]"] if scheme.split_punctuation else [f" ?{word}"]
+    comment = json.dumps(scheme.protect).replace("(", r"\u0028").replace(")", r"\u0029")
     return "|".join([f"(?#protect {comment})" + protected, *words, " "])
 
 
-def tokenizer_with_model(form: Pretokenization, model: models.Model, *, split_specials: bool) -> tokenizers.Tokenizer:
+def tokenizer_with_model(scheme: Pretokenization, model: models.Model, *, split_specials: bool) -> tokenizers.Tokenizer:
     """The library's tokenizer with a model whose first ids are the predefined tokens."""
-    library = untrained_tokenizer(form, split_specials=split_specials)
+    library = untrained_tokenizer(scheme, split_specials=split_specials)
     library.model = model
-    library.add_tokens([AddedToken(symbol, normalized=False, special=False) for symbol in form.symbols])
+    library.add_tokens([AddedToken(symbol, normalized=False, special=False) for symbol in scheme.symbols])
     return library
 
 
@@ -190,10 +190,10 @@ def recognize(content: dict[str, Any]) -> Pretokenization | None:
             return None
         parts = ("normalizer", "pre_tokenizer", "decoder", "post_processor")
         for end_of_word, byte_level, split in product((True, False), repeat=3):
-            form = replace(base, end_of_word=end_of_word, byte_level=byte_level, split_punctuation=split)
-            expected = json.loads(untrained_tokenizer(form, split_specials=split_specials).to_str())
+            scheme = replace(base, end_of_word=end_of_word, byte_level=byte_level, split_punctuation=split)
+            expected = json.loads(untrained_tokenizer(scheme, split_specials=split_specials).to_str())
             if all(expected[part] == content[part] for part in parts):
-                return form
+                return scheme
     except Exception:  # another structure, or patterns the library rejects: an external file
         return None
     return None

@@ -38,17 +38,17 @@ class SubwordTokenizer:
     kind: str
     supports_dropout = False
 
-    def __init__(self, form: Pretokenization, library: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
-        self.form = form
+    def __init__(self, scheme: Pretokenization, library: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
+        self.scheme = scheme
         self._library = library
-        self._symbol_ids = range(len(SPECIALS), len(SPECIALS) + len(form.symbols))
+        self._symbol_ids = range(len(SPECIALS), len(SPECIALS) + len(scheme.symbols))
         byte_values = {character: bytes([value]) for value, character in enumerate(byte_alphabet())}
         # The bytes of every token in decoded text, where the boundary marker is a space.
-        self._bytes = [UNKNOWN_TEXT.encode(), b"", b"", *(symbol.encode() for symbol in form.symbols)]
-        if form.byte_fallback:
+        self._bytes = [UNKNOWN_TEXT.encode(), b"", b"", *(symbol.encode() for symbol in scheme.symbols)]
+        if scheme.byte_fallback:
             self._bytes += [bytes([value]) for value in range(256)]
         for token in tokens[len(self._bytes) :]:
-            if form.byte_level:
+            if scheme.byte_level:
                 self._bytes.append(b"".join(map(byte_values.__getitem__, token)))
             else:
                 self._bytes.append(token.replace(BOUNDARY, " ").encode())
@@ -59,15 +59,15 @@ class SubwordTokenizer:
 
     @property
     def end_of_word(self) -> bool:
-        return self.form.end_of_word
+        return self.scheme.end_of_word
 
     @property
     def byte_level(self) -> bool:
-        return self.form.byte_level
+        return self.scheme.byte_level
 
     @property
     def split_punctuation(self) -> bool:
-        return self.form.split_punctuation
+        return self.scheme.split_punctuation
 
     def encode(self, text: str) -> list[int]:
         check_text(text)
@@ -79,7 +79,7 @@ class SubwordTokenizer:
 
     def encode_arrays(self, texts: Sequence[str]) -> TokenArrays:
         """The ids of all texts concatenated, and the number of ids of each."""
-        if self.form.protect:  # a match may contain spaces
+        if self.scheme.protect:  # a match may contain spaces
             for text in texts:
                 check_text(text)
             return to_arrays(self._encode_words(list(texts)))
@@ -95,7 +95,7 @@ class SubwordTokenizer:
 
     @cached_property
     def _symbols(self) -> re.Pattern[str] | None:
-        return symbol_pattern(self.form.symbols)
+        return symbol_pattern(self.scheme.symbols)
 
     def decode(self, ids: Sequence[int]) -> str:
         check_ids(ids, self.size)
@@ -104,7 +104,7 @@ class SubwordTokenizer:
     def _parts(self, ids: Sequence[int]) -> list[bytes]:
         """The bytes of each token in the text, without the outer boundary of every segment between symbols."""
         parts = [self._bytes[id] for id in ids]
-        backwards = self.form.end_of_word
+        backwards = self.scheme.end_of_word
         at_edge = True
         for index in range(len(parts) - 1, -1, -1) if backwards else range(len(parts)):
             if ids[index] in self._symbol_ids:
@@ -121,7 +121,7 @@ class SubwordTokenizer:
         return [SPECIALS[id] if id <= END else self._display(self._bytes[id]) for id in ids]
 
     def _display(self, token: bytes) -> str:
-        bare = token.removesuffix(b" ") if self.form.end_of_word else token.removeprefix(b" ")
+        bare = token.removesuffix(b" ") if self.scheme.end_of_word else token.removeprefix(b" ")
         try:
             return visible((bare or token).decode())
         except UnicodeDecodeError:  # a part of a character
@@ -134,9 +134,9 @@ class SubwordTokenizer:
         spans = []
         for id, part, (start, end) in zip(ids, parts, spans_of_bytes(parts), strict=True):
             has_boundary = len(part) == len(self._bytes[id])  # if the token has a boundary, it is in the text
-            if has_boundary and self.form.end_of_word and part.endswith(b" "):
+            if has_boundary and self.scheme.end_of_word and part.endswith(b" "):
                 end -= 1
-            elif has_boundary and not self.form.end_of_word and part.startswith(b" "):
+            elif has_boundary and not self.scheme.end_of_word and part.startswith(b" "):
                 start += 1
             spans.append((start, end))
         return spans
@@ -147,28 +147,28 @@ class SubwordTokenizer:
 
     def description(self) -> list[str]:
         """Facts to show to a user, one per line."""
-        form = self.form
-        lines = [f"normalization: {normalization.describe(form.normalize, form.lowercase)}"]
-        lines += [f"symbols: {' '.join(form.symbols)}"] if form.symbols else []
-        lines += [f"protected: {pattern}" for pattern in form.protect]
-        lines += ["unknown characters become bytes"] if form.byte_fallback else []
+        scheme = self.scheme
+        lines = [f"normalization: {normalization.describe(scheme.normalize, scheme.lowercase)}"]
+        lines += [f"symbols: {' '.join(scheme.symbols)}"] if scheme.symbols else []
+        lines += [f"protected: {pattern}" for pattern in scheme.protect]
+        lines += ["unknown characters become bytes"] if scheme.byte_fallback else []
         return lines
 
     def _new_characters(self, texts: Iterable[str], known: Iterable[str], minimum_count: int) -> list[str]:
         """Characters that have no id, the most frequent first."""
-        if self.form.byte_level or self.form.byte_fallback:
+        if self.scheme.byte_level or self.scheme.byte_fallback:
             return []
         counts: Counter[str] = Counter()
-        for segment in between_symbols(texts, self.form):
+        for segment in between_symbols(texts, self.scheme):
             counts.update(self._library.normalizer.normalize_str(segment).replace(" ", ""))
         excluded = set(known)
         new = [character for character, count in counts.items() if count >= minimum_count and character not in excluded]
         return sorted(new, key=lambda character: (-counts[character], character))
 
 
-def between_symbols(texts: Iterable[str], form: Pretokenization) -> Iterator[str]:
+def between_symbols(texts: Iterable[str], scheme: Pretokenization) -> Iterator[str]:
     """The segments of the texts between symbols."""
-    symbols = symbol_pattern(form.symbols)
+    symbols = symbol_pattern(scheme.symbols)
     for text in texts:
         check_text(text)
         if symbols is None:
@@ -177,39 +177,39 @@ def between_symbols(texts: Iterable[str], form: Pretokenization) -> Iterator[str
             yield from filter(None, symbols.split(text)[::2])
 
 
-def count_words(texts: Iterable[str], form: Pretokenization, *, split_specials: bool) -> Counter[str]:
+def count_words(texts: Iterable[str], scheme: Pretokenization, *, split_specials: bool) -> Counter[str]:
     """How often each word occurs, as it is written in the vocabulary."""
-    library = untrained_tokenizer(form, split_specials=split_specials)
-    if form.protect:
-        raw = Counter(between_symbols(texts, form))
+    library = untrained_tokenizer(scheme, split_specials=split_specials)
+    if scheme.protect:
+        raw = Counter(between_symbols(texts, scheme))
     else:
-        raw = Counter(word for segment in between_symbols(texts, form) if segment for word in segment.split(" "))
+        raw = Counter(word for segment in between_symbols(texts, scheme) if segment for word in segment.split(" "))
     counts: Counter[str] = Counter()
     if empty_words := raw.pop("", 0):
-        counts[form.to_vocabulary(" ")] = empty_words
+        counts[scheme.to_vocabulary(" ")] = empty_words
     for text, count in raw.items():
         for word, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(text)):
             counts[word] += count
     return counts
 
 
-def protected_tokens(texts: Iterable[str], form: Pretokenization, options: LearningOptions) -> list[str]:
+def protected_tokens(texts: Iterable[str], scheme: Pretokenization, options: LearningOptions) -> list[str]:
     """Protected matches that get an id as a whole, as written in the vocabulary: at most a quarter of the ids."""
-    if not form.protect:
+    if not scheme.protect:
         return []
-    library = untrained_tokenizer(form, split_specials=True)
-    normalized = (library.normalizer.normalize_str(segment) for segment in between_symbols(texts, form))
-    matches = ProtectedPatterns(form.protect).most_frequent(
+    library = untrained_tokenizer(scheme, split_specials=True)
+    normalized = (library.normalizer.normalize_str(segment) for segment in between_symbols(texts, scheme))
+    matches = ProtectedPatterns(scheme.protect).most_frequent(
         normalized, limit=(options.size or 0) // 4, minimum_count=options.minimum_count
     )
     special = pre_tokenizers.Split(Regex(SPECIAL_SPELLING), "isolated")  # text that spells a special token is split
-    tokens = [form.to_vocabulary(match) for match in matches if len(special.pre_tokenize_str(match)) == 1]
-    return [token for token in tokens if token not in form.predefined]
+    tokens = [scheme.to_vocabulary(match) for match in matches if len(special.pre_tokenize_str(match)) == 1]
+    return [token for token in tokens if token not in scheme.predefined]
 
 
-def too_small(size: int, smallest: int, form: Pretokenization) -> VocabularyError:
-    unit = "bytes" if form.byte_level else "characters"
+def too_small(size: int, smallest: int, scheme: Pretokenization) -> VocabularyError:
+    unit = "bytes" if scheme.byte_level else "characters"
     return VocabularyError(
-        f"vocabulary: size {size} is too small: there are {smallest - len(form.predefined)} different {unit}; "
+        f"vocabulary: size {size} is too small: there are {smallest - len(scheme.predefined)} different {unit}; "
         f"the least size is {smallest}"
     )

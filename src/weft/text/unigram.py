@@ -52,10 +52,10 @@ class Unigram(SubwordTokenizer):
 
     kind = "unigram"
 
-    def __init__(self, scores: Scores, form: Pretokenization) -> None:
-        model = models.Unigram(scores, 0, form.byte_fallback)
-        library = tokenizer_with_model(form, model, split_specials=True)
-        super().__init__(form, library, [token for token, _ in scores])
+    def __init__(self, scores: Scores, scheme: Pretokenization) -> None:
+        model = models.Unigram(scores, 0, scheme.byte_fallback)
+        library = tokenizer_with_model(scheme, model, split_specials=True)
+        super().__init__(scheme, library, [token for token, _ in scores])
         self._scores = scores
 
     @classmethod
@@ -63,61 +63,63 @@ class Unigram(SubwordTokenizer):
         """Learn at most `size` ids; without byte fallback, `minimum_count` only concerns protected matches."""
         size = options.required_size(cls.kind)
         options.check_minimum_count()
-        form = Pretokenization.from_options(options)
-        if form.protect:
+        scheme = Pretokenization.from_options(options)
+        if scheme.protect:
             texts = list(texts)
-        protected = protected_tokens(texts, form, options)
-        words = count_words(texts, form, split_specials=True)
-        if not words and not form.byte_level:
+        protected = protected_tokens(texts, scheme, options)
+        words = count_words(texts, scheme, split_specials=True)
+        if not words and not scheme.byte_level:
             raise VocabularyError("vocabulary: there is no text to learn from")
         counts: Counter[str] = Counter()
         for word, count in words.items():
             for character in word:
                 counts[character] += count
-        minimum_count = options.minimum_count if form.byte_fallback else 1
-        predefined = form.predefined
+        minimum_count = options.minimum_count if scheme.byte_fallback else 1
+        predefined = scheme.predefined
         required = {
             character for character, count in counts.items() if count >= minimum_count and character not in predefined
         }
-        required |= set(byte_alphabet()) if form.byte_level else set()
+        required |= set(byte_alphabet()) if scheme.byte_level else set()
         smallest = len(predefined) + len(required) + len(protected)
         if smallest > size:
-            raise too_small(size, smallest, form)
+            raise too_small(size, smallest, scheme)
         for token in protected:
             words.pop(token, None)
-        subwords = _learn_subwords(words, required, form, size=size - len(predefined) - len(protected))
+        subwords = _learn_subwords(words, required, scheme, size=size - len(predefined) - len(protected))
         for token in protected:
             subwords.pop(token, None)
         _add_protected(subwords, protected)
         learned = sorted(subwords.items(), key=lambda entry: (-entry[1], entry[0]))
-        return cls([*((token, SYMBOL_SCORE if token in form.symbols else 0.0) for token in predefined), *learned], form)
+        return cls(
+            [*((token, SYMBOL_SCORE if token in scheme.symbols else 0.0) for token in predefined), *learned], scheme
+        )
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
         """The same subwords, with ids of the lowest score for the characters that had none."""
         new = self._new_characters(texts, (token for token, _ in self._scores), minimum_count)
         lowest = min((score for _, score in self._scores if score > SYMBOL_SCORE), default=0.0)
-        return type(self)([*self._scores, *((character, lowest) for character in new)], self.form)
+        return type(self)([*self._scores, *((character, lowest) for character in new)], self.scheme)
 
     @classmethod
     def from_json(cls, content: dict[str, Any], *, name: str) -> Self:
         """From the content of a `tokenizer.json` that weft wrote."""
-        form = recognize(content)
-        if form is None:
+        scheme = recognize(content)
+        if scheme is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
         try:
             scores = [(str(token), float(score)) for token, score in content["model"]["vocab"]]
-            if [token for token, _ in scores[: len(form.predefined)]] != list(form.predefined):
+            if [token for token, _ in scores[: len(scheme.predefined)]] != list(scheme.predefined):
                 raise ValueError("its special tokens, symbols or bytes have other ids")
             if len(dict(scores)) != len(scores):
                 raise ValueError("a token stands in it twice")
-            return cls(scores, form)
+            return cls(scores, scheme)
         except Exception as error:  # the library raises plain Exception
             reason = " ".join(str(error).split())
             raise VocabularyError(f"{name}: damaged: {reason}") from None
 
 
 def _learn_subwords(
-    words: dict[str, int], required: set[str], form: Pretokenization, *, size: int
+    words: dict[str, int], required: set[str], scheme: Pretokenization, *, size: int
 ) -> dict[str, float]:
     """SentencePiece's subwords and scores, and the required characters it did not see; at most `size` of them."""
     try:
@@ -145,7 +147,7 @@ def _learn_subwords(
                 split_by_whitespace=False,
                 split_by_unicode_script=False,
                 split_by_number=False,
-                treat_whitespace_as_suffix=form.end_of_word,
+                treat_whitespace_as_suffix=scheme.end_of_word,
                 max_sentence_length=1 << 30,
                 num_threads=THREADS,
                 unk_id=0,
@@ -163,7 +165,7 @@ def _learn_subwords(
         for token, score in sorted(learned, key=lambda entry: (-entry[1], entry[0])):
             if token in required:
                 subwords[token] = score
-            elif remaining > 0 and token not in form.predefined:
+            elif remaining > 0 and token not in scheme.predefined:
                 subwords[token] = score
                 remaining -= 1
     lowest = min(subwords.values(), default=-1.0)

@@ -4,7 +4,7 @@ The special tokens come first. Then the symbols: the most frequent first, ties i
 text always gives the same ids, in whatever order it was read. The special tokens are not in the table that text is
 looked up in: a symbol spelled ``</s>`` has an id of its own, or is unknown.
 
-The file: ``{"weft_tokenizer": 1, "kind": "word", "symbols": [...], ...}``, predefined symbols first, then by frequency.
+The file: ``{"weft_tokenizer": 2, "kind": "word", "symbols": [...], ...}``, predefined symbols first, then by frequency.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from weft.files import save_text
 from weft.text.options import LearningOptions
 from weft.text.specials import SPECIALS, UNKNOWN
 
-FORMAT = 1
-"""The newest file format this code reads, and the one it writes."""
+FORMAT = 2
+"""The format of tokenizer files that this code reads and writes."""
 FIRST_SYMBOL_ID = len(SPECIALS)
 
 
@@ -49,7 +49,9 @@ class Vocabulary:
             raise VocabularyError("vocabulary: there is no text to learn from")
         kept = _by_frequency(counts, options.minimum_count)
         if not kept:
-            raise VocabularyError(f"vocabulary: no symbol occurs {options.minimum_count} times; lower the minimum count")
+            raise VocabularyError(
+                f"vocabulary: no symbol occurs {options.minimum_count} times; lower the minimum count"
+            )
         limit = None if options.size is None else options.size - FIRST_SYMBOL_ID - len(first)
         return cls([*first, *kept[:limit]])
 

@@ -90,14 +90,12 @@ class WordTokenizer:
         words: list[str] = []
         attached = False  # whether the previous segment ends without white space
         for segment in self.preprocessor.segments(text.replace(JOINER, JOINER_REPLACEMENT)):
-            if segment.is_token:
-                new = [segment.text]
-            else:
-                new = split(segment.text, split_punctuation=self.split_punctuation)
-            if attached and new and not segment.text[0].isspace():
+            text = segment.text
+            new = [text] if segment.is_token else split(text, split_punctuation=self.split_punctuation)
+            if attached and new and not text[0].isspace():
                 words.append(JOINER)
             words += new
-            attached = not segment.text[-1].isspace()
+            attached = not text[-1].isspace()
         return words
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

@@ -34,8 +34,8 @@ def attention_heads(
     with torch.no_grad():
         inputs = Ragged.of([target_ids], device).shifted(specials.BEGIN)
         records = model(Ragged.of([source_ids], device), inputs, return_attention=True).attention
-    source = tokenizers.source.pieces(source_ids) if source_ids else []
-    target = tokenizers.target.pieces(target_ids)
+    source = tokenizers.source.tokens(source_ids) if source_ids else []
+    target = tokenizers.target.tokens(target_ids)
     history = [specials.SPECIALS[specials.BEGIN], *target[:-1]]
     keys = {
         "encoder": source,

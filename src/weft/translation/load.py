@@ -83,7 +83,7 @@ def _check_vocabularies(runs: Sequence[LoadedRun]) -> None:
     first = runs[0]
     for run in runs[1:]:
         for side, expected, given in zip(("source", "target"), first.tokenizers, run.tokenizers, strict=True):
-            if expected.pieces(range(expected.size)) != given.pieces(range(given.size)):
+            if expected.tokens(range(expected.size)) != given.tokens(range(given.size)):
                 raise SearchError(
                     f"{run.folder}: its {side} vocabulary differs from that of {first.folder}; the runs of an ensemble "
                     "share one (train the second run with the tokenizer of the first)"

@@ -40,8 +40,8 @@ class Postprocessor:
         """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""
         target = self.tokenizers.target
         text = target.decode(hypothesis.tokens) if text is None else text
-        tokens = target.pieces(hypothesis.tokens)
-        source_tokens = self.tokenizers.source.pieces(source.ids)
+        tokens = target.tokens(hypothesis.tokens)
+        source_tokens = self.tokenizers.source.tokens(source.ids)
         attention = words = None
         if hypothesis.attention_TS is not None:
             attention = hypothesis.attention_TS[: len(hypothesis.tokens)].numpy().astype(np.float64)

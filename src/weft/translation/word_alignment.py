@@ -16,7 +16,7 @@ from weft.errors import DataError
 from weft.text import specials, word_splitting
 from weft.text.tokenizer import Tokenizer
 from weft.text.tokenizer_pair import Tokenizers
-from weft.text.words import Word
+from weft.text.words import WordTokenizer
 from weft.translation.results import WordAttention
 
 NULL_THRESHOLD = 0.15
@@ -56,7 +56,7 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
     """
     text, ids = sentence
     spans = tokenizer.spans(ids)
-    if isinstance(tokenizer, Word):
+    if isinstance(tokenizer, WordTokenizer):
         units = word_splitting.split(text) if tokenizer.split_punctuation else word_splitting.chunks(text)
         if len(units) == sum(id not in (specials.BEGIN, specials.END) for id in ids):
             spans = [(unit.start, unit.end) for unit in units] + [(len(text), len(text))] * (len(ids) - len(units))

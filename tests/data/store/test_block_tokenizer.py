@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.tokenizers import learn
 from weft.data.filtering.steps import Duplicates, Identical, Length, Lowercase, Replace
 from weft.data.pairs import Pair, RowError
 from weft.data.store.block_tokenizer import (
@@ -23,7 +24,6 @@ from weft.data.store.block_tokenizer import (
 )
 from weft.errors import VocabularyError
 from weft.text.specials import END
-from weft.text.tokenizer import learn
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ class BlockTokenizer:
         asked = self.asked
         if plain or not asked.dropout:
             return FlatSequences(*tokenizer.encode_arrays(texts))
-        if not (tokenizer.can_drop and isinstance(tokenizer, BPE)):
+        if not (tokenizer.supports_dropout and isinstance(tokenizer, BPE)):
             raise VocabularyError(f"tokenizer.dropout: a tokenizer of kind {tokenizer.kind!r} cannot leave out merges")
         rows: list[list[int]] = []
         for text in texts:

@@ -7,9 +7,10 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.text import normalization as normalizing
+from fixtures.tokenizers import learn
+from weft.text import normalization
 from weft.text.specials import UNKNOWN
-from weft.text.tokenizer import learn, load
+from weft.text.tokenizer import load
 
 SCRIPTS = {
     "Chinese": "我们喜欢机器翻译，不用空格。",
@@ -71,7 +72,7 @@ def test_every_script_comes_back(name, text):
 def test_pieces_are_found_without_spaces(name):
     corpus = ["我们喜欢翻译", "他们喜欢翻译", "我们翻译", "喜欢我们"] * 5
     tokenizer = learn(name, corpus, size=40)
-    pieces = tokenizer.pieces(range(tokenizer.size))
+    pieces = tokenizer.tokens(range(tokenizer.size))
     assert any(len(piece) > 1 and piece not in ("<unk>", "<s>", "</s>") for piece in pieces)
 
 
@@ -119,8 +120,8 @@ def test_normalization_is_unicodes(text):
     """For characters that Python's version of Unicode knows."""
     known = "".join(character for character in text if unicodedata.category(character) != "Cn")
     for form in ("nfc", "nfkc"):
-        assert normalizing.function(form, False)(known) == unicodedata.normalize(form.upper(), known)
-    lower = normalizing.function("none", True)
+        assert normalization.normalizer(form, False)(known) == unicodedata.normalize(form.upper(), known)
+    lower = normalization.normalizer("none", True)
     assert lower(known) == "".join(map(lower, known)), "letter by letter"
 
 
