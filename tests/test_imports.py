@@ -14,7 +14,7 @@ ALLOWED = {
     "ragged": {"errors"},
     "tree": {"errors"},
     "recipe": {"recipe", "errors"},
-    "text": {"text", "files", "errors"},
+    "text": {"text", "recipe", "files", "errors"},
     "data": {"recipe", "text", "ragged", "files", "errors", "data"},
     "tasks": {"text", "data", "errors", "tasks"},
     "kernels": {"kernels", "ragged", "tree", "errors"},
