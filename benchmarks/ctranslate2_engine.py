@@ -47,8 +47,8 @@ def make_run() -> Any:
     with torch.no_grad():
         network.target_embedding.weight_VE[:, PLACE] = 0.0
         for layer in network.decoder.stack.layers:
-            assert layer.cross is not None and layer.feed_forward is not None
-            for linear in (layer.own.out, layer.cross.out, layer.feed_forward.leave):
+            assert layer.cross_attention is not None and layer.feed_forward is not None
+            for linear in (layer.self_attention.output, layer.cross_attention.output, layer.feed_forward.linear2):
                 linear.weight[PLACE] = 0.0
         network.output.weight_VD *= 3.0
         network.output.weight_VD[:, PLACE] = 0.0

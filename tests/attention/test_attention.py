@@ -28,7 +28,7 @@ def make(name: str, project: bool, *, items: int = ITEM_SIZE) -> Attention:
     if project:
         keys, values = nn.Linear(items, QUERY_SIZE, bias=False), nn.Linear(items, VALUE_SIZE, bias=False)
     score = make_score(name, queries=QUERY_SIZE, keys=QUERY_SIZE if project else items, size=11, temperature=0.3)
-    return Attention(score, keys=keys, values=values).double()
+    return Attention(score, key_projection=keys, value_projection=values).double()
 
 
 def ragged(lengths: list[int], size: int) -> Ragged:
@@ -44,12 +44,12 @@ def slow_attention(attention: Attention, query: Tensor, items: list[Tensor]) -> 
     """One query over a list of items: e_j, α = softmax(e), Σ α_j v_j."""
     scores = []
     for item in items:
-        key = attention.keys(item)[None, None]
-        scores.append(attention.score(query[None, None], attention.score.prepare(key)).item())
+        key = attention.key_projection(item)[None, None]
+        scores.append(attention.score(query[None, None], attention.score.project_keys(key)).item())
     top = max(scores)
     total = sum(math.exp(score - top) for score in scores)
     weights = [math.exp(score - top) / total for score in scores]
-    context = sum(weight * attention.values(item) for weight, item in zip(weights, items, strict=True))
+    context = sum(weight * attention.value_projection(item) for weight, item in zip(weights, items, strict=True))
     assert isinstance(context, Tensor)
     return context, weights
 
@@ -59,7 +59,7 @@ def test_over_unequal_lengths(name: str, project: bool) -> None:
     attention = make(name, project)
     items = ragged(SOURCES, item_size(attention, name, project))
     queries = ragged(TARGETS, QUERY_SIZE)
-    answers, weights_BTS = attention.over(queries, attention.prepare(items))
+    answers, weights_BTS = attention.attend_ragged(queries, attention.project(items))
     assert weights_BTS.shape == (4, max(TARGETS), max(SOURCES))
     for row, (asked, seen, got) in enumerate(zip(queries.split(), items.split(), answers.split(), strict=True)):
         for time, query in enumerate(asked):
@@ -74,7 +74,7 @@ def test_over_past(name: str, project: bool) -> None:
     """s_t asks over h_0 = 0 and h_1 … h_{t−1}."""
     attention = make(name, project, items=QUERY_SIZE)
     states = ragged(TARGETS, QUERY_SIZE)
-    answers, weights_BTS = attention.over_past(states)
+    answers, weights_BTS = attention.attend_to_history(states)
     for row, (own, got) in enumerate(zip(states.split(), answers.split(), strict=True)):
         past = [torch.zeros(QUERY_SIZE, dtype=torch.float64)]
         for time, state in enumerate(own):
@@ -89,7 +89,7 @@ def test_over_past(name: str, project: bool) -> None:
 def test_rows_of_one_length_are_prepared_alike(name: str, project: bool) -> None:
     attention = make(name, project)
     items = ragged([3, 3], item_size(attention, name, project))
-    for one, other in zip(attention.prepare(items), attention.prepare_all(items.to_padded()), strict=True):
+    for one, other in zip(attention.project(items), attention.project_padded(items.to_padded()), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
@@ -98,9 +98,9 @@ def test_weights_follow_their_items(name: str, project: bool) -> None:
     attention = make(name, project)
     items = ragged([5], item_size(attention, name, project))
     queries = torch.randn(1, 3, QUERY_SIZE, dtype=torch.float64)
-    answers, weights = attention(queries, attention.prepare(items))
+    answers, weights = attention(queries, attention.project(items))
     order = torch.tensor([3, 0, 4, 1, 2])
-    moved_answers, moved_weights = attention(queries, attention.prepare(items.like(items.values[order])))
+    moved_answers, moved_weights = attention(queries, attention.project(items.like(items.values[order])))
     torch.testing.assert_close(moved_answers, answers)
     torch.testing.assert_close(moved_weights, weights[:, :, order])
 
@@ -118,7 +118,7 @@ def test_gradients_reach_real_items_only() -> None:
     items = ragged([2, 5], ITEM_SIZE)
     items.values.requires_grad_()
     queries = ragged([3, 1], QUERY_SIZE)
-    answers, _ = attention.over(queries, attention.prepare(items))
+    answers, _ = attention.attend_ragged(queries, attention.project(items))
     answers.values[:3].sum().backward()
     assert items.values.grad is not None
     assert bool(items.values.grad.isfinite().all())

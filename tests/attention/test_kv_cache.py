@@ -1,57 +1,56 @@
-"""A past with room: the same steps as a past that grows, whatever is chosen, kept or given more room on the way."""
+"""A cache of fixed capacity: the same outputs as a history that grows, whatever rows are selected on the way."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from weft.models.build import build_model
-from weft.ragged import Ragged
-from weft.recipe import make_recipe
-from weft.tree import keep, repeat, select, with_capacity
+from weft.attention.kv_cache import KVCache
+from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention
 
-VARIANTS = {
-    "plain": [],
-    "rotary": ["positions=rotary"],
-    "alibi": ["positions=alibi"],
-    "relative": ["positions=relative"],
-    "learned": ["positions=learned", "max_positions=300"],
-    "none": ["positions=none"],
-    "shared heads": ["key_value_heads=1"],
-    "pre": ["norm_placement=pre", "norm=rms", "activation=swiglu"],
-}
-SIZES = ["layers=2", "hidden=16", "heads=4", "feed_forward=24"]
+HEADS, WIDTH, LAYERS = 6, 5, 2
 
 
-def model_of(name):
-    changes = [f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in (*SIZES, *VARIANTS[name])]
-    kinds = ["model.encoder.kind=transformer", "model.decoder.kind=transformer", "model.embedding=16"]
-    return build_model(make_recipe({}, [*kinds, *changes]).model, source_size=11, target_size=13, seed=3).eval()
+def draw(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("looks", [False, True])
-@pytest.mark.parametrize("name", VARIANTS)
-@torch.no_grad()
-def test_the_same_as_a_past_that_grows(name, looks):
-    model = model_of(name)
-    draw = torch.Generator().manual_seed(5)
-    memory = model.encode(Ragged.of([[3, 4, 5], [6], [7, 8]]))
-    grows = repeat(model.start(memory), 2)
-    has_room = with_capacity(grows, 4, return_attention=looks)
-    tokens_R = torch.full((6,), 1)
-    for time in range(11):
-        expected, grows, weights = model.step(tokens_R, grows, memory)
-        found, has_room, seen = model.step(tokens_R, has_room, memory)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-        assert (seen is not None) == looks
-        if looks:
-            torch.testing.assert_close(seen, weights, rtol=1e-4, atol=1e-6)
-        rows = torch.randint(2, (len(tokens_R),), generator=draw) + torch.arange(len(tokens_R)) // 2 * 2
-        grows, has_room = select((grows, has_room), rows)
-        tokens_R = torch.randint(3, 13, (len(tokens_R),), generator=draw)
-        if time == 4:  # the second sentence leaves
-            rest = torch.tensor([0, 1, 4, 5])
-            grows, has_room, tokens_R = keep((grows, has_room, tokens_R), rest)
-            memory = select(memory, torch.tensor([0, 2]))
-        if time in (3, 7):
-            has_room = with_capacity(has_room, 2 * (time + 1), return_attention=looks)
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+@pytest.mark.parametrize("biased", [False, True])
+def test_steps(biased: bool, kv_heads: int, start: int) -> None:
+    """From an empty or a filled history, with rows selected and dropped and the capacity extended."""
+    rows, capacity = 4, 4
+    growing = [KeysValues(*draw(2, rows, kv_heads, start, WIDTH, seed=layer).unbind(0)) for layer in range(LAYERS)]
+    cache = KVCache.of(tuple(growing), capacity)
+    for time in range(start, 9):
+        if time == cache.capacity:
+            cache = cache.with_capacity(2 * time, return_attention=False)
+            assert cache.capacity == 2 * time
+        assert cache.length.tolist() == [time]
+        bias_HT = draw(HEADS, cache.capacity, seed=time) if biased else None
+        for layer in range(LAYERS):
+            projected_RHD = draw(rows, HEADS + 2 * kv_heads, WIDTH, seed=100 * time + layer)
+            queries_RHD, keys_RHD, values_RHD = projected_RHD.split([HEADS, kv_heads, kv_heads], 1)
+            history = growing[layer] = KeysValues(
+                torch.cat([growing[layer].keys, keys_RHD[:, :, None]], 2),
+                torch.cat([growing[layer].values, values_RHD[:, :, None]], 2),
+            )
+            bias = None if bias_HT is None else bias_HT[None, :, None, : time + 1]
+            expected, _ = step_attention(queries_RHD, [StepKeysValues(*history, bias)])
+            torch.testing.assert_close(cache.step(layer, projected_RHD, bias_HT), expected)
+        cache = cache._replace(length=cache.length + 1)
+        chosen = torch.randint(rows, (rows,), generator=torch.Generator().manual_seed(time))
+        cache = cache.select_rows(chosen)
+        if time == 5:
+            rows -= 1
+            cache, chosen = cache.keep_rows(torch.arange(rows)), chosen[:rows]
+            assert len(cache.layers[0].keys) == rows
+        growing = [KeysValues(layer.keys[chosen], layer.values[chosen]) for layer in growing]
+
+
+def test_capacity_never_shrinks() -> None:
+    none = torch.zeros(2, 1, 0, WIDTH)
+    cache = KVCache.of((KeysValues(none, none),), 8)
+    assert cache.with_capacity(4, return_attention=False) is cache

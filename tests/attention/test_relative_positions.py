@@ -22,7 +22,7 @@ def test_rotation_by_the_formula(width: int) -> None:
     """The pair (2i, 2i+1) at place m as a complex number, times e^{i m θ_i}   Su et al. 2021, eq. 12 and 15."""
     places = [0, 1, 7, 3, 500]
     values_NHD = draw(5, 3, width)
-    turned_NHD = rotation(torch.tensor(places), width, torch.float64).turn(values_NHD)
+    turned_NHD = rotation(torch.tensor(places), width, torch.float64).rotate(values_NHD)
     for n, place in enumerate(places):
         for head in range(3):
             for i in range(width // 2):
@@ -39,7 +39,7 @@ def test_rotated_products_depend_on_the_distance_alone() -> None:
 
     def product(query: int, key: int) -> float:
         one, other = (rotation(torch.tensor([place]), 6, torch.float64) for place in (query, key))
-        return float((one.turn(q) * other.turn(k)).sum())
+        return float((one.rotate(q) * other.rotate(k)).sum())
 
     for distance in (-13, -2, 0, 1, 5, 101):
         far = product(0 if distance > 0 else -distance, max(distance, 0))
@@ -52,12 +52,12 @@ def test_rotated_products_depend_on_the_distance_alone() -> None:
 
 def test_rotation_keeps_lengths_and_types() -> None:
     values_NHD = draw(7, 3, 10)
-    turned_NHD = rotation(torch.arange(7), 10, torch.float64).turn(values_NHD)
+    turned_NHD = rotation(torch.arange(7), 10, torch.float64).rotate(values_NHD)
     torch.testing.assert_close(turned_NHD.norm(dim=-1), values_NHD.norm(dim=-1))
     for dtype in (torch.float32, torch.bfloat16, torch.float64):
         turn = rotation(torch.arange(7), 10, dtype)
         assert turn.cosines.dtype == torch.promote_types(dtype, torch.float32)
-        assert turn.turn(values_NHD.to(dtype)).dtype == dtype
+        assert turn.rotate(values_NHD.to(dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize(
@@ -93,56 +93,58 @@ def test_alibi_learns_nothing_and_saves_nothing() -> None:
     assert not AlibiBias(3).state_dict()
 
 
-def exactly(distance: int, *, both_ways: bool, buckets: int, furthest: int) -> int:
+def exactly(distance: int, *, bidirectional: bool, buckets: int, max_distance: int) -> int:
     """Raffel et al. 2020, 2.1, in whole numbers: no logarithm can be rounded to the wrong side."""
     first = 0
     away = max(-distance, 0)
-    if both_ways:
+    if bidirectional:
         buckets //= 2
         first, away = (buckets if distance > 0 else 0), abs(distance)
     exact = buckets // 2
     ranges = buckets - exact
     if away < exact:
         return first + away
-    reached = [k for k in range(ranges) if away**ranges * exact**k >= furthest**k * exact**ranges]
+    reached = [k for k in range(ranges) if away**ranges * exact**k >= max_distance**k * exact**ranges]
     return first + exact + max(reached)
 
 
-@pytest.mark.parametrize("both_ways", [False, True])
-@pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (16, 64), (8, 20)])
-def test_buckets_by_the_formula(buckets: int, furthest: int, both_ways: bool) -> None:
-    module = T5Bias(3, both_ways=both_ways, buckets=buckets, furthest=furthest)
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (16, 64), (8, 20)])
+def test_buckets_by_the_formula(buckets: int, max_distance: int, bidirectional: bool) -> None:
+    module = T5Bias(3, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
     found = module.bucket(torch.tensor(FAR)).tolist()
-    assert found == [exactly(far, both_ways=both_ways, buckets=buckets, furthest=furthest) for far in FAR]
-    assert set(found) == set(range(buckets)) - ({buckets // 2} if both_ways else set())
+    assert found == [
+        exactly(far, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance) for far in FAR
+    ]
+    assert set(found) == set(range(buckets)) - ({buckets // 2} if bidirectional else set())
 
 
 def test_known_buckets() -> None:
     """Each way 8 single distances, then 8–11, 12–15, 16–22, …; the last holds 91 and more (16 of 32 a way)."""
-    both = T5Bias(3, both_ways=True)
+    both = T5Bias(3, bidirectional=True)
     for distance, expected in {0: 0, -1: 1, 1: 17, -7: 7, -8: 8, -11: 8, -12: 9, -16: 10, -128: 15, 9999: 31}.items():
         assert int(both.bucket(torch.tensor(distance))) == expected
-    back = T5Bias(3, both_ways=False)
+    back = T5Bias(3, bidirectional=False)
     for distance, expected in {0: 0, 5: 0, -1: 1, -15: 15, -16: 16, -128: 31, -9999: 31}.items():
         assert int(back.bucket(torch.tensor(distance))) == expected
 
 
-@pytest.mark.parametrize("both_ways", [False, True])
-def test_buckets_are_hugging_faces(both_ways: bool) -> None:
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_buckets_are_hugging_faces(bidirectional: bool) -> None:
     modeling = pytest.importorskip("transformers.models.t5.modeling_t5")
     theirs = modeling.T5Attention._relative_position_bucket(
-        torch.tensor(FAR), bidirectional=both_ways, num_buckets=32, max_distance=128
+        torch.tensor(FAR), bidirectional=bidirectional, num_buckets=32, max_distance=128
     )
-    assert T5Bias(3, both_ways=both_ways).bucket(torch.tensor(FAR)).tolist() == theirs.tolist()
+    assert T5Bias(3, bidirectional=bidirectional).bucket(torch.tensor(FAR)).tolist() == theirs.tolist()
 
 
-@pytest.mark.parametrize("both_ways", [False, True])
-def test_the_bias_is_hugging_faces(both_ways: bool) -> None:
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_the_bias_is_hugging_faces(bidirectional: bool) -> None:
     """T5Attention.compute_bias, for places 0 … 40 over 0 … 40, with the same table."""
     modeling = pytest.importorskip("transformers.models.t5.modeling_t5")
-    config = pytest.importorskip("transformers").T5Config(num_heads=3, d_model=12, d_kv=4, is_decoder=not both_ways)
+    config = pytest.importorskip("transformers").T5Config(num_heads=3, d_model=12, d_kv=4, is_decoder=not bidirectional)
     peer = modeling.T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
-    module = T5Bias(3, both_ways=both_ways)
+    module = T5Bias(3, bidirectional=bidirectional)
     with torch.no_grad():
         peer.relative_attention_bias.weight.copy_(module.weight_KH)
     places = torch.arange(41)
@@ -150,11 +152,11 @@ def test_the_bias_is_hugging_faces(both_ways: bool) -> None:
 
 
 def test_bucket_biases_are_looked_up_for_every_head() -> None:
-    module = T5Bias(3, both_ways=True)
+    module = T5Bias(3, bidirectional=True)
     distances_BTS = torch.tensor([[[-3, 0, 5], [40, -90, 1]]])
     bias_BHTS = module(distances_BTS)
     assert bias_BHTS.shape == (1, 3, 2, 3)
     for t in range(2):
         for s in range(3):
-            row = exactly(int(distances_BTS[0, t, s]), both_ways=True, buckets=32, furthest=128)
+            row = exactly(int(distances_BTS[0, t, s]), bidirectional=True, buckets=32, max_distance=128)
             assert bias_BHTS[0, :, t, s].tolist() == module.weight_KH[row].tolist()

@@ -32,7 +32,13 @@ def general(score: Score, q: Vector, k: Vector) -> float:
 
 def additive(score: Score, q: Vector, k: Vector) -> float:
     W1, b, W2, v = (
-        tensor.tolist() for tensor in (score.of_keys.weight, score.of_keys.bias, score.of_queries.weight, score.vector)
+        tensor.tolist()
+        for tensor in (
+            score.key_projection.weight,
+            score.key_projection.bias,
+            score.query_projection.weight,
+            score.vector,
+        )
     )
     parts = zip(times(W1, k), times(W2, q), b, strict=True)
     return dot(v, [math.tanh(of_key + of_query + bias) for of_key, of_query, bias in parts])
@@ -74,7 +80,7 @@ def test_every_score_has_an_equation() -> None:
 @pytest.mark.parametrize("name", SCORES)
 def test_equation(name: str) -> None:
     score, queries, keys = make(name)
-    found = score(queries, score.prepare(keys))
+    found = score(queries, score.project_keys(keys))
     expected = [[[SLOW[name](score, q, k) for k in keys[b].tolist()] for q in queries[b].tolist()] for b in range(ROWS)]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
 
@@ -84,7 +90,7 @@ def test_gradients(name: str) -> None:
     score, queries, keys = make(name)
     parameters = tuple(score.parameters())
     torch.autograd.gradcheck(
-        lambda q, k, *_: score(q, score.prepare(k)), (queries.requires_grad_(), keys.requires_grad_(), *parameters)
+        lambda q, k, *_: score(q, score.project_keys(k)), (queries.requires_grad_(), keys.requires_grad_(), *parameters)
     )
 
 
@@ -109,10 +115,10 @@ def test_parameters(name: str, count: int) -> None:
 def test_cosine_is_bound_by_the_temperature_and_blind_to_length(temperature: float) -> None:
     _, queries, keys = make("cosine")
     score = make_score("cosine", queries=QUERY_SIZE, keys=QUERY_SIZE, size=SIZE, temperature=temperature)
-    found = score(queries, score.prepare(keys))
+    found = score(queries, score.project_keys(keys))
     assert float(found.abs().max()) <= 1 / temperature
-    torch.testing.assert_close(score(queries * 17, score.prepare(keys * 0.01)), found)
-    itself = score(queries, score.prepare(queries)).diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(score(queries * 17, score.project_keys(keys * 0.01)), found)
+    itself = score(queries, score.project_keys(queries)).diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(itself, torch.full_like(itself, 1 / temperature))
 
 

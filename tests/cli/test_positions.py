@@ -54,7 +54,7 @@ class TestARun:
     def test_the_numbers_are_the_models(self, command: Command, runs: Runs) -> None:
         from weft.translation.load import load
 
-        table_PD = load(runs("learned"), device="cpu").model.get_parameter("encoder.stack.absolute.weight_PD")
+        table_PD = load(runs("learned"), device="cpu").model.get_parameter("encoder.stack.positions.weight_PD")
         text, _ = command("positions", runs("learned"), "--count", "3")
         lines = text.splitlines()
         row = lines[lines.index("encoder") + 3].split()

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft.attention import RaggedAttention
 from weft.data.batching.batches import StoredCorpus
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.models.build import build_model
 from weft.models.layers import Output
-from weft.ragged import Layout, Ragged
+from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.runs.layout import RunFolder
 from weft.search import beam
@@ -98,38 +97,6 @@ def test_transformers_are_the_same_on_both(name: str, kind: str) -> None:
         assert float((ours - theirs).norm() / theirs.norm()) < share
 
 
-def ragged_heads(lengths: list[int], heads: int, width: int, seed: int) -> tuple[torch.Tensor, Layout]:
-    generator = torch.Generator("cuda").manual_seed(seed)
-    values = torch.randn(sum(lengths), heads, width, device="cuda", generator=generator)
-    return values.bfloat16().requires_grad_(), Layout(torch.tensor(lengths), "cuda")
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("shared", [1, 3, 6])
-@pytest.mark.parametrize(
-    "lengths", [([5, 0, 17, 1], [5, 0, 17, 1]), ([3, 2, 31, 0], [40, 9, 128, 7]), ([4, 2], [0, 3])]
-)
-def test_short_rows_are_what_a_grid_gives(lengths: tuple[list[int], list[int]], shared: int, causal: bool) -> None:
-    """Our kernel in bf16 against the padded route in fp32, gradients too; a row without items answers zero."""
-    if causal and any(asked > there for asked, there in zip(*lengths, strict=True)):
-        pytest.skip("more queries than items: there is no last item to stand at")
-    queries, over = ragged_heads(lengths[0], 6, 32, 1)
-    (keys, items), (values, _) = (ragged_heads(lengths[1], shared, 32, seed) for seed in (2, 3))
-    probe = torch.randn(queries.shape, device="cuda", generator=torch.Generator("cuda").manual_seed(4))
-    empty = (items.device_lengths == 0)[over.row_ids]
-    probe[empty] = 0.0
-    found = []
-    for dtype in (torch.bfloat16, torch.float32):
-        given = [tensor.detach().to(dtype).requires_grad_() for tensor in (queries, keys, values)]
-        answers = RaggedAttention("cross", over, items, causal=causal).attend(*given)
-        answers = torch.where(empty[:, None, None], 0.0, answers.float())
-        found.append((answers, torch.autograd.grad((answers * probe).sum(), given)))
-    (ours, our_gradients), (exact, exact_gradients) = found
-    torch.testing.assert_close(ours, exact, rtol=2e-2, atol=2e-2)
-    for one, other in zip(our_gradients, exact_gradients, strict=True):
-        torch.testing.assert_close(one.float(), other.float(), rtol=3e-2, atol=5e-2)
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_kernel_is_the_loss(smoothing: float) -> None:
     """One kernel on a GPU against the written-out version, with a target that is none."""
@@ -210,29 +177,3 @@ def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:
                     torch.cuda.synchronize()
                     trainer.model.to("cuda")
     assert losses[0] == pytest.approx(losses[1], rel=0.005)
-
-
-def test_long_rows_with_one_side_alone_have_no_gradient() -> None:
-    """Rows that fill up a batch may have queries and no keys, or keys and no queries: nothing may come of them."""
-    queries = Layout(torch.tensor([200, 0, 5, 30]), "cuda")
-    items = Layout(torch.tensor([0, 150, 7, 300]), "cuda")
-    torch.manual_seed(1)
-    parts = [
-        torch.randn(layout.total, 4, 64, device="cuda", dtype=torch.bfloat16) for layout in (queries, items, items)
-    ]
-    for part in parts:
-        part.requires_grad_()
-    for size in (2**16, 2**18, 2**20, 2**22):  # what is not written is then seen
-        torch.full((size,), float("nan"), device="cuda")
-    answers = RaggedAttention("cross", queries, items).attend(*parts)
-    answers.float().square().sum().backward()
-    assert not answers[:200].any() and not parts[0].grad[:200].any()
-    assert not parts[1].grad[:150].any() and not parts[2].grad[:150].any()
-    expected = []
-    for row in (2, 3):
-        over = [slice(*layout.offsets[row : row + 2].tolist()) for layout in (queries, items, items)]
-        own = [part.detach().float()[place] for part, place in zip(parts, over, strict=True)]
-        weights = torch.einsum("thd,shd->hts", own[0], own[1]).div(8).softmax(-1)
-        expected.append(torch.einsum("hts,shd->thd", weights, own[2]))
-    assert torch.allclose(answers[200:].float(), torch.cat(expected), atol=0.02)
-    assert all(bool(part.grad.isfinite().all()) for part in parts)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fixtures.toys import END, SYMBOLS, Toy, exact_match, loss_of, pairs_of, toy, train
+from oracles.transformer import POSITIONS
 from weft.data.store.token_store import PairStore, TokenStore
-from weft.models.transformer import POSITIONS
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS
 

@@ -16,7 +16,6 @@ from weft.models.build import build_model
 from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.prefix_lm import PrefixLM
 from weft.models.recurrent_decoder import RecurrentDecoder
-from weft.models.transformer import Shape
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.preparation import has_corpus, learn_tokenizers, read_corpus
 from weft.recipe import ModelSettings, TransformerDecoderSettings, make_recipe
@@ -88,7 +87,7 @@ def test_scores_that_need_one_size_can_be_projected() -> None:
         build(attention={"score": "dot"}, decoder={"hidden": 7})
     attention = build(attention={"score": "dot", "project": True}, decoder={"hidden": 7}).decoder.attention
     assert attention is not None
-    assert attention.keys.weight.shape == attention.values.weight.shape == (7, 6)
+    assert attention.key_projection.weight.shape == attention.value_projection.weight.shape == (7, 6)
 
 
 def test_the_width_of_a_score_is_the_decoders_unless_set() -> None:
@@ -177,17 +176,15 @@ def test_settings_of_a_stack_reach_it() -> None:
     assert given.keys() == TransformerDecoderSettings.model_fields.keys()
     for side in ("encoder", "decoder"):
         model = transformer(**{side: given})
-        assert getattr(model, side).stack.shape == Shape(
-            6, 2, 3, 1, 7, "swiglu", "rms", "post", "learned", 400, False, 0.1, 0.2, 0.3, 0.4
-        )
+        assert getattr(model, side).stack.settings.model_dump() == given
         other = "decoder" if side == "encoder" else "encoder"
-        assert getattr(model, other).stack.shape.positions == "sinusoidal"
+        assert getattr(model, other).stack.settings.positions == "sinusoidal"
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_the_dropout_of_a_transformer_is_the_models_unless_set(dropout: float) -> None:
     model = transformer(dropout=dropout, decoder={**STACK, "residual_dropout": 0.25})
-    encoder, decoder = model.encoder.stack.shape, model.decoder.stack.shape
+    encoder, decoder = model.encoder.stack.settings, model.decoder.stack.settings
     assert (encoder.embedding_dropout, encoder.residual_dropout) == (dropout, dropout)
     assert (decoder.embedding_dropout, decoder.residual_dropout) == (dropout, 0.25)
     assert (encoder.attention_dropout, encoder.activation_dropout) == (0.0, 0.0)
@@ -195,8 +192,8 @@ def test_the_dropout_of_a_transformer_is_the_models_unless_set(dropout: float) -
 
 
 def test_a_decoder_looks_at_the_width_of_its_encoder() -> None:
-    cross = transformer(encoder={"hidden": 10}).decoder.stack.layers[0].cross
-    assert cross.of_items.weight.shape == (12, 10)
+    cross = transformer(encoder={"hidden": 10}).decoder.stack.layers[0].cross_attention
+    assert cross.key_value.weight.shape == (12, 10)
     assert type(transformer(decoder={"hidden": 6}).decoder.bridge) is Project
 
 

@@ -50,10 +50,10 @@ def test_the_table_grows(width: int) -> None:
     """It begins with 512 places; a longer sequence finds the waves going on, and earlier places unchanged."""
     module = Sinusoidal(width)
     before = module(torch.arange(512), 512)
-    assert len(module.table_PD) == 512
+    assert len(module.table.values_PD) == 512
     places = torch.tensor([0, 511, 512, 700, 1200])
     found = module(places, 1201)
-    assert len(module.table_PD) >= 1201
+    assert len(module.table.values_PD) >= 1201
     assert found.dtype == torch.float32
     slow = torch.tensor([sinusoid(place, width) for place in places.tolist()])
     torch.testing.assert_close(found, slow, rtol=0, atol=1e-6)

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from oracles.transformer import Looked, SlowPairing, SlowPrefixLM
+from oracles.transformer import POSITIONS, LayerWeights, SlowPairing, SlowPrefixLM
 from weft.attention import AttentionRecord
 from weft.models import AnyModel, PrefixLM, Seq2Seq
 from weft.models.build import build_model
 from weft.models.interface import alignment_weights
-from weft.models.transformer import ACTIVATIONS, NORMS, POSITIONS
+from weft.models.transformer import ACTIVATIONS, NORMS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS
@@ -95,22 +95,22 @@ def check(
             close(own_TS[:, : len(source)], as_tensor(weights))
             assert not own_TS[:, len(source) :].any()
         if isinstance(slow, SlowPairing):
-            check_heads([one for one in seen if one.kind == "encoder"], slow.of_source, row, len(source))
-            check_heads([one for one in seen if one.kind == "decoder"], slow.of_target, row, len(target))
+            check_heads([one for one in seen if one.kind == "encoder"], slow.source_weights, row, len(source))
+            check_heads([one for one in seen if one.kind == "decoder"], slow.target_weights, row, len(target))
             crossing = [one for one in seen if one.kind == "cross"]
-            for one, layer in zip(crossing if slow.of_target else [], slow.of_target, strict=True):
+            for one, layer in zip(crossing if slow.target_weights else [], slow.target_weights, strict=True):
                 close(one.weights_BHTS[row, :, : len(target), : len(source)], as_tensor(layer.cross))
         else:
             both = len(source) + len(target)
-            for one, layer in zip([one for one in seen if one.kind == "decoder"], slow.of_both, strict=True):
+            for one, layer in zip([one for one in seen if one.kind == "decoder"], slow.both_weights, strict=True):
                 of_target = [head[len(source) :] for head in layer.own]
                 close(one.weights_BHTS[row, :, : len(target), :both], as_tensor(of_target))
-            for one, layer in zip([one for one in seen if one.kind == "encoder"], slow.of_both, strict=False):
+            for one, layer in zip([one for one in seen if one.kind == "encoder"], slow.both_weights, strict=False):
                 of_source = [[query[: len(source)] for query in head[: len(source)]] for head in layer.own]
                 close(one.weights_BHTS[row, :, : len(source), : len(source)], as_tensor(of_source))
 
 
-def check_heads(seen: list[AttentionRecord], layers: list[Looked], row: int, length: int) -> None:
+def check_heads(seen: list[AttentionRecord], layers: list[LayerWeights], row: int, length: int) -> None:
     for one, layer in zip(seen, layers, strict=True):
         close(one.weights_BHTS[row, :, :length, :length], as_tensor(layer.own))
 
@@ -163,7 +163,9 @@ def test_embeddings_as_wide_as_the_states(kind: str, embedding: int) -> None:
     """Then nothing stands between them: on the encoder's side, or on the decoder's."""
     _, model = found = make(kind, embedding=embedding)
     stacks = [model.encoder.stack, model.decoder.stack] if isinstance(model, Seq2Seq) else [model.stack]
-    assert [isinstance(stack.enter, nn.Identity) for stack in stacks] == [stack.size == embedding for stack in stacks]
+    assert [isinstance(stack.input_projection, nn.Identity) for stack in stacks] == [
+        stack.width == embedding for stack in stacks
+    ]
     check(*found)
 
 

@@ -175,8 +175,8 @@ class SlowAttention:
             case "concat":
                 return dot(own("vector"), tanh(times(own("weight"), q + k)))
             case "additive":
-                of_key = plus(times(own("of_keys.weight"), k), own("of_keys.bias"))
-                return dot(own("vector"), tanh(plus(of_key, times(own("of_queries.weight"), q))))
+                of_key = plus(times(own("key_projection.weight"), k), own("key_projection.bias"))
+                return dot(own("vector"), tanh(plus(of_key, times(own("query_projection.weight"), q))))
             case "cosine":
                 length = math.sqrt(dot(q, q)) * math.sqrt(dot(k, k))
                 return dot(q, k) / length / self.temperature if length else 0.0
@@ -184,8 +184,8 @@ class SlowAttention:
 
     def look(self, q: Vector, items: list[Vector]) -> tuple[Vector, Vector]:
         """The context and the weights."""
-        weights = softmax([self.compare(q, self.project("keys", item)) for item in items])
-        return mix(weights, [self.project("values", item) for item in items]), weights
+        weights = softmax([self.compare(q, self.project("key_projection", item)) for item in items])
+        return mix(weights, [self.project("value_projection", item) for item in items]), weights
 
 
 class SlowSeq2Seq:

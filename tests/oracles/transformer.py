@@ -8,7 +8,7 @@ is only how matrices are laid out: queries, keys and values below one another, a
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from torch import nn
 
@@ -28,26 +28,27 @@ from oracles.recurrent import (
 )
 from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
 
+POSITIONS: tuple[str, ...] = get_args(TransformerSettings.model_fields["positions"].annotation)
 Heads = list[list[Vector]]
-"""Attention weights by head, query and item."""
+"""Attention weights by head, query and key."""
 
 
-def sinusoid(place: int, width: int) -> Vector:
+def sinusoid(position: int, width: int) -> Vector:
     """PE(pos, 2i) = sin(pos / 10000^{2i/d}), PE(pos, 2i+1) = cos(pos / 10000^{2i/d})   Vaswani et al. 2017, 3.5."""
     wave = []
     for k in range(width):
         i = k // 2
-        angle = place / 10000 ** (2 * i / width)
+        angle = position / 10000 ** (2 * i / width)
         wave.append(math.sin(angle) if k % 2 == 0 else math.cos(angle))
     return wave
 
 
-def turned(x: Vector, place: int) -> Vector:
+def rotated(x: Vector, position: int) -> Vector:
     """R_m x: the pair (2i, 2i+1) rotated by m θ_i, θ_i = 10000^{−2i/d}   Su et al. 2021, eq. 15."""
     width = len(x)
     y = [0.0] * width
     for i in range(width // 2):
-        angle = place * 10000 ** (-2 * i / width)
+        angle = position * 10000 ** (-2 * i / width)
         y[2 * i] = x[2 * i] * math.cos(angle) - x[2 * i + 1] * math.sin(angle)
         y[2 * i + 1] = x[2 * i] * math.sin(angle) + x[2 * i + 1] * math.cos(angle)
     return y
@@ -55,20 +56,20 @@ def turned(x: Vector, place: int) -> Vector:
 
 def slope(head: int, heads: int) -> float:
     """The geometric sequence that starts at 2^{−8/n} and has that ratio   Press et al. 2022, 3. ``head`` from 0."""
-    found = 1.0
+    product = 1.0
     for _ in range(head + 1):
-        found *= 2 ** (-8 / heads)
-    return found
+        product *= 2 ** (-8 / heads)
+    return product
 
 
-def bucket(distance: int, *, both_ways: bool, buckets: int = 32, furthest: int = 128) -> int:
-    """The bucket of key place minus query place   Raffel et al. 2020, 2.1; both directions halve the buckets.
+def bucket(distance: int, *, bidirectional: bool, buckets: int = 32, max_distance: int = 128) -> int:
+    """The bucket of key position minus query position   Raffel et al. 2020, 2.1; both directions halve the buckets.
 
-    Half of them hold one distance each, the others ranges up to ``furthest`` that grow by one factor:
-    ⌊(b − e) log(n/e) / log(furthest/e)⌋ is here the largest k with (n/e)^{b−e} ≥ (furthest/e)^k, in whole numbers.
+    Half of them hold one distance each, the others ranges up to ``max_distance`` that grow by one factor:
+    with m = max_distance, ⌊(b − e) log(n/e) / log(m/e)⌋ is the largest k with (n/e)^{b−e} ≥ (m/e)^k, in whole numbers.
     """
     first = 0
-    if both_ways:
+    if bidirectional:
         buckets //= 2
         first = buckets if distance > 0 else 0
         away = abs(distance)
@@ -79,7 +80,7 @@ def bucket(distance: int, *, both_ways: bool, buckets: int = 32, furthest: int =
         return first + away
     ranges = buckets - exact
     k = 0
-    while k + 1 < ranges and away**ranges * exact ** (k + 1) >= furthest ** (k + 1) * exact**ranges:
+    while k + 1 < ranges and away**ranges * exact ** (k + 1) >= max_distance ** (k + 1) * exact**ranges:
         k += 1
     return first + exact + k
 
@@ -100,7 +101,7 @@ def swish(x: float) -> float:
     return x / (1 + math.exp(-x))
 
 
-class Looked(NamedTuple):
+class LayerWeights(NamedTuple):
     """The weights of one layer."""
 
     own: Heads
@@ -110,11 +111,13 @@ class Looked(NamedTuple):
 class SlowTransformer:
     """Layers below ``prefix``, as `TransformerStack` names its parameters."""
 
-    def __init__(self, parameters: Parameters, prefix: str, settings: TransformerSettings, *, both_ways: bool) -> None:
-        self.parameters, self.prefix, self.settings, self.both_ways = parameters, prefix, settings, both_ways
+    def __init__(
+        self, parameters: Parameters, prefix: str, settings: TransformerSettings, *, bidirectional: bool
+    ) -> None:
+        self.parameters, self.prefix, self.settings, self.bidirectional = parameters, prefix, settings, bidirectional
         self.heads = settings.heads
-        self.shared = settings.key_value_heads or settings.heads
-        self.size = settings.hidden // settings.heads
+        self.kv_heads = settings.key_value_heads or settings.heads
+        self.head_width = settings.hidden // settings.heads
 
     def linear(self, name: str, x: Vector) -> Vector:
         weight, bias = (self.parameters[f"{self.prefix}{name}.{part}"] for part in ("weight", "bias"))
@@ -126,98 +129,98 @@ class SlowTransformer:
             return root_mean_square_normalized(x, weight)
         return normalized(x, weight, self.parameters[f"{self.prefix}{name}.bias"])
 
-    def embed(self, embedding: Vector, place: int) -> Vector:
-        """√d E[y] + PE(place)   Vaswani et al. 2017, 3.4, 3.5."""
+    def embed(self, embedding: Vector, position: int) -> Vector:
+        """√d E[y] + PE(position)   Vaswani et al. 2017, 3.4, 3.5."""
         x = embedding
         if self.settings.scale_embedding:
             x = [math.sqrt(len(embedding)) * value for value in embedding]
-        if f"{self.prefix}enter.weight" in self.parameters:
-            x = self.linear("enter", x)
+        if f"{self.prefix}input_projection.weight" in self.parameters:
+            x = self.linear("input_projection", x)
         assert len(x) == self.settings.hidden
         if self.settings.positions == "sinusoidal":
-            x = plus(x, sinusoid(place, len(x)))
+            x = plus(x, sinusoid(position, len(x)))
         if self.settings.positions == "learned":
-            x = plus(x, self.parameters[f"{self.prefix}absolute.weight_PD"][place])
+            x = plus(x, self.parameters[f"{self.prefix}positions.weight_PD"][position])
         return x
 
     def bias(self, head: int, query: int, key: int) -> float:
-        """What the distance of two places adds to their score."""
+        """What the distance of two positions adds to their score."""
         if self.settings.positions == "alibi":
             return -slope(head, self.heads) * abs(query - key)
         if self.settings.positions == "relative":
-            return self.parameters[f"{self.prefix}relative.weight_KH"][bucket(key - query, both_ways=self.both_ways)][
-                head
-            ]
+            return self.parameters[f"{self.prefix}relative_bias.weight_KH"][
+                bucket(key - query, bidirectional=self.bidirectional)
+            ][head]
         return 0.0
 
     def vectors(self, x: Vector, first: int, count: int) -> list[Vector]:
         """``count`` of the vectors that lie end to end in x, from number ``first`` on."""
-        return [x[number * self.size : (number + 1) * self.size] for number in range(first, first + count)]
+        return [x[number * self.head_width : (number + 1) * self.head_width] for number in range(first, first + count)]
 
     def attend(self, q: Vector, keys: list[Vector], values: list[Vector], biases: Vector) -> tuple[Vector, Vector]:
         """softmax(q·k / √d + b) v for one query   Vaswani et al. 2017, eq. 1: the answer and the weights."""
-        weights = softmax([dot(q, k) / math.sqrt(self.size) + b for k, b in zip(keys, biases, strict=True)])
+        weights = softmax([dot(q, k) / math.sqrt(self.head_width) + b for k, b in zip(keys, biases, strict=True)])
         return mix(weights, values), weights
 
-    def look_at_self(self, name: str, xs: list[Vector], sights: list[int]) -> tuple[list[Vector], Heads]:
-        """Token i looks at the first ``sights[i]`` tokens."""
+    def self_attention(self, name: str, xs: list[Vector], attended: list[int]) -> tuple[list[Vector], Heads]:
+        """Token i attends to the first ``attended[i]`` tokens."""
         rotary = self.settings.positions == "rotary"
         queries: list[list[Vector]] = []
         keys: list[list[Vector]] = []
         values: list[list[Vector]] = []
-        for place, x in enumerate(xs):
-            mapped = self.linear(f"{name}.of_self", x)
-            assert len(mapped) == (self.heads + 2 * self.shared) * self.size
+        for position, x in enumerate(xs):
+            mapped = self.linear(f"{name}.query_key_value", x)
+            assert len(mapped) == (self.heads + 2 * self.kv_heads) * self.head_width
             own_queries = self.vectors(mapped, 0, self.heads)
-            own_keys = self.vectors(mapped, self.heads, self.shared)
-            queries.append([turned(q, place) for q in own_queries] if rotary else own_queries)
-            keys.append([turned(k, place) for k in own_keys] if rotary else own_keys)
-            values.append(self.vectors(mapped, self.heads + self.shared, self.shared))
-        outs: list[Vector] = []
-        looked: Heads = [[] for _ in range(self.heads)]
-        for place in range(len(xs)):
+            own_keys = self.vectors(mapped, self.heads, self.kv_heads)
+            queries.append([rotated(q, position) for q in own_queries] if rotary else own_queries)
+            keys.append([rotated(k, position) for k in own_keys] if rotary else own_keys)
+            values.append(self.vectors(mapped, self.heads + self.kv_heads, self.kv_heads))
+        outputs: list[Vector] = []
+        all_weights: Heads = [[] for _ in range(self.heads)]
+        for position in range(len(xs)):
             joined: Vector = []
             for head in range(self.heads):
-                group = head * self.shared // self.heads
-                seen = range(sights[place])
+                group = head * self.kv_heads // self.heads
+                keys_of = range(attended[position])
                 answer, weights = self.attend(
-                    queries[place][head],
-                    [keys[j][group] for j in seen],
-                    [values[j][group] for j in seen],
-                    [self.bias(head, place, j) for j in seen],
+                    queries[position][head],
+                    [keys[j][group] for j in keys_of],
+                    [values[j][group] for j in keys_of],
+                    [self.bias(head, position, j) for j in keys_of],
                 )
                 joined += answer
-                looked[head].append(weights + [0.0] * (len(xs) - len(weights)))
-            outs.append(self.linear(f"{name}.out", joined))
-        return outs, looked
+                all_weights[head].append(weights + [0.0] * (len(xs) - len(weights)))
+            outputs.append(self.linear(f"{name}.output", joined))
+        return outputs, all_weights
 
-    def source_attention(self, name: str, xs: list[Vector], items: list[Vector]) -> tuple[list[Vector], Heads]:
-        """Every token looks at every item; there is no distance between two sequences."""
+    def cross_attention(self, name: str, xs: list[Vector], source: list[Vector]) -> tuple[list[Vector], Heads]:
+        """Every token attends to every source state; there is no distance between two sequences."""
         keys: list[list[Vector]] = []
         values: list[list[Vector]] = []
-        for item in items:
-            mapped = self.linear(f"{name}.of_items", item)
-            assert len(mapped) == 2 * self.shared * self.size
-            keys.append(self.vectors(mapped, 0, self.shared))
-            values.append(self.vectors(mapped, self.shared, self.shared))
-        outs: list[Vector] = []
-        looked: Heads = [[] for _ in range(self.heads)]
+        for state in source:
+            mapped = self.linear(f"{name}.key_value", state)
+            assert len(mapped) == 2 * self.kv_heads * self.head_width
+            keys.append(self.vectors(mapped, 0, self.kv_heads))
+            values.append(self.vectors(mapped, self.kv_heads, self.kv_heads))
+        outputs: list[Vector] = []
+        all_weights: Heads = [[] for _ in range(self.heads)]
         for x in xs:
-            queries = self.vectors(self.linear(f"{name}.of_queries", x), 0, self.heads)
+            queries = self.vectors(self.linear(f"{name}.query", x), 0, self.heads)
             joined: Vector = []
             for head in range(self.heads):
-                group = head * self.shared // self.heads
+                group = head * self.kv_heads // self.heads
                 answer, weights = self.attend(
-                    queries[head], [k[group] for k in keys], [v[group] for v in values], [0.0] * len(items)
+                    queries[head], [k[group] for k in keys], [v[group] for v in values], [0.0] * len(source)
                 )
                 joined += answer
-                looked[head].append(weights)
-            outs.append(self.linear(f"{name}.out", joined))
-        return outs, looked
+                all_weights[head].append(weights)
+            outputs.append(self.linear(f"{name}.output", joined))
+        return outputs, all_weights
 
     def feed_forward(self, name: str, x: Vector) -> Vector:
         """W₂ act(W₁ x + b₁) + b₂   Vaswani et al. 2017, eq. 2; W₂ (swish(W x) ⊙ V x)   Shazeer 2020, eq. 6."""
-        inner = self.linear(f"{name}.enter", x)
+        inner = self.linear(f"{name}.linear1", x)
         width = self.settings.feed_forward
         if self.settings.activation == "swiglu":
             inner = [swish(inner[k]) * inner[width + k] for k in range(width)]
@@ -226,37 +229,41 @@ class SlowTransformer:
         else:
             inner = [max(0.0, value) for value in inner]
         assert len(inner) == width
-        return self.linear(f"{name}.leave", inner)
+        return self.linear(f"{name}.linear2", inner)
 
     def before(self, name: str, xs: list[Vector]) -> list[Vector]:
         return [self.norm(f"{name}.norm", x) for x in xs] if self.settings.norm_placement == "pre" else xs
 
-    def after(self, name: str, xs: list[Vector], found: list[Vector]) -> list[Vector]:
+    def after(self, name: str, xs: list[Vector], outputs: list[Vector]) -> list[Vector]:
         """pre: x + f(norm(x)); post: norm(x + f(x))."""
-        added = [plus(x, f) for x, f in zip(xs, found, strict=True)]
+        added = [plus(x, f) for x, f in zip(xs, outputs, strict=True)]
         return [self.norm(f"{name}.norm", x) for x in added] if self.settings.norm_placement == "post" else added
 
     def read(
-        self, xs: list[Vector], sights: list[int], items: list[Vector] | None = None
-    ) -> tuple[list[Vector], list[Looked]]:
+        self, xs: list[Vector], attended: list[int], source: list[Vector] | None = None
+    ) -> tuple[list[Vector], list[LayerWeights]]:
         """All layers over one row: the last states, and every layer's weights."""
-        looked = []
+        weights = []
         for number in range(self.settings.layers):
             layer = f"layers.{number}."
-            found, own = self.look_at_self(f"{layer}own", self.before(f"{layer}around_own", xs), sights)
-            xs = self.after(f"{layer}around_own", xs, found)
+            outputs, own = self.self_attention(
+                f"{layer}self_attention", self.before(f"{layer}self_attention_residual", xs), attended
+            )
+            xs = self.after(f"{layer}self_attention_residual", xs, outputs)
             cross = None
-            if items is not None:
-                found, cross = self.source_attention(f"{layer}cross", self.before(f"{layer}around_cross", xs), items)
-                xs = self.after(f"{layer}around_cross", xs, found)
+            if source is not None:
+                outputs, cross = self.cross_attention(
+                    f"{layer}cross_attention", self.before(f"{layer}cross_attention_residual", xs), source
+                )
+                xs = self.after(f"{layer}cross_attention_residual", xs, outputs)
             if self.settings.kind != "attention":
-                given = self.before(f"{layer}around_feed_forward", xs)
-                found = [self.feed_forward(f"{layer}feed_forward", x) for x in given]
-                xs = self.after(f"{layer}around_feed_forward", xs, found)
-            looked.append(Looked(own, cross))
+                inputs = self.before(f"{layer}feed_forward_residual", xs)
+                outputs = [self.feed_forward(f"{layer}feed_forward", x) for x in inputs]
+                xs = self.after(f"{layer}feed_forward_residual", xs, outputs)
+            weights.append(LayerWeights(own, cross))
         if self.settings.norm_placement == "pre":
-            xs = [self.norm("last_norm", x) for x in xs]
-        return xs, looked
+            xs = [self.norm("final_norm", x) for x in xs]
+        return xs, weights
 
 
 def mean_of_heads(heads: Heads) -> list[Vector]:
@@ -264,12 +271,12 @@ def mean_of_heads(heads: Heads) -> list[Vector]:
     return [[sum(of) / len(of) for of in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
 
 
-def below_the_top(layers: list[Looked]) -> Looked:
+def below_the_top(layers: list[LayerWeights]) -> LayerWeights:
     """The layer below the top one; the only one where there is but one   Garg et al. 2019, 4.2."""
     return layers[-2] if len(layers) > 1 else layers[0]
 
 
-def said(parameters: Parameters, readout: str, state: Vector) -> Vector:
+def logits_of(parameters: Parameters, readout: str, state: Vector) -> Vector:
     """A state's logits: through the readout where sizes differ, then the output matrix, tied or not."""
     if f"{readout}.weight" in parameters:
         state = plus(times(parameters[f"{readout}.weight"], state), parameters[f"{readout}.bias"])
@@ -283,62 +290,64 @@ class SlowPairing(SlowSeq2Seq):
         self.settings = settings
         self.parameters = Parameters(model)
         encoder, decoder, attention = settings.encoder, settings.decoder, settings.attention
-        self.encoder = self.stack("encoder.stack.", encoder, both_ways=True)
-        self.decoder = self.stack("decoder.stack.", decoder, both_ways=False)
+        self.encoder = self.stack("encoder.stack.", encoder, bidirectional=True)
+        self.decoder = self.stack("decoder.stack.", decoder, bidirectional=False)
         if not isinstance(decoder, TransformerSettings):
             self.attention = SlowAttention(
                 self.parameters, "decoder.attention.", attention.score, attention.temperature
             )
-        self.of_source: list[Looked] = []
-        self.of_target: list[Looked] = []
+        self.source_weights: list[LayerWeights] = []
+        self.target_weights: list[LayerWeights] = []
 
     def stack(
-        self, prefix: str, settings: RecurrentSettings | TransformerSettings, *, both_ways: bool
+        self, prefix: str, settings: RecurrentSettings | TransformerSettings, *, bidirectional: bool
     ) -> SlowStack | SlowTransformer:
         if isinstance(settings, TransformerSettings):
-            return SlowTransformer(self.parameters, prefix, settings, both_ways=both_ways)
+            return SlowTransformer(self.parameters, prefix, settings, bidirectional=bidirectional)
         return SlowStack(self.parameters, prefix, settings.kind, settings.connections, settings.layers)
 
     def encode(self, source: list[int]) -> tuple[list[Vector], tuple[LayerState, ...]]:
         if not isinstance(self.encoder, SlowTransformer):
             return super().encode(source)
         table = self.parameters["source_embedding.weight_VE"]
-        xs = [self.encoder.embed(table[token], place) for place, token in enumerate(source)]
-        states, self.of_source = self.encoder.read(xs, [len(xs)] * len(xs))
+        xs = [self.encoder.embed(table[token], position) for position, token in enumerate(source)]
+        states, self.source_weights = self.encoder.read(xs, [len(xs)] * len(xs))
         mean = [sum(column) / len(states) for column in zip(*states, strict=True)]
         return states, ((mean,),)
 
     def logits(self, source: list[int], inputs: list[int]) -> tuple[list[Vector], list[Vector]]:
-        """Logits and attention weights for every position of one row; all weights are kept in ``of_…``."""
+        """Logits and attention weights for every position of one row; all weights are kept in ``…_weights``."""
         if not isinstance(self.decoder, SlowTransformer):
             return super().logits(source, inputs)
-        items, _ = self.encode(source)
+        source_states, _ = self.encode(source)
         table = self.parameters["target_embedding.weight_VE"]
-        xs = [self.decoder.embed(table[token], place) for place, token in enumerate(inputs)]
-        states, self.of_target = self.decoder.read(xs, [place + 1 for place in range(len(xs))], items)
-        cross = below_the_top(self.of_target).cross
+        xs = [self.decoder.embed(table[token], position) for position, token in enumerate(inputs)]
+        states, self.target_weights = self.decoder.read(
+            xs, [position + 1 for position in range(len(xs))], source_states
+        )
+        cross = below_the_top(self.target_weights).cross
         assert cross is not None
-        return [said(self.parameters, "decoder.readout", state) for state in states], mean_of_heads(cross)
+        return [logits_of(self.parameters, "decoder.readout", state) for state in states], mean_of_heads(cross)
 
 
 class SlowPrefixLM:
-    """One stack over [x; y]: x sees itself both ways, y looks back over x and y. A language model has no x."""
+    """One stack over [x; y]: x attends to itself both ways, y to x and its history. A language model has no x."""
 
     def __init__(self, settings: ModelSettings, model: nn.Module) -> None:
         assert isinstance(settings.decoder, TransformerSettings)
         self.parameters = Parameters(model)
-        both_ways = settings.kind == "prefix_lm"
-        self.stack = SlowTransformer(self.parameters, "stack.", settings.decoder, both_ways=both_ways)
-        self.of_both: list[Looked] = []
+        bidirectional = settings.kind == "prefix_lm"
+        self.stack = SlowTransformer(self.parameters, "stack.", settings.decoder, bidirectional=bidirectional)
+        self.both_weights: list[LayerWeights] = []
 
     def logits(self, source: list[int], inputs: list[int]) -> tuple[list[Vector], list[Vector]]:
-        """Logits, and the mean of the heads' weights over the source, shared out anew so that they sum to one."""
+        """Logits, and the mean of the heads' weights over the source, renormalized so that they sum to one."""
         embedded = [self.parameters["source_embedding.weight_VE"][token] for token in source]
         embedded += [self.parameters["target_embedding.weight_VE"][token] for token in inputs]
-        xs = [self.stack.embed(embedding, place) for place, embedding in enumerate(embedded)]
-        states, self.of_both = self.stack.read(xs, [max(place + 1, len(source)) for place in range(len(xs))])
+        xs = [self.stack.embed(embedding, position) for position, embedding in enumerate(embedded)]
+        states, self.both_weights = self.stack.read(xs, [max(position + 1, len(source)) for position in range(len(xs))])
         weights = []
-        for row in mean_of_heads(below_the_top(self.of_both).own)[len(source) :]:
+        for row in mean_of_heads(below_the_top(self.both_weights).own)[len(source) :]:
             of_source = row[: len(source)]
             weights.append([weight / sum(of_source) for weight in of_source])
-        return [said(self.parameters, "readout", state) for state in states[len(source) :]], weights
+        return [logits_of(self.parameters, "readout", state) for state in states[len(source) :]], weights

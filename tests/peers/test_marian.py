@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.attention import MultiHead
+from weft.attention import CrossAttention, SelfAttention
 from weft.models import Seq2Seq
 from weft.models.build import build_model
 from weft.models.interface import alignment_weights
@@ -101,24 +101,24 @@ def copy_all(ours: Seq2Seq, theirs: nn.Module) -> None:
 
 
 def copy_layer(own: TransformerLayer, layer: nn.Module) -> None:
-    copy_attention(own.own, layer.self_attn)
-    own.around_own.norm.load_state_dict(layer.self_attn_layer_norm.state_dict())
-    if own.cross is not None:
-        copy_attention(own.cross, layer.encoder_attn)
-        own.around_cross.norm.load_state_dict(layer.encoder_attn_layer_norm.state_dict())
-    own.feed_forward.enter.load_state_dict(layer.fc1.state_dict())
-    own.feed_forward.leave.load_state_dict(layer.fc2.state_dict())
-    own.around_feed_forward.norm.load_state_dict(layer.final_layer_norm.state_dict())
+    copy_attention(own.self_attention, layer.self_attn)
+    own.self_attention_residual.norm.load_state_dict(layer.self_attn_layer_norm.state_dict())
+    if own.cross_attention is not None:
+        copy_attention(own.cross_attention, layer.encoder_attn)
+        own.cross_attention_residual.norm.load_state_dict(layer.encoder_attn_layer_norm.state_dict())
+    own.feed_forward.linear1.load_state_dict(layer.fc1.state_dict())
+    own.feed_forward.linear2.load_state_dict(layer.fc2.state_dict())
+    own.feed_forward_residual.norm.load_state_dict(layer.final_layer_norm.state_dict())
 
 
-def copy_attention(own: MultiHead, attention: nn.Module) -> None:
+def copy_attention(own: SelfAttention | CrossAttention, attention: nn.Module) -> None:
     """Where we have one matrix for queries, keys and values, they have three."""
-    own.out.load_state_dict(attention.out_proj.state_dict())
-    if own.of_self is not None:
-        fill(own.of_self, attention.q_proj, attention.k_proj, attention.v_proj)
+    own.output.load_state_dict(attention.out_proj.state_dict())
+    if isinstance(own, SelfAttention):
+        fill(own.query_key_value, attention.q_proj, attention.k_proj, attention.v_proj)
     else:
-        fill(own.of_queries, attention.q_proj)
-        fill(own.of_items, attention.k_proj, attention.v_proj)
+        fill(own.query, attention.q_proj)
+        fill(own.key_value, attention.k_proj, attention.v_proj)
 
 
 def fill(linear: nn.Linear, *parts: nn.Linear) -> None:

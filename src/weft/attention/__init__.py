@@ -1,18 +1,14 @@
-"""Where to look: scores, the attention made of a score, and multi-head attention over ragged batches."""
+"""Attention: scores, the attention of recurrent models, and multi-head attention over ragged batches."""
 
-from weft.attention.attention import Attention, Keys, attend
-from weft.attention.multihead import KeysValues, KVCache, MultiHead
-from weft.attention.ragged_attention import (
-    AttentionPattern,
-    AttentionRecord,
-    AttentionRecorder,
-    PrefixAttention,
-    RaggedAttention,
-    StepKeysValues,
-    recorder_for,
-)
-from weft.attention.relative_positions import AlibiBias, Bias, Rotation, T5Bias, rotation
+from weft.attention.attention import Attention, ProjectedKeys, attend
+from weft.attention.kv_cache import KVCache
+from weft.attention.masks import additive_mask
+from weft.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
+from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention
+from weft.attention.records import AttentionRecord, AttentionRecorder, recorder_for
+from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
 from weft.attention.scores import Score, make_score
+from weft.attention.step_attention import KeysValues, StepKeysValues
 
 __all__ = [
     "AlibiBias",
@@ -20,17 +16,20 @@ __all__ = [
     "AttentionPattern",
     "AttentionRecord",
     "AttentionRecorder",
-    "Bias",
+    "CrossAttention",
     "KVCache",
-    "Keys",
     "KeysValues",
-    "MultiHead",
+    "MultiHeadAttention",
     "PrefixAttention",
+    "ProjectedKeys",
     "RaggedAttention",
+    "RelativeBias",
     "Rotation",
     "Score",
+    "SelfAttention",
     "StepKeysValues",
     "T5Bias",
+    "additive_mask",
     "attend",
     "make_score",
     "recorder_for",

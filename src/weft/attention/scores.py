@@ -1,9 +1,9 @@
-"""Scores: how well a query fits a key, before the softmax.
+"""Scores: how well a query matches a key, before the softmax.
 
 Each score has two parts, so that work on the keys is done once per source and not once per step:
 
-    prepare(keys)  -> what the score needs to know of the keys
-    forward(queries, prepared) -> e_ij, one number for every query and key
+    project_keys(keys)         -> the keys as the score needs them
+    forward(queries, keys)     -> e_ij, one number for every query and (projected) key
 
 To add one: write the class and add its line to SCORES in weft/recipe/choices.py.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,21 +23,32 @@ from weft.kernels.deferred_gradients import Matrices, as_tensor, batch_dot
 from weft.recipe.choices import SCORES, resolve
 
 
+class ScoreOptions(NamedTuple):
+    """What a score may need to know; each uses what it needs."""
+
+    query_width: int
+    key_width: int
+    size: int
+    """The width of the hidden layer of `Additive` and `Concat`."""
+    temperature: float
+    """Of `Cosine`."""
+
+
 class Score(nn.Module, ABC):
     """A score between queries of one width and keys of another."""
 
     same_size = False
     """Whether query and key must have the same width."""
 
-    def __init__(self, queries: int, keys: int, *, size: int, temperature: float) -> None:
+    def __init__(self, options: ScoreOptions) -> None:
         super().__init__()
 
-    def prepare(self, keys_BSD: Tensor) -> Tensor:
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return keys_BSD
 
     @abstractmethod
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
-        """e_ij for every query and key of a row."""
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+        """e_ij (B, T, S) for every query and projected key of a row."""
 
 
 class Dot(Score):
@@ -44,96 +56,96 @@ class Dot(Score):
 
     same_size = True
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
-        return batch_dot(queries_BTD, prepared_BSD)
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+        return batch_dot(queries_BTD, keys_BSD)
 
 
 class ScaledDot(Dot):
     """e_j = q·k_j / √d   Vaswani et al. 2017, eq. 1."""
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
-        return super().forward(queries_BTD / math.sqrt(queries_BTD.shape[-1]), prepared_BSD)
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+        return super().forward(queries_BTD / math.sqrt(queries_BTD.shape[-1]), keys_BSD)
 
 
 class ParameterFree(Dot):
-    """e_j = q·x_j where the items x are keys and values at once: nothing is learned here."""
+    """e_j = q·h_j where the source states h are keys and values at once: no parameters."""
 
 
 class General(Score):
-    """e_j = qᵀ W k_j   Luong et al. 2015, eq. 8 (general). Sizes may differ."""
+    """e_j = qᵀ W k_j   Luong et al. 2015, eq. 8 (general). Widths may differ."""
 
-    def __init__(self, queries: int, keys: int, *, size: int, temperature: float) -> None:
-        super().__init__(queries, keys, size=size, temperature=temperature)
-        self.weight_QK = nn.Parameter(torch.empty(queries, keys))
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        self.weight_QK = nn.Parameter(torch.empty(options.query_width, options.key_width))
         nn.init.xavier_uniform_(self.weight_QK)
 
-    def prepare(self, keys_BSD: Tensor) -> Tensor:
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight_QK)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
-        return batch_dot(queries_BTD, prepared_BSD)
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+        return batch_dot(queries_BTD, keys_BSD)
 
 
 class ScaledGeneral(General):
     """e_j = k_jᵀ W q / √m, m the width of the keys."""
 
-    def prepare(self, keys_BSD: Tensor) -> Tensor:
-        return super().prepare(keys_BSD) / math.sqrt(keys_BSD.shape[-1])
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
+        return super().project_keys(keys_BSD) / math.sqrt(keys_BSD.shape[-1])
 
 
 class Additive(Score):
     """e_j = vᵀ tanh(W₁ k_j + W₂ q)   Bahdanau et al. 2015, A.1.2; the width of v is a free choice."""
 
-    def __init__(self, queries: int, keys: int, *, size: int, temperature: float) -> None:
-        super().__init__(queries, keys, size=size, temperature=temperature)
-        self.of_keys = nn.Linear(keys, size)
-        self.of_queries = nn.Linear(queries, size, bias=False)
-        self.vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        self.key_projection = nn.Linear(options.key_width, options.size)
+        self.query_projection = nn.Linear(options.query_width, options.size, bias=False)
+        self.vector = nn.Parameter(torch.empty(options.size).uniform_(-1, 1) / math.sqrt(options.size))
 
-    def prepare(self, keys_BSD: Tensor) -> Tensor:
-        return self.of_keys(keys_BSD)
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
+        return self.key_projection(keys_BSD)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
-        queries_BTA = self.of_queries(queries_BTD)
-        return torch.tanh(as_tensor(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+        queries_BTA = self.query_projection(queries_BTD)
+        return torch.tanh(as_tensor(keys_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
 
 
 class Concat(Score):
-    """e_j = vᵀ tanh(W [q; k_j])   Luong et al. 2015, eq. 8 (concat): one matrix over both, no bias."""
+    """e_j = vᵀ tanh(W [q; k_j])   Luong et al. 2015, eq. 8 (concat): one matrix for both, no bias."""
 
-    def __init__(self, queries: int, keys: int, *, size: int, temperature: float) -> None:
-        super().__init__(queries, keys, size=size, temperature=temperature)
-        self.queries = queries
-        self.weight = nn.Parameter(torch.empty(size, queries + keys))
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        self.query_width = options.query_width
+        self.weight = nn.Parameter(torch.empty(options.size, options.query_width + options.key_width))
         nn.init.xavier_uniform_(self.weight)
-        self.vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
+        self.vector = nn.Parameter(torch.empty(options.size).uniform_(-1, 1) / math.sqrt(options.size))
 
-    def prepare(self, keys_BSD: Tensor) -> Tensor:
-        return functional.linear(keys_BSD, self.weight[:, self.queries :])
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
+        return functional.linear(keys_BSD, self.weight[:, self.query_width :])
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
-        queries_BTA = functional.linear(queries_BTD, self.weight[:, : self.queries])
-        return torch.tanh(as_tensor(prepared_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+        queries_BTA = functional.linear(queries_BTD, self.weight[:, : self.query_width])
+        return torch.tanh(as_tensor(keys_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
 
 
 class Cosine(Score):
-    """e_j = (q/|q|)·(k_j/|k_j|) / τ: both at unit length, τ a temperature."""
+    """e_j = (q/|q|)·(k_j/|k_j|) / τ: both normalized to unit length, τ a temperature."""
 
     same_size = True
 
-    def __init__(self, queries: int, keys: int, *, size: int, temperature: float) -> None:
-        super().__init__(queries, keys, size=size, temperature=temperature)
-        self.temperature = temperature
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        self.temperature = options.temperature
 
-    def prepare(self, keys_BSD: Tensor) -> Tensor:
+    def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.normalize(keys_BSD, dim=-1)
 
-    def forward(self, queries_BTD: Tensor, prepared_BSD: Matrices) -> Tensor:
-        return batch_dot(functional.normalize(queries_BTD, dim=-1), prepared_BSD) / self.temperature
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+        return batch_dot(functional.normalize(queries_BTD, dim=-1), keys_BSD) / self.temperature
 
 
 def make_score(name: str, *, queries: int, keys: int, size: int, temperature: float = 1.0) -> Score:
-    """The score of that name for queries and keys of these widths."""
+    """The score of this name for queries and keys of these widths."""
     if name not in SCORES:
         raise RecipeError(f"model.attention.score: unknown score {name!r}; {nearest(name, SCORES)}")
     kind: type[Score] = resolve(SCORES, name)
@@ -142,4 +154,4 @@ def make_score(name: str, *, queries: int, keys: int, size: int, temperature: fl
             f"model.attention.score: {name!r} needs queries and keys of one size, but they have {queries} and {keys}; "
             "use 'general' or 'additive', or set model.attention.project = true"
         )
-    return kind(queries, keys, size=size, temperature=temperature)
+    return kind(ScoreOptions(queries, keys, size, temperature))

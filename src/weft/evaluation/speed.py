@@ -39,7 +39,10 @@ from weft.translation.translator import WINDOW_LINES, Translator
 
 WINDOW = 5.0
 """Seconds whose speed is noted by itself, to see how much it varies."""
-OF_KEYS = tuple(f"decoder.attention.{part}" for part in ("score.of_keys.", "score.weight_QK", "keys.", "values."))
+OF_KEYS = tuple(
+    f"decoder.attention.{part}"
+    for part in ("score.key_projection.", "score.weight_QK", "key_projection.", "value_projection.")
+)
 """Weights of a recurrent decoder's attention that work on the source, once for all steps."""
 
 
@@ -285,11 +288,11 @@ def _tokens(model: nn.Module, name: str, source: int, target: int) -> float:
     """How many tokens a weight is multiplied by. A prefix model's one stack reads both sides."""
     if isinstance(model, PrefixLM):
         return target + (source if model.source_embedding is not None and name.startswith("stack.") else 0)
-    if name.startswith(("encoder.", *OF_KEYS)) or ".cross.of_items." in name:
+    if name.startswith(("encoder.", *OF_KEYS)) or ".cross_attention.key_value." in name:
         return source
     score = getattr(getattr(getattr(model, "decoder", None), "attention", None), "score", None)
     if isinstance(score, Concat) and name == "decoder.attention.score.weight":  # one matrix over [q; k]
-        of_queries = score.queries / score.weight.shape[1]
+        of_queries = score.query_width / score.weight.shape[1]
         return of_queries * target + (1 - of_queries) * source
     return target
 

@@ -16,7 +16,7 @@ from weft.models.prefix_lm import PrefixLM
 from weft.models.recurrent import RecurrentStack
 from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import Shape, TransformerStack
+from weft.models.transformer import TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.recipe import (
     AttentionSettings,
@@ -83,14 +83,14 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
     made_encoder: RecurrentEncoder | TransformerEncoder
     made_decoder: RecurrentDecoder | TransformerDecoder
     if isinstance(encoder, TransformerSettings):
-        made_encoder = TransformerEncoder(_transformer_stack(settings, encoder, both_ways=True))
+        made_encoder = TransformerEncoder(_transformer_stack(settings, encoder, bidirectional=True))
     else:
         stack = _stack(
             encoder, inputs=settings.embedding, dropout=settings.dropout, bidirectional=encoder.bidirectional
         )
         made_encoder = RecurrentEncoder(stack, reverse_source=encoder.reverse_source)
     if isinstance(decoder, TransformerSettings):
-        stack_of_decoder = _transformer_stack(settings, decoder, both_ways=False, items=encoder.hidden)
+        stack_of_decoder = _transformer_stack(settings, decoder, bidirectional=False, source_width=encoder.hidden)
         made_decoder = TransformerDecoder(stack_of_decoder, size=size)
     else:
         made_decoder = _recurrent_decoder(settings, decoder, size)
@@ -139,35 +139,23 @@ def _prefix_model(settings: ModelSettings, source_size: int | None, target_size:
     return PrefixLM(
         source_embedding=source,
         target_embedding=target,
-        stack=_transformer_stack(settings, decoder, both_ways=source is not None),
+        stack=_transformer_stack(settings, decoder, bidirectional=source is not None),
         output=Output(target_size, size, target if settings.tie != "none" else None),
     )
 
 
 def _transformer_stack(
-    settings: ModelSettings, stack: TransformerSettings, *, both_ways: bool, items: int | None = None
+    settings: ModelSettings, stack: TransformerSettings, *, bidirectional: bool, source_width: int | None = None
 ) -> TransformerStack:
-    def or_general(share: float | None) -> float:
-        return settings.dropout if share is None else share
-
-    shape = Shape(
-        width=stack.hidden,
-        layers=stack.layers,
-        heads=stack.heads,
-        key_value_heads=stack.key_value_heads,
-        feed_forward=0 if stack.kind == "attention" else stack.feed_forward,
-        activation=stack.activation,
-        norm=stack.norm,
-        placement=stack.norm_placement,
-        positions=stack.positions,
-        max_positions=stack.max_positions,
-        scale=stack.scale_embedding,
-        embedding_dropout=or_general(stack.embedding_dropout),
-        residual_dropout=or_general(stack.residual_dropout),
-        attention_dropout=stack.attention_dropout,
-        activation_dropout=stack.activation_dropout,
+    dropouts = {
+        name: settings.dropout for name in ("embedding_dropout", "residual_dropout") if getattr(stack, name) is None
+    }
+    return TransformerStack(
+        stack.model_copy(update=dropouts),
+        input_width=settings.embedding,
+        bidirectional=bidirectional,
+        source_width=source_width,
     )
-    return TransformerStack(shape, inputs=settings.embedding, both_ways=both_ways, items=items)
 
 
 def _language_model(settings: ModelSettings, size: int) -> RecurrentLanguageModel:
@@ -216,7 +204,7 @@ def _attention(settings: AttentionSettings, *, queries: int, items: int, context
         size=settings.size or queries,
         temperature=settings.temperature,
     )
-    return Attention(score, keys=keys, values=values)
+    return Attention(score, key_projection=keys, value_projection=values)
 
 
 def _bridge(settings: ModelSettings, decoder: RecurrentDecoderSettings) -> Bridge:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from weft.attention import AttentionRecord, RaggedAttention, recorder_for
+from weft.attention import AttentionRecord, RaggedAttention
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
@@ -52,14 +52,13 @@ class TransformerEncoder(nn.Module):
     def __init__(self, stack: TransformerStack) -> None:
         super().__init__()
         self.stack = stack
-        self.size = stack.size
+        self.size = stack.width
 
     def forward(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded:
         records: list[AttentionRecord] | None = [] if return_attention else None
         layout = embedded.layout
-        stream_ND = self.stack.begin(embedded.values, layout.positions, layout.longest)
-        sight = RaggedAttention("encoder", layout, layout, bias=self.stack.own_bias(layout.longest, stream_ND))
-        rotation = self.stack.rotation(layout.positions, stream_ND.dtype)
-        for number, layer in enumerate(self.stack.layers):
-            stream_ND = layer(stream_ND, sight, rotation, watch=recorder_for(records, number))
-        return Encoded(embedded.like(self.stack.end(stream_ND)), None, tuple(records or ()))
+        stream_ND = self.stack.embed(embedded.values, layout.positions, layout.longest)
+        bias = self.stack.self_attention_bias(layout.longest, stream_ND.device)
+        pattern = RaggedAttention("encoder", layout, layout, bias=bias)
+        stream_ND = self.stack(stream_ND, layout.positions, pattern, records=records)
+        return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records or ()))

@@ -68,7 +68,7 @@ class RecurrentLanguageModel(nn.Module):
         output_RD, layers = self.stack.step(embedded_RE, maps[0].of_input(embedded_RE), state.layers, maps)
         context_RD = weights_RT = past_RTD = None
         if self.attention is not None and state.past_RTD is not None:
-            keys = self.attention.prepare_all(state.past_RTD)
+            keys = self.attention.project_padded(state.past_RTD)
             answers_R1D, weights_R1T = self.attention(output_RD[:, None], keys)
             context_RD, weights_RT = answers_R1D[:, 0], weights_R1T[:, 0]
             past_RTD = torch.cat([state.past_RTD, output_RD[:, None]], 1)
@@ -88,7 +88,7 @@ class RecurrentLanguageModel(nn.Module):
         context_ND = None
         attention: tuple[AttentionRecord, ...] = ()
         if self.attention is not None:
-            context, weights_BTS = self.attention.over_past(outputs)
+            context, weights_BTS = self.attention.attend_to_history(outputs)
             context_ND = context.values
             if return_attention:
                 attention = (AttentionRecord("history", 0, weights_BTS[:, None]),)

@@ -1,4 +1,4 @@
-"""Where a token stands, added to what it is: absolute positions. Relative ones live in attention/relative.py."""
+"""Absolute positions, added to the embeddings. Relative ones are in attention/relative_positions.py."""
 
 from __future__ import annotations
 
@@ -7,45 +7,61 @@ from torch import Tensor, nn
 
 from weft.errors import DataError
 
+FIRST_TABLE = 512
+"""Positions in the table of a new `Sinusoidal`."""
+
 
 def sinusoids(count: int, width: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^{2i/d}), PE(pos, 2i+1) = cos(pos / 10000^{2i/d})   Vaswani et al. 2017, 3.5."""
-    places = torch.arange(count, dtype=torch.float64)[:, None]
-    angles = places / 10000.0 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    positions = torch.arange(count, dtype=torch.float64)[:, None]
+    angles = positions / 10000.0 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
 
 
-class Sinusoidal(nn.Module):
-    """Waves of every length; the table grows with the longest sequence seen.
+class SinusoidTable(nn.Module):
+    """A table of sinusoids that grows with the longest sequence.
 
-    Tables it has outgrown are kept: what was recorded on a GPU reads from where the table then lay.
+    Smaller tables are kept when it has grown: CUDA graphs captured before read from their addresses.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.register_buffer("table_PD", sinusoids(512, width).float(), persistent=False)
-        self.table_PD: Tensor
-        self.outgrown: list[Tensor] = []
+        self.register_buffer("values_PD", sinusoids(FIRST_TABLE, width).float(), persistent=False)
+        self.values_PD: Tensor
+        self._smaller: list[Tensor] = []
 
-    def forward(self, places_N: Tensor, longest: int) -> Tensor:
-        if longest > len(self.table_PD):
-            self.outgrown.append(self.table_PD)
-            table = sinusoids(2 * longest, self.table_PD.shape[1])
-            self.table_PD = table.to(self.table_PD.device, self.table_PD.dtype)
-        return self.table_PD[places_N]
+    def forward(self, longest: int) -> Tensor:
+        """A table of at least ``longest`` positions."""
+        if longest > len(self.values_PD):
+            self._smaller.append(self.values_PD)
+            values_PD = sinusoids(2 * longest, self.values_PD.shape[1])
+            self.values_PD = values_PD.to(self.values_PD.device, self.values_PD.dtype)
+        return self.values_PD
+
+
+class Sinusoidal(nn.Module):
+    """Fixed sines and cosines of different wavelengths   Vaswani et al. 2017, 3.5."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.table = SinusoidTable(width)
+
+    def forward(self, positions_N: Tensor, longest: int) -> Tensor:
+        """``longest``: one more than the last of the positions, or a bound on that."""
+        return self.table(longest)[positions_N]
 
 
 class Learned(nn.Module):
-    """One vector for every place, learned; there is none after the last   Gehring et al. 2017, 3.1."""
+    """A learned vector for each of ``count`` positions   Gehring et al. 2017, 3.1."""
 
     def __init__(self, width: int, *, count: int) -> None:
         super().__init__()
         self.weight_PD = nn.Parameter(torch.empty(count, width).normal_(0.0, width**-0.5))
 
-    def forward(self, places_N: Tensor, longest: int) -> Tensor:
+    def forward(self, positions_N: Tensor, longest: int) -> Tensor:
         if longest > len(self.weight_PD):
             raise DataError(
                 f"a sequence of {longest} tokens: this model has learned {len(self.weight_PD)} positions "
                 "(max_positions); shorten it, or train with other positions, for example 'rotary'"
             )
-        return nn.functional.embedding(places_N, self.weight_PD)
+        return nn.functional.embedding(positions_N, self.weight_PD)

@@ -231,7 +231,7 @@ def _bounds(decoder: RecurrentDecoder, encoder: nn.Module, embedding_VE: Tensor)
     context = decoder.attention is None or (
         isinstance(encoder, RecurrentEncoder)
         and _gives_states(encoder.stack)
-        and isinstance(decoder.attention.values, nn.Identity)
+        and isinstance(decoder.attention.value_projection, nn.Identity)
     )
     read = inner and (context or not decoder.looks_before)
     return _Bounds(

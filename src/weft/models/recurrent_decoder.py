@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention import Attention, AttentionRecord, Keys
+from weft.attention import Attention, AttentionRecord, ProjectedKeys
 from weft.attention.scores import Dot, General
 from weft.kernels.cpu.input_feeding import Weights, feed_inputs
 from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
@@ -38,7 +38,7 @@ from weft.tree import first, map_tree
 class Memory(NamedTuple):
     """What the source says, prepared once and never reordered. First axis of every tensor: the source row."""
 
-    keys: Keys | None
+    keys: ProjectedKeys | None
     summary_BD: Tensor | None
     """The final encoder state, where it is fed at every step."""
     initial: StackState
@@ -104,7 +104,7 @@ class RecurrentDecoder(nn.Module):
 
     def remember(self, encoded: Encoded) -> Memory:
         """What is kept of a source."""
-        keys = None if self.attention is None else self.attention.prepare(encoded.states)
+        keys = None if self.attention is None else self.attention.project(encoded.states)
         final = encoded.last()
         return Memory(keys, final[-1][0] if self.feeds_summary else None, self.bridge(final))
 
@@ -138,7 +138,7 @@ class RecurrentDecoder(nn.Module):
         outputs, _ = self.stack(inputs, memory.initial)
         context_ND = weights_BTS = None
         if self.attention is not None and memory.keys is not None:
-            context, weights_BTS = self.attention.over(outputs, memory.keys)
+            context, weights_BTS = self.attention.attend_ragged(outputs, memory.keys)
             context_ND = context.values
         readout = self.readout
         states_ND = self._read(readout, outputs.values, context_ND, summary_ND, embedded.values)
@@ -153,7 +153,7 @@ class RecurrentDecoder(nn.Module):
         summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row_ids]
         memory = map_tree(order.sort_rows, memory)
         if memory.keys is not None:
-            memory = memory._replace(keys=memory.keys.held())
+            memory = memory._replace(keys=memory.keys.deferred())
         embedded_NE = order.sort(embedded.values)
         of_embedded = order.map(self._of_embedded, embedded_NE).split(order.batch_sizes)
         state = self.start(memory)
@@ -202,9 +202,9 @@ class RecurrentDecoder(nn.Module):
             Weights(layer.input_GD[:, self.embedding :], layer.state_GD, self.readout.weight, self.readout.bias),
             state_BD=state_BD,
             memory_BD=memory_BD,
-            keys_BSD=as_tensor(keys.prepared_BSD),
+            keys_BSD=as_tensor(keys.keys_BSD),
             values_BSC=as_tensor(keys.values_BSD),
-            bias_BS=keys.bias_BS,
+            bias_BS=keys.mask_BS,
             kept_NO=kept_NO,
             counts=order.batch_sizes,
         )
@@ -241,7 +241,7 @@ class RecurrentDecoder(nn.Module):
 
     def _look(self, queries_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         assert self.attention is not None and memory.keys is not None
-        sources = len(memory.keys.bias_BS)
+        sources = len(memory.keys.mask_BS)
         answers_BTD, weights_BTS = self.attention(queries_RD.view(sources, -1, queries_RD.shape[-1]), memory.keys)
         return answers_BTD.flatten(0, 1), weights_BTS.flatten(0, 1)
 

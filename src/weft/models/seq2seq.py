@@ -35,7 +35,7 @@ class Seq2Seq(nn.Module):
 
     def max_target_length(self, source_length: int) -> int | None:
         """The longest target for a source of this length; None: unlimited."""
-        return self.decoder.stack.max_length if isinstance(self.decoder, TransformerDecoder) else None
+        return self.decoder.stack.max_positions if isinstance(self.decoder, TransformerDecoder) else None
 
     def encode(self, source: Ragged) -> Memory | TransformerMemory:
         return self.decoder.remember(self.encoder(self.source_embedding.ragged(source)))

@@ -1,19 +1,19 @@
-"""Transformer layers and stacks   Vaswani et al. 2017, and what came after, as options.
+"""Transformer layers and stacks   Vaswani et al. 2017, and later variants as options.
 
-A layer is a list of sub-layers f with a norm placement:
+A layer is a list of sub-layers f, each in a residual block with a norm:
 
     post    x ← norm(x + f(x))              as published
-    pre     x ← x + f(norm(x))              Xiong et al. 2020; a last norm closes the stack
+    pre     x ← x + f(norm(x))              Xiong et al. 2020; a final norm follows the last layer
 
-f is self-attention, attention over the source, and the position-wise feed-forward network. A layer without the
-last is "attention-only".
+f is self-attention, cross-attention over the source, and the position-wise feed-forward network. A stack of kind
+"attention" has no feed-forward networks.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -22,274 +22,226 @@ from torch.nn import functional
 from weft.attention import (
     AlibiBias,
     AttentionPattern,
+    AttentionRecord,
     AttentionRecorder,
-    Bias,
+    CrossAttention,
     KeysValues,
-    KVCache,
-    MultiHead,
+    RelativeBias,
     Rotation,
+    SelfAttention,
     StepKeysValues,
     T5Bias,
+    recorder_for,
     rotation,
 )
 from weft.models.layers import add_dropped, dropout
 from weft.models.positions import Learned, Sinusoidal
+from weft.recipe import TransformerSettings
 
+NORM_EPSILON = 1e-5
 NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "layer": lambda width: nn.LayerNorm(width, eps=1e-5),
-    "rms": lambda width: nn.RMSNorm(width, eps=1e-5),
+    "layer": lambda width: nn.LayerNorm(width, eps=NORM_EPSILON),
+    "rms": lambda width: nn.RMSNorm(width, eps=NORM_EPSILON),
 }
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu_,  # what it is given is needed by nobody else
+    "relu": functional.relu_,  # in place: nothing else uses its input
     "gelu": functional.gelu,
     "swiglu": lambda both: functional.silu(both.chunk(2, -1)[0]) * both.chunk(2, -1)[1],
 }
-POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "alibi", "none")
-
-
-class Shape(NamedTuple):
-    """The settings of a stack, whichever side it is on."""
-
-    width: int
-    layers: int
-    heads: int
-    key_value_heads: int = 0
-    """0: as many as heads."""
-    feed_forward: int = 0
-    """Width of the feed-forward network; 0: none (attention-only)."""
-    activation: str = "relu"
-    norm: str = "layer"
-    placement: str = "post"
-    positions: str = "sinusoidal"
-    max_positions: int = 1024
-    scale: bool = True
-    """Multiply embeddings by the root of their width."""
-    embedding_dropout: float = 0.0
-    residual_dropout: float = 0.0
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
 
 
 class FeedForward(nn.Module):
     """W₂ act(W₁ x + b₁) + b₂   Vaswani et al. 2017, eq. 2; swiglu: W₂ (silu(W₁ x) ⊙ V x)   Shazeer 2020."""
 
-    def __init__(self, width: int, inner: int, *, activation: str, dropout: float = 0.0) -> None:
+    def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
-        self.dropout = dropout
-        self.enter = nn.Linear(width, inner * (2 if activation == "swiglu" else 1))
-        self.leave = nn.Linear(inner, width)
-        for linear in (self.enter, self.leave):
+        width, inner = settings.hidden, settings.feed_forward
+        self.activation = ACTIVATIONS[settings.activation]
+        self.dropout = settings.activation_dropout
+        self.linear1 = nn.Linear(width, inner * (2 if settings.activation == "swiglu" else 1))
+        self.linear2 = nn.Linear(inner, width)
+        for linear in (self.linear1, self.linear2):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, stream_ND: Tensor) -> Tensor:
-        return self.leave(dropout(self.activation(self.enter(stream_ND)), self.dropout, self.training))
+        return self.linear2(dropout(self.activation(self.linear1(stream_ND)), self.dropout, self.training))
 
 
-class Around(nn.Module):
-    """What stands around a sub-layer: residual, dropout and norm."""
+class ResidualBlock(nn.Module):
+    """The residual connection around a sub-layer, with its dropout and norm."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.norm = NORMS[shape.norm](shape.width)
-        self.first = shape.placement == "pre"
-        self.dropout = shape.residual_dropout
+        self.norm = NORMS[settings.norm](settings.hidden)
+        self.pre_norm = settings.norm_placement == "pre"
+        self.dropout = settings.residual_dropout or 0.0
 
-    def before(self, stream_ND: Tensor) -> Tensor:
-        return normed(self.norm, stream_ND) if self.first else stream_ND
+    def input(self, stream_ND: Tensor) -> Tensor:
+        """The input of the sub-layer."""
+        return normalize(self.norm, stream_ND) if self.pre_norm else stream_ND
 
-    def after(self, stream_ND: Tensor, found_ND: Tensor) -> Tensor:
-        added_ND = add_dropped(stream_ND, found_ND, self.dropout, self.training)
-        return added_ND if self.first else normed(self.norm, added_ND)
-
-    def enter(self, stream_ND: Tensor, pending_ND: Tensor | None) -> tuple[Tensor, Tensor]:
-        """In a search: what is still to be added is added; the stream, and what the sub-layer is given."""
-        if not self.first:
-            return stream_ND, stream_ND
-        return (
-            (stream_ND, normed(self.norm, stream_ND))
-            if pending_ND is None
-            else joined(self.norm, stream_ND, pending_ND)
-        )
-
-    def leave(self, stream_ND: Tensor, found_ND: Tensor) -> tuple[Tensor, Tensor | None]:
-        """In a search: the stream, and what is still to be added to it."""
-        return (stream_ND, found_ND) if self.first else (joined(self.norm, stream_ND, found_ND)[1], None)
+    def add(self, stream_ND: Tensor, output_ND: Tensor) -> Tensor:
+        """The stream after the output of the sub-layer was added."""
+        added_ND = add_dropped(stream_ND, output_ND, self.dropout, self.training)
+        return added_ND if self.pre_norm else normalize(self.norm, added_ND)
 
 
-def joined(norm: nn.Module, stream_ND: Tensor, found_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """x + f and its norm."""
-    if stream_ND.is_cuda and stream_ND.shape[-1] <= 8192 and isinstance(norm, nn.LayerNorm | nn.RMSNorm):
-        from weft.kernels.triton.add_norm import add_norm
-
-        return add_norm(stream_ND, found_ND, norm.weight, getattr(norm, "bias", None), norm.eps or 0.0)
-    added_ND = stream_ND + found_ND
-    return added_ND, normed(norm, added_ND)
-
-
-def normed(norm: nn.Module, stream_ND: Tensor) -> Tensor:
-    """A norm whose result keeps the stream's type, also where norms are computed in full precision."""
+def normalize(norm: nn.Module, stream_ND: Tensor) -> Tensor:
+    """A norm whose result keeps the type of the stream, also where norms are computed in full precision."""
     return norm(stream_ND).to(stream_ND.dtype)
 
 
 class TransformerLayer(nn.Module):
-    """Self-attention, attention over a source where there is one, feed-forward where there is one."""
+    """Self-attention; cross-attention if there is a source; feed-forward network unless the kind is "attention"."""
 
-    def __init__(self, shape: Shape, *, items: int | None = None) -> None:
-        """``items``: width of the source's states; None: there is no source."""
+    def __init__(self, settings: TransformerSettings, *, source_width: int | None = None) -> None:
+        """``source_width``: of the source states; None: without cross-attention."""
         super().__init__()
-        heads, share = shape.heads, shape.attention_dropout
-        shared = shape.key_value_heads or heads
-        self.own = MultiHead(shape.width, heads=heads, key_value_heads=shared, dropout=share)
-        self.around_own = Around(shape)
-        self.cross = self.around_cross = self.feed_forward = self.around_feed_forward = None
-        if items is not None:
-            self.cross = MultiHead(shape.width, heads=heads, key_value_heads=shared, items=items, dropout=share)
-            self.around_cross = Around(shape)
-        if shape.feed_forward:
-            self.feed_forward = FeedForward(
-                shape.width, shape.feed_forward, activation=shape.activation, dropout=shape.activation_dropout
-            )
-            self.around_feed_forward = Around(shape)
+        width, heads, dropout = settings.hidden, settings.heads, settings.attention_dropout
+        kv_heads = settings.key_value_heads or heads
+        self.self_attention = SelfAttention(width, heads=heads, kv_heads=kv_heads, dropout=dropout)
+        self.self_attention_residual = ResidualBlock(settings)
+        self.cross_attention: CrossAttention | None = None
+        if source_width is not None:
+            self.cross_attention = CrossAttention(width, source_width, heads=heads, kv_heads=kv_heads, dropout=dropout)
+            self.cross_attention_residual = ResidualBlock(settings)
+        self.feed_forward: FeedForward | None = None
+        if settings.kind != "attention":
+            self.feed_forward = FeedForward(settings)
+            self.feed_forward_residual = ResidualBlock(settings)
 
     def forward(
         self,
         stream_ND: Tensor,
-        sight: AttentionPattern,
+        pattern: AttentionPattern,
         rotation: Rotation | None = None,
-        items_MD: Tensor | None = None,
-        across: AttentionPattern | None = None,
-        watch: AttentionRecorder | None = None,
+        source_MD: Tensor | None = None,
+        source_pattern: AttentionPattern | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> Tensor:
-        found_ND = self.own.look_at_self(self.around_own.before(stream_ND), sight, rotation, watch)
-        stream_ND = self.around_own.after(stream_ND, found_ND)
-        if self.cross is not None and self.around_cross is not None and items_MD is not None and across is not None:
-            found_ND = self.cross.source_attention(self.around_cross.before(stream_ND), items_MD, across, watch)
-            stream_ND = self.around_cross.after(stream_ND, found_ND)
+        residual = self.self_attention_residual
+        output_ND = self.self_attention(residual.input(stream_ND), pattern, rotation, recorder)
+        stream_ND = residual.add(stream_ND, output_ND)
+        if self.cross_attention is not None and source_MD is not None:
+            residual = self.cross_attention_residual
+            output_ND = self.cross_attention(residual.input(stream_ND), source_MD, source_pattern, recorder)
+            stream_ND = residual.add(stream_ND, output_ND)
         return self._feed_forward(stream_ND)
 
     def step(
         self,
         stream_RD: Tensor,
-        past: KeysValues,
+        history: KeysValues,
         rotation: Rotation | None,
         bias: Tensor | None,
         prefix: StepKeysValues | None = None,
-        items: StepKeysValues | None = None,
+        source: StepKeysValues | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
-        """One token a row: the stream, the longer past, and the weights (R, H, S) over the source, else over itself."""
-        found_RD, past, weights_RHS = self.own.step_at_self(
-            self.around_own.before(stream_RD), past, rotation, bias, prefix
+        """One token per row: the stream, the longer history, and the weights (R, H, S) of the cross-attention or, where
+        there is none, of the self-attention."""
+        residual = self.self_attention_residual
+        output_RD, history, weights_RHS = self.self_attention.step(
+            residual.input(stream_RD), history, rotation, bias, prefix
         )
-        stream_RD = self.around_own.after(stream_RD, found_RD)
-        if self.cross is not None and self.around_cross is not None and items is not None:
-            found_RD, weights_RHS = self.cross.step_across(self.around_cross.before(stream_RD), items)
-            stream_RD = self.around_cross.after(stream_RD, found_RD)
-        return self._feed_forward(stream_RD), past, weights_RHS
-
-    def step_in_place(
-        self,
-        stream_RD: Tensor,
-        pending_RD: Tensor | None,
-        past: KVCache,
-        number: int,
-        rotation: Rotation | None,
-        bias_HT: Tensor | None,
-        items: StepKeysValues,
-        looks: bool,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """The same in a past with room, as layer ``number``: the stream, what is still to be added to it and, where it
-        looks, the weights (R, H, S)."""
-        assert self.cross is not None and self.around_cross is not None
-        stream_RD, asking_RD = self.around_own.enter(stream_RD, pending_RD)
-        found_RD = self.own.step_in_place(asking_RD, past, rotation, bias_HT, number)
-        stream_RD, pending_RD = self.around_own.leave(stream_RD, found_RD)
-        weights_RHS = None
-        stream_RD, asking_RD = self.around_cross.enter(stream_RD, pending_RD)
-        if looks:
-            found_RD, weights_RHS = self.cross.step_across(asking_RD, items)
-        else:
-            found_RD = self.cross.step_across_unseen(asking_RD, items)
-        stream_RD, pending_RD = self.around_cross.leave(stream_RD, found_RD)
-        if self.feed_forward is not None and self.around_feed_forward is not None:
-            stream_RD, asking_RD = self.around_feed_forward.enter(stream_RD, pending_RD)
-            stream_RD, pending_RD = self.around_feed_forward.leave(stream_RD, self.feed_forward(asking_RD))
-        return stream_RD, pending_RD, weights_RHS
+        stream_RD = residual.add(stream_RD, output_RD)
+        if self.cross_attention is not None and source is not None:
+            residual = self.cross_attention_residual
+            output_RD, weights_RHS = self.cross_attention.step(residual.input(stream_RD), source)
+            stream_RD = residual.add(stream_RD, output_RD)
+        return self._feed_forward(stream_RD), history, weights_RHS
 
     def _feed_forward(self, stream_ND: Tensor) -> Tensor:
-        if self.feed_forward is None or self.around_feed_forward is None:
+        if self.feed_forward is None:
             return stream_ND
-        found_ND = self.feed_forward(self.around_feed_forward.before(stream_ND))
-        return self.around_feed_forward.after(stream_ND, found_ND)
+        residual = self.feed_forward_residual
+        return residual.add(stream_ND, self.feed_forward(residual.input(stream_ND)))
 
 
 class TransformerStack(nn.Module):
-    """Layers, with what enters them (embeddings and positions) and the norm that closes a pre-norm stack."""
+    """Layers, the embedding of their inputs with positions, and the final norm of a pre-norm stack."""
 
-    def __init__(self, shape: Shape, *, inputs: int, both_ways: bool, items: int | None = None) -> None:
-        """``inputs``: width of the embeddings; ``both_ways``: whether tokens see what comes after them."""
+    def __init__(
+        self,
+        settings: TransformerSettings,
+        *,
+        input_width: int,
+        bidirectional: bool,
+        source_width: int | None = None,
+    ) -> None:
+        """``settings``: with all dropouts set; ``bidirectional``: whether tokens attend to later tokens."""
         super().__init__()
-        self.shape = shape
-        self.size = shape.width
-        self.scale = math.sqrt(inputs) if shape.scale else 1.0
-        self.enter = nn.Identity() if inputs == shape.width else nn.Linear(inputs, shape.width)
-        self.absolute: Sinusoidal | Learned | None = None
-        if shape.positions == "sinusoidal":
-            self.absolute = Sinusoidal(shape.width)
-        elif shape.positions == "learned":
-            self.absolute = Learned(shape.width, count=shape.max_positions)
-        self.relative: Bias | None = None
-        if shape.positions == "alibi":
-            self.relative = AlibiBias(shape.heads)
-        elif shape.positions == "relative":
-            self.relative = T5Bias(shape.heads, both_ways=both_ways)
-        layers = [TransformerLayer(shape, items=items) for _ in range(shape.layers)]
+        width = settings.hidden
+        self.settings = settings
+        self.width = width
+        self.embedding_scale = math.sqrt(input_width) if settings.scale_embedding else 1.0
+        self.input_projection = nn.Identity() if input_width == width else nn.Linear(input_width, width)
+        self.positions: Sinusoidal | Learned | None = None
+        if settings.positions == "sinusoidal":
+            self.positions = Sinusoidal(width)
+        elif settings.positions == "learned":
+            self.positions = Learned(width, count=settings.max_positions)
+        self.relative_bias: RelativeBias | None = None
+        if settings.positions == "alibi":
+            self.relative_bias = AlibiBias(settings.heads)
+        elif settings.positions == "relative":
+            self.relative_bias = T5Bias(settings.heads, bidirectional=bidirectional)
+        layers = [TransformerLayer(settings, source_width=source_width) for _ in range(settings.layers)]
         self.layers = cast(Sequence[TransformerLayer], nn.ModuleList(layers))
-        self.last_norm = NORMS[shape.norm](shape.width) if shape.placement == "pre" else None
+        self.final_norm = NORMS[settings.norm](width) if settings.norm_placement == "pre" else None
 
     @property
-    def max_length(self) -> int | None:
-        """The longest sequence it can read; None: any."""
-        return self.shape.max_positions if isinstance(self.absolute, Learned) else None
+    def max_positions(self) -> int | None:
+        """The longest sequence it can read; None: unlimited."""
+        return self.settings.max_positions if isinstance(self.positions, Learned) else None
 
-    def begin(self, embedded_NE: Tensor, places_N: Tensor, longest: int) -> Tensor:
-        """x = √d E[y] + PE(place), with dropout   Vaswani et al. 2017, 3.4, 5.4."""
-        stream_ND = self.enter(embedded_NE * self.scale)
+    def embed(self, embedded_NE: Tensor, positions_N: Tensor, longest: int) -> Tensor:
+        """x = √d E[y] + PE(position), with dropout   Vaswani et al. 2017, 3.4, 5.4."""
+        stream_ND = self.input_projection(embedded_NE * self.embedding_scale)
         if torch.is_autocast_enabled(stream_ND.device.type):
             stream_ND = stream_ND.to(torch.get_autocast_dtype(stream_ND.device.type))
-        if self.absolute is not None:
-            stream_ND = stream_ND + self.absolute(places_N, longest).to(stream_ND.dtype)
-        return dropout(stream_ND, self.shape.embedding_dropout, self.training)
+        if self.positions is not None:
+            stream_ND = stream_ND + self.positions(positions_N, longest).to(stream_ND.dtype)
+        return dropout(stream_ND, self.settings.embedding_dropout or 0.0, self.training)
 
-    def end(self, stream_ND: Tensor, pending_ND: Tensor | None = None) -> Tensor:
-        """The stream as it leaves; ``pending_ND``: what is still to be added to it."""
-        if self.last_norm is None:
-            return stream_ND
-        return (
-            normed(self.last_norm, stream_ND)
-            if pending_ND is None
-            else joined(self.last_norm, stream_ND, pending_ND)[1]
-        )
+    def forward(
+        self,
+        stream_ND: Tensor,
+        positions_N: Tensor,
+        pattern: AttentionPattern,
+        source_MD: Tensor | None = None,
+        source_pattern: AttentionPattern | None = None,
+        records: list[AttentionRecord] | None = None,
+    ) -> Tensor:
+        """All layers, before the final norm; ``records``: where the weights of every layer are appended."""
+        rotation = self.rotation(positions_N, stream_ND.dtype)
+        for number, layer in enumerate(self.layers):
+            recorder = recorder_for(records, number)
+            stream_ND = layer(stream_ND, pattern, rotation, source_MD, source_pattern, recorder)
+        return stream_ND
 
-    def rotation(self, places_N: Tensor, dtype: torch.dtype) -> Rotation | None:
-        """The turn of queries and keys at these places, where positions are rotary."""
-        if self.shape.positions != "rotary":
+    def normalize(self, stream_ND: Tensor) -> Tensor:
+        """The final norm of a pre-norm stack."""
+        return stream_ND if self.final_norm is None else normalize(self.final_norm, stream_ND)
+
+    def rotation(self, positions_N: Tensor, dtype: torch.dtype) -> Rotation | None:
+        """The rotation of queries and keys at these positions, if positions are rotary."""
+        if self.settings.positions != "rotary":
             return None
-        return rotation(places_N, self.shape.width // self.shape.heads, dtype)
+        return rotation(positions_N, self.width // self.settings.heads, dtype)
 
-    def bias(self, queries: Tensor, items: Tensor) -> Tensor | None:
-        """What distances add to the scores, for places (…, T) and (…, S): (…, H, T, S)."""
-        return None if self.relative is None else self.relative(items[..., None, :] - queries[..., :, None])
+    def position_bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """What distances add to the scores, for positions (…, T) and (…, S): (…, H, T, S)."""
+        return None if self.relative_bias is None else self.relative_bias(keys[..., None, :] - queries[..., :, None])
 
-    def own_bias(self, longest: int, like: Tensor) -> Tensor | None:
-        """The same where every row's places are 0, 1, 2, …: (1, H, T, T)."""
-        places_T = torch.arange(longest, device=like.device)
-        found = self.bias(places_T, places_T)
-        return None if found is None else found[None]
+    def self_attention_bias(self, longest: int, device: torch.device) -> Tensor | None:
+        """The same where the positions of every row are 0, 1, 2, …: (1, H, T, T)."""
+        positions_T = torch.arange(longest, device=device)
+        bias_HTT = self.position_bias(positions_T, positions_T)
+        return None if bias_HTT is None else bias_HTT[None]
 
-    def empty_past(self, rows: int, like: Tensor) -> tuple[KeysValues, ...]:
-        """The past of a search before its first step."""
-        heads, size = self.shape.key_value_heads or self.shape.heads, self.shape.width // self.shape.heads
-        none = like.new_zeros(rows, heads, 0, size)
+    def empty_history(self, rows: int, like: Tensor) -> tuple[KeysValues, ...]:
+        """The keys and values (R, H, 0, D) of each layer before the first step of a search."""
+        heads = self.settings.heads
+        none = like.new_zeros(rows, self.settings.key_value_heads or heads, 0, self.width // heads)
         return tuple(KeysValues(none, none) for _ in self.layers)

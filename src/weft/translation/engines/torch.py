@@ -113,7 +113,7 @@ class TorchEngine:
         encoder = getattr(self.model, "encoder", None)
         if not isinstance(encoder, TransformerEncoder):
             return batch.to(self.device)
-        if encoder.stack.max_length is not None and longest > encoder.stack.max_length:
+        if encoder.stack.max_positions is not None and longest > encoder.stack.max_positions:
             return batch.to(self.device)
         return Ragged(batch.values.to(self.device), Layout(batch.lengths, self.device, longest=longest))
 

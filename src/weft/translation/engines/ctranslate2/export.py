@@ -115,7 +115,7 @@ def _exportable(run: LoadedRun) -> Seq2Seq:
     if not isinstance(model, Seq2Seq):
         raise RecipeError(f"{name}: an ensemble is not a single model; export its runs one at a time")
     assert isinstance(model.decoder, TransformerDecoder)
-    if not isinstance(model.decoder.stack.layers[0].own.out, nn.Linear):
+    if not isinstance(model.decoder.stack.layers[0].self_attention.output, nn.Linear):
         raise RecipeError(f"{name}: its matrices are already quantized; export the run as it is stored")
     return model
 

@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.attention import MultiHead
+from weft.attention import CrossAttention, SelfAttention
 from weft.attention.relative_positions import AlibiBias, T5Bias
 from weft.models import Seq2Seq
 from weft.models.encoders import TransformerEncoder
 from weft.models.positions import Learned, sinusoids
-from weft.models.transformer import Shape, TransformerLayer, TransformerStack
+from weft.models.transformer import NORM_EPSILON, TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
+from weft.recipe import TransformerSettings
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN
 
 POSITIONS = 4096
@@ -50,11 +51,11 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
     with torch.no_grad():
         encoder, decoder = model.encoder.stack, model.decoder.stack
         spec = specs.TransformerSpec(
-            specs.TransformerEncoderSpec(**_options(encoder.shape)),
+            specs.TransformerEncoderSpec(**_options(encoder.settings)),
             specs.TransformerDecoderSpec(
-                **_options(decoder.shape),
+                **_options(decoder.settings),
                 alignment_layer=model.decoder.alignment_layer,
-                alignment_heads=decoder.shape.heads,
+                alignment_heads=decoder.settings.heads,
             ),
         )
         _fill_embeddings(spec.encoder, spec.encoder.embeddings[0], encoder, model.source_embedding.weight_VE)
@@ -71,58 +72,58 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
     )
     spec.config.decoder_start_token = SPECIALS[BEGIN]
     spec.config.add_source_eos = False  # sources are given as the model reads them, with the end token
-    spec.config.layer_norm_epsilon = 1e-5
+    spec.config.layer_norm_epsilon = NORM_EPSILON
     return spec
 
 
-def _options(shape: Shape) -> dict[str, Any]:
+def _options(settings: TransformerSettings) -> dict[str, Any]:
     """The options that encoder and decoder share."""
     from ctranslate2.specs import Activation
 
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}
     options: dict[str, Any] = {
-        "num_layers": shape.layers,
-        "num_heads": shape.heads,
-        "pre_norm": shape.placement == "pre",
-        "activation": activations[shape.activation],
-        "ffn_glu": shape.activation == "swiglu",
-        "rms_norm": shape.norm == "rms",
-        "relative_attention_bias": shape.positions in ("relative", "alibi", "none"),
+        "num_layers": settings.layers,
+        "num_heads": settings.heads,
+        "pre_norm": settings.norm_placement == "pre",
+        "activation": activations[settings.activation],
+        "ffn_glu": settings.activation == "swiglu",
+        "rms_norm": settings.norm == "rms",
+        "relative_attention_bias": settings.positions in ("relative", "alibi", "none"),
     }
-    if shape.key_value_heads and shape.key_value_heads != shape.heads:
-        options["num_heads_kv"] = shape.key_value_heads
-    if shape.positions == "rotary":
+    if settings.key_value_heads and settings.key_value_heads != settings.heads:
+        options["num_heads_kv"] = settings.key_value_heads
+    if settings.positions == "rotary":
         options |= {"rotary_dim": 0, "rotary_interleave": True, "rotary_base": 10_000}
     return options
 
 
 def max_positions(stack: TransformerStack, positions: int) -> int | None:
     """The longest sequence that an exported stack can read; None: no limit."""
-    return positions if stack.shape.positions in ("sinusoidal", "alibi") else stack.max_length
+    return positions if stack.settings.positions in ("sinusoidal", "alibi") else stack.max_positions
 
 
 def _fill_embeddings(spec: Any, embeddings: Any, stack: TransformerStack, table_VE: Tensor) -> None:
-    if isinstance(stack.enter, nn.Identity):
+    if isinstance(stack.input_projection, nn.Identity):
         embeddings.weight = _array(table_VE)
-        spec.scale_embeddings = stack.shape.scale
+        spec.scale_embeddings = stack.settings.scale_embedding
     else:
-        embeddings.weight = _array(stack.enter(table_VE * stack.scale))
+        embeddings.weight = _array(stack.input_projection(table_VE * stack.embedding_scale))
         spec.scale_embeddings = False
 
 
 def _fill_stack(spec: Any, stack: TransformerStack, positions: int) -> None:
-    if isinstance(stack.absolute, Learned):
-        spec.position_encodings.encodings = _array(stack.absolute.weight_PD)
-    elif stack.absolute is not None:
-        spec.position_encodings.encodings = _array(sinusoids(positions, stack.shape.width))
+    if isinstance(stack.positions, Learned):
+        spec.position_encodings.encodings = _array(stack.positions.weight_PD)
+    elif stack.positions is not None:
+        spec.position_encodings.encodings = _array(sinusoids(positions, stack.width))
     bias = _distance_table(stack, positions)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         _fill_layer(layer_spec, layer)
         if bias is not None:
             layer_spec.self_attention.relative_attention_bias = bias[0]
             layer_spec.self_attention.relative_attention_max_distance = bias[1]
-    if stack.last_norm is not None:
-        _fill_norm(spec.layer_norm, stack.last_norm)
+    if stack.final_norm is not None:
+        _fill_norm(spec.layer_norm, stack.final_norm)
 
 
 def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray, np.int32] | None:
@@ -131,37 +132,38 @@ def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray
     Of K buckets a decoder has all for the past, an encoder half for each direction; the nearer half of those are for
     one distance each. So with 2 · positions buckets per direction, every distance has one of its own.
     """
-    if isinstance(stack.relative, T5Bias):
-        return _array(stack.relative.weight_KH), np.int32(stack.relative.furthest)
-    directions = 2 if stack.layers[0].cross is None else 1
-    if isinstance(stack.relative, AlibiBias):
+    if isinstance(stack.relative_bias, T5Bias):
+        return _array(stack.relative_bias.weight_KH), np.int32(stack.relative_bias.max_distance)
+    directions = 2 if stack.layers[0].cross_attention is None else 1
+    if isinstance(stack.relative_bias, AlibiBias):
         distances_K = torch.arange(2 * positions, dtype=torch.float32)
-        penalties_KH = -distances_K[:, None] * stack.relative.slopes_H.cpu().float()
+        penalties_KH = -distances_K[:, None] * stack.relative_bias.slopes_H.cpu().float()
         return _array(penalties_KH.repeat(directions, 1)), np.int32(4 * positions)
-    if stack.shape.positions == "none":
-        return np.zeros((32, stack.shape.heads), np.float32), np.int32(128)
+    if stack.settings.positions == "none":
+        return np.zeros((32, stack.settings.heads), np.float32), np.int32(128)
     return None
 
 
 def _fill_layer(spec: Any, layer: TransformerLayer) -> None:
-    _fill_attention(spec.self_attention, layer.own)
-    _fill_norm(spec.self_attention.layer_norm, layer.around_own.norm)
-    if layer.cross is not None and layer.around_cross is not None:
-        _fill_attention(spec.attention, layer.cross)
-        _fill_norm(spec.attention.layer_norm, layer.around_cross.norm)
-    if layer.feed_forward is None or layer.around_feed_forward is None:
-        _fill_zero_feed_forward(spec.ffn, layer.around_own.norm, width=layer.own.out.out_features)
+    _fill_attention(spec.self_attention, layer.self_attention)
+    _fill_norm(spec.self_attention.layer_norm, layer.self_attention_residual.norm)
+    if layer.cross_attention is not None:
+        _fill_attention(spec.attention, layer.cross_attention)
+        _fill_norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
+    if layer.feed_forward is None:
+        width = layer.self_attention.output.out_features
+        _fill_zero_feed_forward(spec.ffn, layer.self_attention_residual.norm, width=width)
         return
-    _fill_norm(spec.ffn.layer_norm, layer.around_feed_forward.norm)
-    enter, leave = layer.feed_forward.enter, layer.feed_forward.leave
-    if enter.out_features == leave.in_features:
-        _fill_linear(spec.ffn.linear_0, enter.weight, enter.bias)
+    _fill_norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+    linear1, linear2 = layer.feed_forward.linear1, layer.feed_forward.linear2
+    if linear1.out_features == linear2.in_features:
+        _fill_linear(spec.ffn.linear_0, linear1.weight, linear1.bias)
     else:  # swiglu: silu(W₁ x) ⊙ V x, both in one matrix
         for part, weight, bias in zip(
-            (spec.ffn.linear_0, spec.ffn.linear_0_noact), enter.weight.chunk(2), enter.bias.chunk(2), strict=True
+            (spec.ffn.linear_0, spec.ffn.linear_0_noact), linear1.weight.chunk(2), linear1.bias.chunk(2), strict=True
         ):
             _fill_linear(part, weight, bias)
-    _fill_linear(spec.ffn.linear_1, leave.weight, leave.bias)
+    _fill_linear(spec.ffn.linear_1, linear2.weight, linear2.bias)
 
 
 def _fill_zero_feed_forward(spec: Any, norm: nn.Module, *, width: int) -> None:
@@ -174,11 +176,14 @@ def _fill_zero_feed_forward(spec: Any, norm: nn.Module, *, width: int) -> None:
     _fill_linear(spec.linear_1, leave, torch.zeros(width))
 
 
-def _fill_attention(spec: Any, attention: MultiHead) -> None:
+def _fill_attention(spec: Any, attention: SelfAttention | CrossAttention) -> None:
     """Both have queries, keys and values in this order: in one matrix or, for cross-attention, in two."""
-    parts = [attention.of_self, attention.of_queries, attention.of_items, attention.out]
-    for linear, part in zip(spec.linear, [part for part in parts if part is not None], strict=True):
-        _fill_linear(linear, part.weight, part.bias)
+    if isinstance(attention, SelfAttention):
+        projections = [attention.query_key_value, attention.output]
+    else:
+        projections = [attention.query, attention.key_value, attention.output]
+    for linear, projection in zip(spec.linear, projections, strict=True):
+        _fill_linear(linear, projection.weight, projection.bias)
 
 
 def _fill_output(spec: Any, model: Seq2Seq) -> None:

@@ -1,0 +1,102 @@
+"""A key–value cache of fixed capacity: the shapes of a search step stay the same from step to step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from weft.attention.masks import additive_mask
+from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention
+
+
+class KVCache(NamedTuple):
+    """The keys and values of all tokens of R hypotheses, with storage for more; written in place.
+
+    Token t of hypothesis r is stored in row ``rows_RT[r, t]`` of each layer, so that selecting hypotheses rewrites
+    nothing but these indices.
+    """
+
+    layers: tuple[KeysValues, ...]
+    """(R, H, T, D) each."""
+    rows_RT: Tensor
+    length: Tensor
+    """(1,) how many tokens are stored: the position of the next one."""
+
+    @property
+    def capacity(self) -> int:
+        return self.rows_RT.shape[1]
+
+    @classmethod
+    def of(cls, layers: tuple[KeysValues, ...], capacity: int) -> KVCache:
+        """The same tokens as in tensors that grow with each step."""
+        rows, heads, length, width = layers[0].keys.shape
+        device = layers[0].keys.device
+        if length:
+            cache = cls(layers, _own_rows(rows, length, device), torch.full((1,), length, device=device))
+            return cache.with_capacity(capacity, return_attention=False)
+        storage = layers[0].keys.new_zeros(len(layers), 2, rows, heads, capacity, width)  # one allocation for all
+        layers = tuple(KeysValues(*layer.unbind(0)) for layer in storage.unbind(0))
+        return cls(layers, _own_rows(rows, capacity, device), torch.zeros(1, dtype=torch.int64, device=device))
+
+    def select_rows(self, rows: Tensor) -> KVCache:
+        return self._replace(rows_RT=self.rows_RT.index_select(0, rows))
+
+    def keep_rows(self, rows: Tensor) -> KVCache:
+        """Only the given rows, copied to storage of their own."""
+        kept = self.select_rows(rows)
+        layers = tuple(KeysValues(*(part.contiguous() for part in kept._stored(layer))) for layer in self.layers)
+        return self._replace(layers=layers, rows_RT=_own_rows(len(rows), self.capacity, rows.device))
+
+    def with_capacity(self, capacity: int, *, return_attention: bool) -> KVCache:
+        """The same with storage for this many tokens, or as it is where it has more."""
+        missing = capacity - self.capacity
+        if missing <= 0:
+            return self
+        layers = tuple(
+            KeysValues(*(functional.pad(part, (0, 0, 0, missing)) for part in layer)) for layer in self.layers
+        )
+        device = self.rows_RT.device
+        stored_T = torch.arange(capacity, device=device) < self.length
+        rows_RT = functional.pad(self.rows_RT, (0, missing))
+        rows_RT = torch.where(stored_T, rows_RT, _own_rows(len(rows_RT), capacity, device))
+        return self._replace(layers=layers, rows_RT=rows_RT)
+
+    def step(self, layer: int, projected_RHD: Tensor, bias_HT: Tensor | None) -> Tensor:
+        """Store each hypothesis's next token in a layer and attend to its history with it: outputs (R, H, D).
+
+        ``projected_RHD``: queries, keys and values, one head after the other.
+        """
+        keys_RHTD, values_RHTD = self.layers[layer]
+        kv_heads = keys_RHTD.shape[1]
+        heads = projected_RHD.shape[1] - 2 * kv_heads
+        first = layer == 0  # the indices are common to all layers
+        if projected_RHD.is_cuda:
+            from weft.kernels.triton.step_attention import HEAD_WIDTHS, cached_attention
+
+            if projected_RHD.shape[-1] in HEAD_WIDTHS:
+                stored = (keys_RHTD, values_RHTD, self.rows_RT, self.length)
+                return cached_attention(projected_RHD, heads, *stored, bias_HT, updates_rows=first)
+        queries_RHD, new_keys, new_values = projected_RHD.split([heads, kv_heads, kv_heads], 1)
+        keys_RHTD.index_copy_(2, self.length, new_keys[:, :, None])
+        values_RHTD.index_copy_(2, self.length, new_values[:, :, None])
+        if first:
+            own_rows_R1 = torch.arange(len(self.rows_RT), device=self.rows_RT.device)[:, None]
+            self.rows_RT.index_copy_(1, self.length, own_rows_R1)
+        future_T = torch.arange(self.capacity, device=self.rows_RT.device) > self.length
+        mask_T = additive_mask(future_T, queries_RHD.dtype)
+        bias = mask_T if bias_HT is None else bias_HT[:, None].to(mask_T.dtype) + mask_T
+        history = StepKeysValues(*self._stored(self.layers[layer]), bias.view(1, -1, 1, self.capacity))
+        return step_attention(queries_RHD, [history])[0]
+
+    def _stored(self, layer: KeysValues) -> KeysValues:
+        """A layer's keys and values (R, H, T, D) gathered by ``rows_RT``."""
+        positions_T = torch.arange(self.capacity, device=self.rows_RT.device)
+        return KeysValues(*(part.transpose(1, 2)[self.rows_RT, positions_T].transpose(1, 2) for part in layer))
+
+
+def _own_rows(rows: int, capacity: int, device: torch.device) -> Tensor:
+    """(R, T) every token stored in the row of its own hypothesis."""
+    return torch.arange(rows, device=device)[:, None].expand(-1, capacity).contiguous()

@@ -1,0 +1,60 @@
+"""Attention over ragged batches on CUDA without padding, in half precision.
+
+Plain counterpart: the padded path of `weft.attention.ragged_attention.RaggedAttention.attend`. Held to it by
+tests/kernels/test_varlen_attention.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from weft.ragged import Layout
+
+
+def has_varlen_kernel(queries_NHD: Tensor) -> bool:
+    """Whether `varlen_attention` can be used for such queries."""
+    return queries_NHD.is_cuda and queries_NHD.dtype in (torch.bfloat16, torch.float16)
+
+
+def repeat_heads(values_NHD: Tensor, queries_NHD: Tensor) -> Tensor:
+    """Keys or values with as many heads as the queries: each repeated for the neighboring heads that share it."""
+    groups = queries_NHD.shape[1] // values_NHD.shape[1]
+    return values_NHD.repeat_interleave(groups, 1) if groups > 1 else values_NHD
+
+
+def varlen_attention(
+    queries_NHD: Tensor, keys_NHD: Tensor, values_NHD: Tensor, *, queries: Layout, keys: Layout, causal: bool
+) -> Tensor:
+    """Every query over the keys of its row: our kernel for short rows, PyTorch's (flash attention; Dao 2023) for long.
+
+    Outputs of rows without keys are zero.
+    """
+    from weft.kernels.triton.short_attention import HEAD_WIDTHS, LONGEST, forward_only, short_attention
+
+    lengths = (queries.device_offsets, keys.device_offsets, queries.longest, keys.longest)
+    if max(queries.longest, keys.longest) <= LONGEST and queries_NHD.shape[-1] in HEAD_WIDTHS:
+        attend = short_attention if torch.is_grad_enabled() else forward_only
+        return attend(queries_NHD, keys_NHD, values_NHD, *lengths, causal)
+
+    from torch.nn.attention.varlen import varlen_attn
+
+    keys_NHD, values_NHD = (repeat_heads(part, queries_NHD) for part in (keys_NHD, values_NHD))
+    window = (-1, 0) if causal else (-1, -1)
+    if queries is keys:
+        outputs_NHD = varlen_attn(queries_NHD, keys_NHD, values_NHD, *lengths, window_size=window)
+        assert isinstance(outputs_NHD, Tensor)
+        return outputs_NHD
+    # Where a row has no queries, the kernel leaves the gradients of its keys uninitialized; where it has no keys, those
+    # of its queries. Rows that fill up a batch may have one side alone.
+    has_queries_N11 = (queries.device_lengths[keys.row_ids] > 0)[:, None, None]
+    has_keys_N11 = (keys.device_lengths[queries.row_ids] > 0)[:, None, None]
+    outputs_NHD = varlen_attn(
+        torch.where(has_keys_N11, queries_NHD, 0.0),
+        torch.where(has_queries_N11, keys_NHD, 0.0),
+        torch.where(has_queries_N11, values_NHD, 0.0),
+        *lengths,
+        window_size=window,
+    )
+    assert isinstance(outputs_NHD, Tensor)
+    return torch.where(has_keys_N11, outputs_NHD, 0.0)

@@ -1,0 +1,137 @@
+"""Search steps of a Transformer decoder in a key–value cache of fixed capacity.
+
+Plain counterpart: `TransformerDecoder.step` with a `TransformerState`, whose tensors grow; held to it by
+tests/models/test_cached_step.py. Here no shape depends on the number of tokens and nothing waits for the device, so
+that a step can be captured as a CUDA graph; on CUDA each residual addition is fused with the norm that follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft.attention import KVCache, Rotation, StepKeysValues
+from weft.models.transformer import ResidualBlock, TransformerLayer, TransformerStack, normalize
+
+
+class CachedState(NamedTuple):
+    """The state of hypotheses whose keys and values are in a cache."""
+
+    cache: KVCache
+
+
+class CachedStateWithAttention(CachedState):
+    """The same for a search that returns attention weights. A type of its own: a state holds nothing but tensors."""
+
+
+class CachedStep(NamedTuple):
+    """The result of `cached_step`."""
+
+    stream_RD: Tensor
+    """After the final norm."""
+    state: CachedState
+    attention_RS: Tensor | None
+    """Mean weights of the heads of the alignment layer, if the state asks for them."""
+
+
+def cached_step(
+    stack: TransformerStack,
+    embedded_RE: Tensor,
+    state: CachedState,
+    source: Sequence[StepKeysValues],
+    alignment_layer: int,
+) -> CachedStep:
+    """One token per row; ``source``: keys and values of the source for each layer."""
+    cache = state.cache
+    longest = min(cache.capacity, stack.max_positions or cache.capacity)  # finished rows may run past the last position
+    positions_R = cache.length.clamp(max=longest - 1).expand(len(embedded_RE))
+    stream = _Stream(stack.embed(embedded_RE, positions_R, longest))
+    rotation = stack.rotation(positions_R, stream.values_RD.dtype)
+    bias = stack.position_bias(cache.length, torch.arange(cache.capacity, device=embedded_RE.device))
+    bias_HT = None if bias is None else bias[:, 0].contiguous()
+    attention_RS = None
+    for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
+        _self_attention(layer, stream, cache, number, rotation, bias_HT)
+        returned = number == alignment_layer and isinstance(state, CachedStateWithAttention)
+        weights_RHS = _cross_attention(layer, stream, keys_values, return_attention=returned)
+        if weights_RHS is not None:
+            attention_RS = weights_RHS.mean(1)
+        if layer.feed_forward is not None:
+            residual = layer.feed_forward_residual
+            stream.add(residual, layer.feed_forward(stream.input(residual)))
+    state = state._replace(cache=cache._replace(length=cache.length + 1))
+    return CachedStep(stream.close(stack.final_norm), state, attention_RS)
+
+
+def _self_attention(
+    layer: TransformerLayer,
+    stream: _Stream,
+    cache: KVCache,
+    number: int,
+    rotation: Rotation | None,
+    bias_HT: Tensor | None,
+) -> None:
+    residual = layer.self_attention_residual
+    output_RD = layer.self_attention.step_in_cache(stream.input(residual), cache, number, rotation, bias_HT)
+    stream.add(residual, output_RD)
+
+
+def _cross_attention(
+    layer: TransformerLayer, stream: _Stream, source: StepKeysValues, *, return_attention: bool
+) -> Tensor | None:
+    """The weights (R, H, S), if they are to be returned."""
+    assert layer.cross_attention is not None
+    residual = layer.cross_attention_residual
+    weights_RHS = None
+    if return_attention:
+        output_RD, weights_RHS = layer.cross_attention.step(stream.input(residual), source)
+    else:
+        output_RD = layer.cross_attention.step_output(stream.input(residual), source)
+    stream.add(residual, output_RD)
+    return weights_RHS
+
+
+class _Stream:
+    """The residual stream. In a pre-norm stack the output of a sub-layer is added together with the next norm."""
+
+    def __init__(self, values_RD: Tensor) -> None:
+        self.values_RD = values_RD
+        self.pending_RD: Tensor | None = None
+        """Still to be added to the values."""
+
+    def input(self, residual: ResidualBlock) -> Tensor:
+        """What `ResidualBlock.input` gives."""
+        return self._normalized(residual.norm) if residual.pre_norm else self.values_RD
+
+    def add(self, residual: ResidualBlock, output_RD: Tensor) -> None:
+        """What `ResidualBlock.add` does; there is no dropout in a search."""
+        if residual.pre_norm:
+            self.pending_RD = output_RD
+        else:
+            self.values_RD = add_and_normalize(residual.norm, self.values_RD, output_RD)[1]
+
+    def close(self, final_norm: nn.Module | None) -> Tensor:
+        """What `TransformerStack.normalize` gives after the last layer."""
+        return self.values_RD if final_norm is None else self._normalized(final_norm)
+
+    def _normalized(self, norm: nn.Module) -> Tensor:
+        if self.pending_RD is None:
+            return normalize(norm, self.values_RD)
+        self.values_RD, normalized_RD = add_and_normalize(norm, self.values_RD, self.pending_RD)
+        self.pending_RD = None
+        return normalized_RD
+
+
+def add_and_normalize(norm: nn.Module, stream_RD: Tensor, output_RD: Tensor) -> tuple[Tensor, Tensor]:
+    """x + f and its norm; on CUDA by one kernel."""
+    if stream_RD.is_cuda and isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+        from weft.kernels.triton.add_norm import MAX_WIDTH, add_norm
+
+        if stream_RD.shape[-1] <= MAX_WIDTH:
+            bias_D = norm.bias if isinstance(norm, nn.LayerNorm) else None
+            return add_norm(stream_RD, output_RD, norm.weight, bias_D, norm.eps or 0.0)
+    added_RD = stream_RD + output_RD
+    return added_RD, normalize(norm, added_RD)

@@ -1,0 +1,57 @@
+"""Steps in a cache of fixed capacity against the plain steps, whose state grows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from weft.models import Seq2Seq
+from weft.models.build import build_model
+from weft.ragged import Ragged
+from weft.recipe import make_recipe
+from weft.tree import keep, repeat, select, with_capacity
+
+VARIANTS = {
+    "post": ["norm_placement=post"],
+    "rotary": ["positions=rotary"],
+    "alibi": ["positions=alibi"],
+    "relative": ["positions=relative"],
+    "learned": ["positions=learned", "max_positions=300"],
+    "none": ["positions=none"],
+    "shared heads": ["key_value_heads=1"],
+    "rms": ["norm=rms", "activation=swiglu"],
+}
+SIZES = ["layers=2", "hidden=16", "heads=4", "feed_forward=24"]
+
+
+def model_of(name: str) -> Seq2Seq:
+    changes = [f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in (*SIZES, *VARIANTS[name])]
+    kinds = ["model.encoder.kind=transformer", "model.decoder.kind=transformer", "model.embedding=16"]
+    return build_model(make_recipe({}, [*kinds, *changes]).model, source_size=11, target_size=13, seed=3).eval()
+
+
+@pytest.mark.parametrize("return_attention", [False, True])
+@pytest.mark.parametrize("name", VARIANTS)
+@torch.no_grad()
+def test_equal_to_plain_steps(name: str, return_attention: bool) -> None:
+    model = model_of(name)
+    generator = torch.Generator().manual_seed(5)
+    memory = model.encode(Ragged.of([[3, 4, 5], [6], [7, 8]]))
+    plain = repeat(model.start(memory), 2)
+    cached = with_capacity(plain, 4, return_attention=return_attention)
+    tokens_R = torch.full((6,), 1)
+    for time in range(11):
+        expected_RV, plain, weights_RS = model.step(tokens_R, plain, memory)
+        logits_RV, cached, attention_RS = model.step(tokens_R, cached, memory)
+        torch.testing.assert_close(logits_RV, expected_RV, rtol=1e-4, atol=1e-5)
+        assert (attention_RS is not None) == return_attention
+        if return_attention:
+            torch.testing.assert_close(attention_RS, weights_RS, rtol=1e-4, atol=1e-6)
+        rows = torch.randint(2, (len(tokens_R),), generator=generator) + torch.arange(len(tokens_R)) // 2 * 2
+        plain, cached = select((plain, cached), rows)
+        tokens_R = torch.randint(3, 13, (len(tokens_R),), generator=generator)
+        if time == 4:  # the second sentence is finished
+            plain, cached, tokens_R = keep((plain, cached, tokens_R), torch.tensor([0, 1, 4, 5]))
+            memory = select(memory, torch.tensor([0, 2]))
+        if time in (3, 7):
+            cached = with_capacity(cached, 2 * (time + 1), return_attention=return_attention)
