@@ -2,7 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: try test slow lint format docs docs-check clean
+# What the documentation site shows, or links to. Copied to build/pages, each in its place.
+PAGES := $(wildcard *.md) docs benchmarks
+
+.PHONY: try test slow lint types style format docs docs-check reference pages dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -19,20 +22,51 @@ test: .venv/installed         ## the tests, without those marked slow or gpu
 slow: .venv/installed         ## the tests marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
-lint: .venv/installed         ## style and types
+lint: style types             ## style and types
+
+style: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/installed
 	$(BIN)/mypy
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/installed         ## write docs/commands.md and docs/settings.md anew
+docs: reference pages         ## write the reference anew and build the site: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+docs-check: pages             ## the reference is current, the site builds without a warning and loads nothing from elsewhere
+	$(BIN)/python tools/reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	! grep -rnoE '<(script|img|iframe|link)[^>]*(src|href)="?(https?:)?//[^>]*' build/site --include='*.html'
+	! grep -rnoE '(@import|url\()[^;)]{0,9}(https?:)?//[^;)]*' build/site --include='*.css'
+
+reference: .venv/installed
 	$(BIN)/python tools/reference.py
 
-docs-check: .venv/installed   ## the reference is up to date
-	$(BIN)/python tools/reference.py --check
+pages: .venv/installed
+	rm -rf build/pages build/site
+	mkdir -p build/pages
+	cp -r $(PAGES) build/pages/
+
+dist: .venv/installed         ## build dist/*.tar.gz and dist/*.whl, and check their metadata
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
+# Run from a folder of its own, so that only the installed package can be imported.
+dist-check: dist              ## install the wheel in an empty environment; train ten steps and translate with it
+	rm -rf build/wheel
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/wheel && venv/bin/weft --help
+	cd build/wheel && venv/bin/weft train grammar --set training.steps=10 --set training.device=cpu --out run
+	cd build/wheel && echo 'he hit me with a pie' | venv/bin/weft translate run
+	test -f build/wheel/venv/lib/python*/site-packages/weft/py.typed
+	rm -rf build/wheel
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

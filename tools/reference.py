@@ -1,4 +1,4 @@
-"""Writes docs/commands.md and docs/settings.md from the program itself; with --check, says whether they are true."""
+"""Writes docs/commands.md, docs/settings.md and docs/api.md from the program itself; with --check, compares only."""
 
 from __future__ import annotations
 
@@ -70,9 +70,24 @@ def _table(found: Iterable[Setting]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def api() -> str:
+    """The public names of ``weft``, in the order of ``weft._HOMES``; mkdocstrings puts each name's documentation there.
+
+    The names are loaded lazily, so a static reader of the source does not find them in ``weft`` itself: each is
+    referred to by the module that holds it.
+    """
+    import weft
+
+    parts = [
+        "# Python API\n\n" + NOTE + "::: weft\n    options:\n      members: false\n      show_root_heading: false\n",
+        *(f"::: {home}.{name}\n    options:\n      heading: weft.{name}\n" for name, home in weft._HOMES.items()),
+    ]
+    return "\n".join(parts)
+
+
 def main() -> int:
     stale = []
-    for name, text in (("commands.md", commands()), ("settings.md", settings())):
+    for name, text in (("commands.md", commands()), ("settings.md", settings()), ("api.md", api())):
         path = DOCS / name
         if "--check" not in sys.argv:
             path.write_text(text, "utf-8")
