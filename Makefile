@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks
 
-.PHONY: try test slow lint types style format docs docs-check reference pages dist dist-check clean
+.PHONY: try test slow lint types style format docs docs-check docs-serve reference pages pictures dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -38,6 +38,9 @@ format: .venv/installed
 docs: reference pages         ## write the reference anew and build the site: build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+docs-serve: docs              ## read the site at localhost:8000, search included
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site
+
 docs-check: pages             ## the reference is current, the site builds without a warning and loads nothing from elsewhere
 	$(BIN)/python tools/reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -51,6 +54,12 @@ pages: .venv/installed
 	rm -rf build/pages build/site
 	mkdir -p build/pages
 	cp -r $(PAGES) build/pages/
+
+pictures: .venv/installed     ## train `grammar` and draw the pictures of the README
+	rm -rf build/pictures
+	$(BIN)/weft train grammar --out build/pictures
+	$(BIN)/weft attend build/pictures 'the old king does not see the white horse' --to docs/images/attention-map.png
+	$(BIN)/weft trace build/pictures 'he hit me with a pie' --set search.size=3 --to docs/images/beam-tree.png
 
 dist: .venv/installed         ## build dist/*.tar.gz and dist/*.whl, and check their metadata
 	rm -rf dist
