@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from weft.data.store.encode import encode_pairs
 from weft.data.store.prepared import PreparedFolder
 from weft.errors import DataError, RecipeError, VocabularyError
 from weft.preparation import find_corpora, prepare, read_corpus
-from weft.preparation import prepare as preparing
 from weft.recipe import make_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.weights import read_tensors
@@ -95,7 +95,7 @@ def many(count, words="abcdefg"):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Files in pieces of three lines."""
-    monkeypatch.setattr(blocks, "MOST", 3)
+    monkeypatch.setattr(blocks, "CHUNK_RECORDS", 3)
 
 
 PAIRS = [("a b", "x"), ("c", "y z"), ("d e", "w")]
@@ -816,8 +816,8 @@ class TestFunctionsOfOnesOwn:
         ("function", "message"),
         [
             (lambda pair: 3, "pipeline step '<lambda>': returned int for the pair "),
-            (lambda pair: ("a", "b"), "pipeline step '<lambda>': gave tuple for the pair "),
-            (lambda pair: Pair("a", None), "pipeline step '<lambda>': gave a Pair of other things than texts for "),
+            (lambda pair: ("a", "b"), "pipeline step '<lambda>': returned tuple for the pair "),
+            (lambda pair: Pair("a", None), "pipeline step '<lambda>': returned a Pair of other things than texts for "),
             (lambda pair: pair.sauce, "pipeline step '<lambda>': AttributeError: "),
         ],
     )
@@ -842,6 +842,7 @@ def test_a_language_model_reads_lines_alone(tmp_path):
 
 
 def test_a_large_corpus_is_prepared_by_every_core(tmp_path, monkeypatch):
+    preparing = sys.modules["weft.preparation.prepare"]  # the package has a function of that name
     write_tsv(tmp_path / "pairs.tsv", PAIRS)
     asked = []
     original = preparing.parallel_map

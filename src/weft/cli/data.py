@@ -158,6 +158,7 @@ def _recipe_or_files(
     what: str, target: str | None, source_column: str | None, target_column: str | None, changes: list[str] | None
 ) -> Recipe:
     """A recipe by name, or one made up for files."""
+    from weft.data.reading.formats import format_of
     from weft.recipe import load_recipe, make_recipe, shipped
     from weft.tasks import TASKS
 
@@ -171,7 +172,7 @@ def _recipe_or_files(
         train = {"source": what, "target": target}
     elif columns:
         train = {"file": what, "source": _column(source_column), "target": _column(target_column)}
-    elif what not in TASKS and {".jsonl", ".json", ".parquet", ".csv"} & set(Path(what).suffixes[-2:]):  # or packed
+    elif what not in TASKS and format_of(what) not in (None, "tsv"):
         raise DataError(f"{what}: say which columns, e.g. --source en --target de")
     return make_recipe({"data": {"train": train}}, changes or ())
 

@@ -1,4 +1,4 @@
-"""A pair of sequences, the one thing every corpus is made of, and what a row says when it is none."""
+"""A pair of texts, the unit of every corpus, and the error that takes its place where a row cannot be read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import NamedTuple
 class Pair(NamedTuple):
     """A source, its target and, where they are known, the links between their words.
 
-    Links are zero-based (source word, target word) pairs; words are counted as `weft.text.word_splitting.words` cuts
-    them.
-    A word that takes part in no link has no counterpart.
+    Links are zero-based (source word, target word) pairs; words are those of `weft.text.word_splitting.words`.
+    A word without a counterpart has no link.
     """
 
     source: str
@@ -19,23 +18,23 @@ class Pair(NamedTuple):
 
 
 class RowError(NamedTuple):
-    """What is wrong with one row of a corpus.
+    """What is wrong with one row of a corpus: a value, since the reader decides whether to raise it or to skip the row.
 
-    The kinds: ``encoding`` (no UTF-8), ``columns`` (too few, too many, an empty cell of a table that has types),
+    The kinds: ``encoding`` (not UTF-8), ``columns`` (too few, too many, an empty cell of a table that has types),
     ``type`` (a list where text is expected), ``json``, ``csv``, ``links``, ``tags``, ``turns`` (a dialogue of one),
-    ``unpaired`` (a line of the longer of two files). Whoever filters may add others, such as ``blank``.
+    ``unpaired`` (a line of the longer of two files). Filters may add others, such as ``blank``.
     """
 
     kind: str
     message: str
-    """A whole error in one line, from where it is (``FILE:LINE: ``) to what was expected."""
+    """A complete error message in one line, from the location (``FILE:LINE: ``) to what was expected."""
 
 
 Row = tuple[int, Pair | RowError]
-"""The number of a line or record in its file, from 1, and what it gave."""
+"""The number of a line or record in its file, from 1, and its pair or error."""
 
 
 def is_blank(pair: Pair, *, sources: bool = True) -> bool:
-    """Whether a side has nothing but white space; without ``sources``, whether the target has."""
+    """Whether a side consists of white space only; without ``sources``, whether the target does."""
     source, target = pair.source, pair.target
     return not target or target.isspace() or (sources and (not source or source.isspace()))

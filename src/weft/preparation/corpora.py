@@ -1,4 +1,4 @@
-"""Which corpora a recipe means, and what their pairs go through."""
+"""The corpora of a recipe, and the pipeline that their pairs go through."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import glob
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -27,20 +28,20 @@ from weft.recipe.corpus import (
     NamedCorpus,
     ParallelFiles,
     TableFile,
-    listed,
+    as_list,
 )
 
-BLOCK = 4096
+BLOCK_PAIRS = 4096
 """Pairs of a built-in corpus in a block."""
 
 
 Transform = Callable[[Pair], Any]
-"""A filter or transform of one's own: a pair to a pair, or to None to drop it."""
+"""A user's filter or transform: from a pair to a pair, or to None to drop it."""
 
 
 @dataclass(frozen=True)
-class ReadyBlock:
-    """Pairs that are there already."""
+class PairListBlock:
+    """Pairs in memory."""
 
     name: str
     first: int
@@ -57,34 +58,37 @@ class TaskCorpus:
     name: str
     make: Callable[[], Iterator[Pair]]
 
-    def blocks(self) -> Iterator[ReadyBlock]:
+    def blocks(self) -> Iterator[PairListBlock]:
         pairs, first = self.make(), 1
-        while block := tuple(islice(pairs, BLOCK)):
-            yield ReadyBlock(self.name, first, block)
+        while block := tuple(islice(pairs, BLOCK_PAIRS)):
+            yield PairListBlock(self.name, first, block)
             first += len(block)
 
     def files(self) -> list[Path]:
         return []
 
+    def paths(self) -> tuple[str, ...]:
+        return ()
 
-class Named(NamedTuple):
-    """A corpus, what it is called, and its settings."""
+
+class NamedCorpusReader(NamedTuple):
+    """A corpus, its name, and its settings."""
 
     name: str
     corpus: corpora.Corpus
     settings: CorpusSettings
 
 
-def find_corpora(recipe: Recipe, split: str, *, gone: bool = False) -> list[Named]:
-    """What a split is made of; files are not opened yet, and with ``gone`` need not even be there."""
+def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> list[NamedCorpusReader]:
+    """The corpora of a split; files are not opened yet, and with ``allow_missing`` need not exist."""
     data = recipe.data
-    given = getattr(data, split)
-    if given is None and isinstance(data.train, str) and data.train in tasks.TASKS:
-        given = data.train
-    if given is None:
+    value = getattr(data, split)
+    if value is None and isinstance(data.train, str) and data.train in tasks.TASKS:
+        value = data.train
+    if value is None:
         raise DataError(f"data.{split}: the recipe names no {split} pairs; set data.{split}, or give a file")
-    found = [_find(recipe, split, one, gone=gone) for one in listed(given)]
-    corpora.check_standard_input(one.corpus for one in found)
+    found = [_find(recipe, split, item, allow_missing=allow_missing) for item in as_list(value)]
+    corpora.check_standard_input(named.corpus for named in found)
     return found
 
 
@@ -94,74 +98,60 @@ def has_corpus(recipe: Recipe, split: str) -> bool:
     return getattr(recipe.data, split) is not None or (isinstance(train, str) and train in tasks.TASKS)
 
 
-def _find(recipe: Recipe, split: str, given: Any, *, gone: bool) -> Named:
-    """The corpus that settings mean."""
+def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_missing: bool) -> NamedCorpusReader:
+    """The corpus of one item of data.train, data.valid or data.test."""
     data = recipe.data
+    if isinstance(value, str):
+        value = NamedCorpus(name=value, options=data.options if value in tasks.TASKS else {})
+    if isinstance(value, NamedCorpus):
+        name, corpus = value.name, _find_named(recipe, split, value, allow_missing=allow_missing)
+    elif isinstance(value, HubDataset):
+        local = Path(data.folder) / value.dataset
+        name = value.dataset
+        corpus = corpora.DatasetRows(str(local) if local.is_dir() else name, value)
+    elif isinstance(value, ParallelFiles):
+        name, sources = _files(recipe, value.source)
+        corpus = corpora.ParallelText(sources, _files(recipe, value.target)[1])
+    elif isinstance(value, TableFile):
+        name, paths = _files(recipe, value.file)
+        corpus = corpora.Table(paths, value)
+    elif isinstance(value, InstructionFile):
+        name, paths = _files(recipe, value.instructions)
+        corpus = corpora.Instructions(paths, value)
+    else:
+        assert isinstance(value, DialogueFile)
+        name, paths = _files(recipe, value.dialogues)
+        corpus = corpora.Dialogues(paths, value)
+    return NamedCorpusReader(name, corpus, value)
 
-    def files(names: str | list[str]) -> tuple[str, ...]:
-        return tuple(name if name == "-" else str(Path(data.folder) / name) for name in listed(names))
 
-    if isinstance(given, str):
-        given = NamedCorpus(name=given, options=data.options if given in tasks.TASKS else {})
-    if isinstance(given, NamedCorpus) and given.name in tasks.TASKS:
+def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_missing: bool) -> corpora.Corpus:
+    """A built-in corpus, or a file of pairs or lines."""
+    data = recipe.data
+    if settings.name in tasks.TASKS:
         sizes = {"train": data.train_size, "valid": data.valid_size, "test": data.test_size}
-        count = given.size or sizes[split]
-        tasks.generate(given.name, split, 0, seed=recipe.seed, options=given.options)  # wrong options are said now
-        return Named(
-            given.name,
-            TaskCorpus(
-                given.name,
-                lambda: tasks.generate(given.name, split, count, seed=recipe.seed, options=given.options),
-            ),
-            given,
-        )
-    if isinstance(given, NamedCorpus):
-        [path] = files(given.name)
-        if not gone and path != "-" and not glob.has_magic(path) and not corpora.is_there(path):
-            hint = nearest(given.name, tasks.TASKS)
-            raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
-        if given.size is not None or given.options:
-            raise DataError(f"data.{split}: size and options are for built-in corpora; {given.name!r} is a file")
-        kind = TextPairs if recipe.model.has_source or data.prompts else PlainLines
-        return Named(given.name, kind((path,)), given)
-    if isinstance(given, ParallelFiles):
-        return Named(_called(given.source), corpora.ParallelText(files(given.source), files(given.target)), given)
-    if isinstance(given, TableFile):
-        columns = {side: tuple(listed(getattr(given, side))) for side in ("source", "target", "tags")}
-        table = corpora.Table(
-            files(given.file),
-            links=given.links,
-            format=given.format,
-            header=given.header,
-            delimiter=given.delimiter,
-            **columns,
-        )
-        return Named(_called(given.file), table, given)
-    if isinstance(given, InstructionFile):
-        asked = given.model_dump(exclude={"instructions", *CorpusSettings.model_fields})
-        return Named(_called(given.instructions), corpora.Instructions(files(given.instructions), **asked), given)
-    if isinstance(given, DialogueFile):
-        asked = given.model_dump(exclude={"dialogues", *CorpusSettings.model_fields})
-        return Named(_called(given.dialogues), corpora.Dialogues(files(given.dialogues), **asked), given)
-    assert isinstance(given, HubDataset)
-    local = Path(data.folder) / given.dataset
-    rows = corpora.DatasetRows(
-        str(local) if local.is_dir() else given.dataset,
-        source=tuple(listed(given.source)),
-        target=tuple(listed(given.target)),
-        config=given.config,
-        split=given.split,
-    )
-    return Named(given.dataset, rows, given)
+        count = settings.size or sizes[split]
+        generate = partial(tasks.generate, settings.name, split, seed=recipe.seed, options=settings.options)
+        generate(count=0)  # reports wrong options now
+        return TaskCorpus(settings.name, partial(generate, count=count))
+    _, (path,) = _files(recipe, [settings.name])
+    if not allow_missing and path != "-" and not glob.has_magic(path) and not corpora.exists(path):
+        hint = nearest(settings.name, tasks.TASKS)
+        raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
+    if settings.size is not None or settings.options:
+        raise DataError(f"data.{split}: size and options are for built-in corpora; {settings.name!r} is a file")
+    line_corpus = TextPairs if recipe.model.has_source or data.prompts else PlainLines
+    return line_corpus((path,))
 
 
-def _called(names: str | list[str]) -> str:
-    first, *others = listed(names)
-    return f"{first} and {len(others)} more" if others else str(first)
+def _files(recipe: Recipe, names: list[str]) -> tuple[str, tuple[str, ...]]:
+    """What to call these files, and where they are: relative to data.folder."""
+    paths = tuple(name if name == "-" else str(Path(recipe.data.folder) / name) for name in names)
+    return (f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]), paths
 
 
 def steps_of(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transform] = ()) -> tuple[Step, ...]:
-    """What the pairs of a corpus go through: the recipe's pipeline, one's own functions, the corpus's tag."""
+    """The steps for the pairs of a corpus: the recipe's pipeline, the user's functions, the corpus's tag."""
     steps = [*cast("list[Step]", recipe.data.pipeline)]
     steps += [Call(function=function, name=getattr(function, "__name__", "transform")) for function in transforms]
     if corpus.tag is not None:
@@ -170,29 +160,29 @@ def steps_of(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transf
 
 
 def sources_of(recipe: Recipe) -> SourceRole:
-    """What sources are to a recipe's model."""
+    """What a source is to the recipe's model."""
     if recipe.model.has_source:
         return "text"
     return "prompt" if recipe.data.prompts else "none"
 
 
-def read_corpus(recipe: Recipe, split: str, problems: Counter[str] | None = None) -> Iterator[Pair]:
-    """The pairs of a split: train, valid or test, as a model is to see them; nothing is filtered out.
+def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = None) -> Iterator[Pair]:
+    """The pairs of a split (train, valid or test) as a model sees them; nothing is filtered out.
 
-    ``problems``: told what was wrong with rows that data.bad_rows skips.
+    ``row_errors`` counts the rows that data.bad_rows skips, by the kind of error.
     """
-    for named in find_corpora(recipe, split):
-        pipeline = Pipeline(steps_of(recipe, named.settings), seed=recipe.seed).for_evaluation()
-        for block in named.corpus.blocks():
-            yield from pipeline.run(list(readable(block.rows(), recipe, problems))).pairs
+    for _, corpus, settings in find_corpora(recipe, split):
+        pipeline = Pipeline(steps_of(recipe, settings), seed=recipe.seed).for_evaluation()
+        for block in corpus.blocks():
+            yield from pipeline.run(list(readable(block.rows(), recipe, row_errors))).pairs
 
 
-def readable(rows: Iterable[Row], recipe: Recipe, problems: Counter[str] | None = None) -> Iterator[Pair]:
-    """The pairs among rows; what is wrong with others is raised, or skipped and counted."""
+def readable(rows: Iterable[Row], recipe: Recipe, row_errors: Counter[str] | None = None) -> Iterator[Pair]:
+    """The pairs among rows; row errors are raised, or skipped and counted."""
     for _, row in rows:
         if not isinstance(row, RowError):
             yield row
         elif recipe.data.bad_rows == "error":
             raise DataError(f"{row.message}; mend it, or set data.bad_rows = 'skip'")
-        elif problems is not None:
-            problems[row.kind] += 1
+        elif row_errors is not None:
+            row_errors[row.kind] += 1

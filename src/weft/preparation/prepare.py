@@ -24,7 +24,7 @@ from weft.data.store.block_tokenizer import (
 from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError
-from weft.preparation.corpora import Named, TaskCorpus, Transform, find_corpora, sources_of, steps_of
+from weft.preparation.corpora import NamedCorpusReader, TaskCorpus, Transform, find_corpora, sources_of, steps_of
 from weft.preparation.tokenizers import NothingLeftError, tokenizers_of
 from weft.recipe import (
     CorpusSettings,
@@ -68,7 +68,7 @@ def prepare(
     if folder is not None and transforms:
         raise DataError("data.prepared: functions of one's own cannot be told apart later; prepare without a folder")
     there = folder is not None and folder.exists()
-    named = find_corpora(recipe, "train", gone=there)
+    named = find_corpora(recipe, "train", allow_missing=there)
     parts_meant = [Part(0, 1, **one.settings.model_dump(include=SHARES)) for one in named]
     Mixture(parts_meant, seed=recipe.seed).check(recipe.training.steps)  # now, rather than after days
     if folder is not None and there:
@@ -126,7 +126,7 @@ def _watched(
 
 def encode(
     recipe: Recipe,
-    named: Named,
+    named: NamedCorpusReader,
     paths: tuple[Path, ...],
     *,
     variant: int = 0,
@@ -141,7 +141,7 @@ def encode(
 
 def _encoding(
     recipe: Recipe,
-    named: Named,
+    named: NamedCorpusReader,
     paths: tuple[Path, ...],
     transforms: Sequence[Transform],
     *,
@@ -187,7 +187,7 @@ def reasons_of(recipe: Recipe) -> dict[int, str]:
     return {**late, **{number: str(step) for number, step in enumerate(steps)}}
 
 
-def _files(named: Named) -> list[Path]:
+def _files(named: NamedCorpusReader) -> list[Path]:
     """The files of a corpus; none where a pattern finds none."""
     try:
         return named.corpus.files()
@@ -195,11 +195,11 @@ def _files(named: Named) -> list[Path]:
         return []
 
 
-def _bytes(named: Named) -> int:
+def _bytes(named: NamedCorpusReader) -> int:
     return sum(path.stat().st_size for path in _files(named) if path.is_file())
 
 
-def _workers(many: Sequence[Named]) -> int:
+def _workers(many: Sequence[NamedCorpusReader]) -> int:
     """Processes for corpora: none for small ones."""
     size = sum(_bytes(one) for one in many)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -214,7 +214,7 @@ NOT_READ = {*TokenizerSettings.model_fields} - {"file", "target_file", "dropout"
 """Settings that have no part where a tokenizer is given."""
 
 
-def made_of(recipe: Recipe, named: Sequence[Named]) -> dict[str, Any]:
+def made_of(recipe: Recipe, named: Sequence[NamedCorpusReader]) -> dict[str, Any]:
     """What a prepared corpus depends on: settings, and the files as they are now.
 
     The seed counts for built-in corpora alone: runs of several seeds may share a corpus of files, whatever was drawn
@@ -243,7 +243,9 @@ def made_of(recipe: Recipe, named: Sequence[Named]) -> dict[str, Any]:
     return dict(json.loads(json.dumps(found)))
 
 
-def _opened(recipe: Recipe, folder: Path, named: Sequence[Named], tokenizers: Tokenizers | None) -> Prepared:
+def _opened(
+    recipe: Recipe, folder: Path, named: Sequence[NamedCorpusReader], tokenizers: Tokenizers | None
+) -> Prepared:
     """A corpus that was prepared before, if it is the one that the recipe means."""
     opened = PreparedFolder.open(folder)
     now, then = made_of(recipe, named), opened.about.get("made_of", {})
@@ -279,7 +281,7 @@ def _opened(recipe: Recipe, folder: Path, named: Sequence[Named], tokenizers: To
 
 
 def _streamed(
-    recipe: Recipe, named: Sequence[Named], tokenizers: Tokenizers, transforms: Sequence[Transform]
+    recipe: Recipe, named: Sequence[NamedCorpusReader], tokenizers: Tokenizers, transforms: Sequence[Transform]
 ) -> Prepared:
     """A corpus that is read while it is trained on."""
     aside = tempfile.TemporaryDirectory()

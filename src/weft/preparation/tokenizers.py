@@ -9,7 +9,7 @@ from pathlib import Path
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.pairs import Pair, is_blank
 from weft.errors import DataError, RecipeError
-from weft.preparation.corpora import Named, Transform, readable, sources_of, steps_of
+from weft.preparation.corpora import NamedCorpusReader, Transform, readable, sources_of, steps_of
 from weft.recipe import Recipe
 from weft.text.options import LearningOptions
 from weft.text.reservoir import sample
@@ -42,7 +42,7 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
 
 
 def tokenizers_of(
-    recipe: Recipe, named: Sequence[Named], start: Sequence[Path], transforms: Sequence[Transform]
+    recipe: Recipe, named: Sequence[NamedCorpusReader], start: Sequence[Path], transforms: Sequence[Transform]
 ) -> Tokenizers:
     """The tokenizers of a new run."""
     settings = recipe.tokenizer
@@ -56,7 +56,7 @@ def tokenizers_of(
     return learn_tokenizers(recipe, _sampled(recipe, named, transforms))
 
 
-def _sampled(recipe: Recipe, named: Sequence[Named], transforms: Sequence[Transform]) -> list[Pair]:
+def _sampled(recipe: Recipe, named: Sequence[NamedCorpusReader], transforms: Sequence[Transform]) -> list[Pair]:
     """The pairs to learn a tokenizer from: all of a corpus that is not too large, else a random sample of them."""
     reads = sources_of(recipe) != "none"
     rows = (

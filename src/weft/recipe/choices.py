@@ -65,6 +65,14 @@ TOKENIZERS: dict[str, str] = {
 }
 """Tokenizers that can be learned."""
 
+FORMATS: dict[str, str] = {
+    "tsv": "weft.data.reading.delimited:Tsv",
+    "csv": "weft.data.reading.delimited:Csv",
+    "jsonl": "weft.data.reading.json_lines:JsonLines",
+    "parquet": "weft.data.reading.arrow:Parquet",
+}
+"""Formats of tables that pairs are read from."""
+
 
 def resolve(table: Mapping[str, str], name: str) -> Any:
     """The class that a table has under this name, imported now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
-from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, listed
+from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, as_list
 from weft.text.tokenizer_pair import Tokenizers
 
 
@@ -98,4 +98,4 @@ def _corpus(corpus: Corpora) -> str:
 
 
 def _names(value: object) -> str:
-    return ", ".join(map(str, listed(value)))
+    return ", ".join(map(str, as_list(value)))

@@ -162,7 +162,7 @@ def _check_shared(recipe: Recipe) -> None:
     for split in ("train", "valid"):
         if not has_corpus(recipe, split) or (split == "train" and recipe.data.prepared is not None):
             continue
-        if any(reads_standard_input(one.corpus) for one in find_corpora(recipe, split, gone=True)):
+        if any(reads_standard_input(one.corpus) for one in find_corpora(recipe, split, allow_missing=True)):
             raise DataError(f"data.{split}: several workers cannot all read standard input (-); give them a file")
 
 

@@ -1,4 +1,4 @@
-"""Pieces of files, against reading the file whole."""
+"""Chunks of files, against reading the file whole."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.corpus_rows import table
 from weft.data.pairs import Pair, RowError
 from weft.data.reading import blocks, lines
-from weft.data.reading.blocks import CsvSplitter, LineSplitter, Piece, decoded
-from weft.data.reading.corpora import ParallelText, PlainLines, Table, TextPairs
+from weft.data.reading.blocks import Chunk, LineSplitter, decode_lines
+from weft.data.reading.corpora import ParallelText, PlainLines, TextPairs
+from weft.data.reading.delimited import CsvSplitter
 from weft.data.reading.lines import read_lines
 from weft.errors import DataError
 
 
 @pytest.fixture(params=[(1, 1), (4, 2), (20, 3), (1 << 20, 8192)])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Pieces so small that everything happens at their edges, and as they are."""
+    """Chunks so small that everything happens at their edges, and the default."""
     size, most = request.param
-    monkeypatch.setattr(blocks, "SIZE", size)
-    monkeypatch.setattr(blocks, "MOST", most)
+    monkeypatch.setattr(blocks, "CHUNK_BYTES", size)
+    monkeypatch.setattr(blocks, "CHUNK_RECORDS", most)
     return size, most
 
 
-def cut(path: Path) -> list[Piece]:
-    with LineSplitter(path) as cutter:
-        return list(cutter.pieces())
+def cut(path: Path) -> list[Chunk]:
+    with LineSplitter(path) as splitter:
+        return list(splitter.chunks())
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"a", b"a\nb", b"a\r\n\r\nb\r", b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"])
-def test_known_pieces(tmp_path: Path, sizes: tuple[int, int], content: bytes) -> None:
+def test_known_chunks(tmp_path: Path, sizes: tuple[int, int], content: bytes) -> None:
     path = tmp_path / "text"
     path.write_bytes(content)
     found = cut(path)
-    assert b"".join(piece.data for piece in found) == content.removeprefix(b"\xef\xbb\xbf")
-    assert [line for piece in found for line in decoded(piece, "text")] == list(read_lines(path))
+    assert b"".join(chunk.data for chunk in found) == content.removeprefix(b"\xef\xbb\xbf")
+    assert [line for chunk in found for line in decode_lines(chunk, "text")] == list(read_lines(path))
 
 
 @given(
@@ -47,25 +49,25 @@ def test_known_pieces(tmp_path: Path, sizes: tuple[int, int], content: bytes) ->
     size=st.integers(1, 9),
     most=st.integers(1, 4),
 )
-def test_pieces_are_whole_lines_with_their_numbers(
+def test_chunks_are_whole_lines_with_their_numbers(
     content: list[bytes], size: int, most: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "cut"
     text = b"".join(content)
     path.write_bytes(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "SIZE", size)
-        patch.setattr(blocks, "MOST", most)
+        patch.setattr(blocks, "CHUNK_BYTES", size)
+        patch.setattr(blocks, "CHUNK_RECORDS", most)
         found = cut(path)
     text = text.removeprefix(b"\xef\xbb\xbf")
-    assert b"".join(piece.data for piece in found) == text
+    assert b"".join(chunk.data for chunk in found) == text
     number = 1
-    for piece in found:
-        assert piece.first == number and piece.data
-        count = piece.data.count(b"\n") + (not piece.data.endswith(b"\n"))
-        assert count <= most and len(decoded(piece, "cut")) == count
+    for chunk in found:
+        assert chunk.first_line == number and chunk.data
+        count = chunk.data.count(b"\n") + (not chunk.data.endswith(b"\n"))
+        assert count <= most and len(decode_lines(chunk, "cut")) == count
         number += count
-    assert all(piece.data.endswith(b"\n") for piece in found[:-1])
+    assert all(chunk.data.endswith(b"\n") for chunk in found[:-1])
 
 
 def test_lines_that_are_no_utf8_are_told_one_by_one(tmp_path: Path) -> None:
@@ -89,9 +91,9 @@ def test_a_line_has_a_longest_length(
     path.write_bytes(content)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
     found = []
-    with pytest.raises(DataError) as caught, LineSplitter(path) as cutter:
-        for piece in cutter.pieces():
-            found += decoded(piece, "")
+    with pytest.raises(DataError) as caught, LineSplitter(path) as splitter:
+        for chunk in splitter.chunks():
+            found += decode_lines(chunk, "")
     assert str(caught.value) == f"{path}:3: a line of more than 99 bytes; is this a text file?"
     assert found == ["a", "b"]
 
@@ -100,7 +102,7 @@ def test_a_line_may_be_as_long_as_that(tmp_path: Path, sizes: tuple[int, int], m
     path = tmp_path / "text"
     path.write_bytes(b"x" * 98 + b"\n" + b"y" * 99)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
-    assert [line for piece in cut(path) for line in decoded(piece, "")] == ["x" * 98, "y" * 99]
+    assert [line for chunk in cut(path) for line in decode_lines(chunk, "")] == ["x" * 98, "y" * 99]
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -130,9 +132,9 @@ def test_csv_that_the_standard_library_writes(
     csv.writer(out, lineterminator=end, quoting=csv.QUOTE_ALL if lone else csv.QUOTE_MINIMAL).writerows(rows)
     path.write_bytes(out.getvalue().encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "SIZE", size)
-        patch.setattr(blocks, "MOST", most)
-        found = [row for block in Table((str(path),), (1,), (2,)).blocks() for row in block.rows()]
+        patch.setattr(blocks, "CHUNK_BYTES", size)
+        patch.setattr(blocks, "CHUNK_RECORDS", most)
+        found = [row for block in table(path, 1, 2).blocks() for row in block.rows()]
     assert [pair for _, pair in found] == [Pair(row[0], row[1]) for row in rows]
     starts = [1]
     for row in rows:
@@ -148,12 +150,12 @@ def test_csv_means_what_it_means_to_the_standard_library(
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(content.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "SIZE", size)
-        patch.setattr(blocks, "MOST", most)
-        with CsvSplitter(path, ",") as cutter:
-            pieces = list(cutter.pieces())
-    assert "".join(piece.data.decode() for piece in pieces) == content, "no byte is lost"
-    corpus = Table((str(path),), (1,), (2,))
+        patch.setattr(blocks, "CHUNK_BYTES", size)
+        patch.setattr(blocks, "CHUNK_RECORDS", most)
+        with CsvSplitter(path, ",") as splitter:
+            chunks = list(splitter.chunks())
+    assert "".join(chunk.data.decode() for chunk in chunks) == content, "no byte is lost"
+    corpus = table(path, 1, 2)
     for number, found in [row for block in corpus.blocks() for row in block.rows()]:
         rest = "".join(line + "\n" for line in content.split("\n")[number - 1 :]).removesuffix("\n")
         try:
@@ -172,7 +174,7 @@ def test_a_record_has_a_longest_length(tmp_path: Path, sizes: tuple[int, int], m
     path.write_bytes(b'a,b\n"' + b"x\n" * 60)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
     with pytest.raises(DataError) as caught:
-        for block in Table((str(path),), (1,), (2,)).blocks():
+        for block in table(path, 1, 2).blocks():
             list(block.rows())
     assert str(caught.value) == f"{path}:2: a record of more than 99 bytes; is a quote never closed?"
 
@@ -193,8 +195,8 @@ def test_parallel_lines_stay_together(
         (folder / name).write_text("\n".join(texts) + (end if texts else ""))
     corpus = ParallelText((str(folder / "left"),), (str(folder / "right"),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "SIZE", size)
-        patch.setattr(blocks, "MOST", most)
+        patch.setattr(blocks, "CHUNK_BYTES", size)
+        patch.setattr(blocks, "CHUNK_RECORDS", most)
         found = [row for block in corpus.blocks() for row in block.rows()]
     assert [number for number, _ in found] == list(range(1, max(len(left), len(right)) + 1)), "every line is told of"
     both = min(len(left), len(right))
@@ -208,7 +210,7 @@ def test_blocks_can_be_sent(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("a\tb\nc\td\n" * 10_000)
     name = (str(path),)
-    for corpus in (TextPairs(name), PlainLines(name), ParallelText(name, name), Table(name, (1,), (2,), tags=(2,))):
+    for corpus in (TextPairs(name), PlainLines(name), ParallelText(name, name), table(path, 1, 2, tags=2)):
         found = list(corpus.blocks())
         assert len(found) == 3 and all(block.name == str(path) for block in found)
         for block in found:

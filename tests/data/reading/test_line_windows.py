@@ -58,7 +58,7 @@ def test_a_window_reads_no_further_than_it_needs() -> None:
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], object]]:
     """Standard input is a pipe; what it is given."""
-    monkeypatch.setattr(lines, "PAUSE", 0.01)
+    monkeypatch.setattr(lines, "IDLE_SECONDS", 0.01)
     reading, writing = os.pipe()
     handle = [writing]
 
@@ -116,7 +116,7 @@ class TestArriving:
         assert list(stream_lines(tmp_path / "text")) == ["a", "b"]
 
     def test_a_named_pipe(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lines, "PAUSE", 0.01)
+        monkeypatch.setattr(lines, "IDLE_SECONDS", 0.01)
         os.mkfifo(tmp_path / "pipe")
         with (tmp_path / "pipe").open("r+b", buffering=0) as both:
             both.write(b"a\n")

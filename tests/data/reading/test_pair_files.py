@@ -2,14 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.corpus_rows import table
 from weft.data.pairs import Pair
-from weft.data.reading.corpora import Table, read
+from weft.data.reading.corpora import read
 from weft.data.reading.pair_files import read_pairs, read_parallel, write_pairs
 from weft.errors import DataError
 
 
 def read_table(path, *, source, target, tags=()):
-    return read(Table((str(path),), tuple(source), tuple(target), tuple(tags), format="tsv"))
+    return read(table(path, list(source), list(target), tags=list(tags), format="tsv"))
 
 
 def write(path, text):
@@ -71,7 +72,7 @@ def test_parallel_files_of_unequal_length(tmp_path):
 
 
 def test_one_standard_input_only():
-    with pytest.raises(DataError, match=r"^source and target cannot both be standard input$"):
+    with pytest.raises(DataError, match=r"^<standard input>: is named twice \(-\); it can be read once only$"):
         read_parallel("-", "-")
 
 

@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.corpus_rows import dialogues, instructions, table
 from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import blocks
-from weft.data.reading.corpora import Corpus, Dialogues, Instructions, ParallelText, PlainLines, Table, TextPairs, read
+from weft.data.reading.corpora import Corpus, ParallelText, PlainLines, TextPairs, read
 from weft.errors import DataError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -37,18 +38,18 @@ LINES: dict[str, Callable[[str], Corpus]] = {
     "pairs": lambda path: TextPairs((path,)),
     "lines": lambda path: PlainLines((path,)),
     "both": lambda path: ParallelText((path,), (path,)),
-    "tsv": lambda path: Table((path,), (1, 2), (2,), tags=(1,), links=2, format="tsv"),
-    "jsonl": lambda path: Table((path,), ("a", "b.c"), ("b",), format="jsonl"),
-    "instructions": lambda path: Instructions((path,), format="jsonl"),
+    "tsv": lambda path: table(path, [1, 2], 2, tags=1, links=2, format="tsv"),
+    "jsonl": lambda path: table(path, ["a", "b.c"], "b", format="jsonl"),
+    "instructions": lambda path: instructions(path, format="jsonl"),
 }
 """Formats in which every line is a row."""
 OTHERS: dict[str, Callable[[str], Corpus]] = {
-    "csv": lambda path: Table((path,), (1,), (2,), format="csv"),
-    "header": lambda path: Table((path,), ("a",), ("b",), format="csv"),
-    "header_tsv": lambda path: Table((path,), ("a",), ("b",), format="tsv"),
-    "dialogues": lambda path: Dialogues((path,), format="jsonl"),
-    "tab_dialogues": lambda path: Dialogues((path,), format="tsv"),
-    "parquet": lambda path: Table((path,), ("a",), ("b",), format="parquet"),
+    "csv": lambda path: table(path, 1, 2, format="csv"),
+    "header": lambda path: table(path, "a", "b", format="csv"),
+    "header_tsv": lambda path: table(path, "a", "b", format="tsv"),
+    "dialogues": lambda path: dialogues(path, format="jsonl"),
+    "tab_dialogues": lambda path: dialogues(path, format="tsv"),
+    "parquet": lambda path: table(path, "a", "b", format="parquet"),
 }
 SOUP = st.lists(
     st.one_of(
@@ -100,8 +101,8 @@ def test_every_line_is_a_row(
     path = tmp_path_factory.getbasetemp() / f"fuzz{suffix}"
     path.write_bytes(PACK[suffix](content))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "SIZE", size)
-        patch.setattr(blocks, "MOST", most)
+        patch.setattr(blocks, "CHUNK_BYTES", size)
+        patch.setattr(blocks, "CHUNK_RECORDS", most)
         for make in LINES.values():
             found = outcome(make(str(path)))
             assert isinstance(found, list)
@@ -117,7 +118,7 @@ def test_every_line_is_a_row(
 def test_every_line_of_csv_belongs_to_a_row(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.csv"
     path.write_bytes(content)
-    whole = [row for block in Table((str(path),), (1,), (1,)).blocks() for row in block.rows()]
+    whole = [row for block in table(path, 1, 1).blocks() for row in block.rows()]
     starts = [number for number, _ in whole] + [count_lines(content) + 1]
     rows = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for (number, row), after in zip(whole, starts[1:], strict=True):
@@ -196,7 +197,7 @@ def test_what_is_written_comes_back(
         pq.write_table(pa.table(texts, names=["s", "t"]), held)
         content = held.getvalue()
     path.write_bytes(PACK[suffix](content))
-    assert list(read(Table((str(path),), ("s",), ("t",)))) == pairs
+    assert list(read(table(path, "s", "t"))) == pairs
 
 
 def test_a_file_of_every_byte(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables that Arrow reads, batch by batch and only the columns asked for: Parquet files, Hugging Face data sets."""
+"""Tables read with Arrow, batch by batch and only the columns needed: Parquet files and Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -6,59 +6,69 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.data.reading.blocks import MOST, SIZE
+from weft.data.pairs import RowError
+from weft.data.reading.blocks import CHUNK_BYTES, CHUNK_RECORDS, RecordError
 from weft.data.reading.compression import (
     compression_of,
     display_name,
     first_line,
     import_pyarrow,
     open_rereadable,
-    reading,
+    read_errors,
 )
-from weft.data.reading.records import ArrowRecords, no_column
+from weft.data.reading.records import NumberedRecords, Record, Records, no_column
+from weft.data.reading.tables import Selection, Turns, check_named_columns
 from weft.errors import DataError
+from weft.recipe.corpus import HubDataset, TableSettings
 
 
-def parquet_parts(
-    path: Path | str, columns: Sequence[str], *, optional: Sequence[str] = (), lists: bool = False
-) -> Iterator[ArrowRecords]:
-    """The rows of a Parquet file; `lists` says that the columns hold lists rather than text."""
-    name = display_name(path)
+class Parquet:
+    """The format of Parquet files."""
+
+    suffixes = (".parquet", ".pq")
+
+    def read(
+        self, path: Path | str, columns: Selection | Turns, settings: TableSettings
+    ) -> Iterator[tuple[Records, Selection]]:
+        check_named_columns(path, "parquet", columns, settings)
+        name = display_name(path)
+        arrow = import_pyarrow(name)
+        with _arrow_errors(name, arrow), ExitStack() as stack:
+            import pyarrow.parquet
+
+            file: Any = stack.enter_context(open_rereadable(path))
+            if compression_of(path):  # Parquet is read from its end
+                decompressed = stack.enter_context(tempfile.TemporaryFile())
+                shutil.copyfileobj(file, decompressed)
+                file = decompressed
+            table = stack.enter_context(pyarrow.parquet.ParquetFile(file, page_checksum_verification=True))
+            names = _column_names(table.schema_arrow, columns)
+            _check_columns(table.schema_arrow, names, name, lists=isinstance(columns, Turns))
+            selection = columns if isinstance(columns, Selection) else Selection(())
+            expected, first = table.metadata.num_rows, 1
+            for batch in table.iter_batches(batch_size=CHUNK_RECORDS, columns=names, use_threads=False):
+                for part in _parts(batch, first):
+                    yield part, selection
+                first += len(batch)
+            if first - 1 != expected:
+                raise DataError(f"{name}: damaged Parquet file ({first - 1} rows, but it says that it has {expected})")
+
+
+def read_dataset(name: str, settings: HubDataset, columns: Sequence[str]) -> Iterator[ArrowRecords]:
+    """The rows of a dataset: by its name on the Hugging Face hub, streamed, or a folder that ``save_to_disk`` wrote."""
     arrow = import_pyarrow(name)
-    with _reading_arrow(name, arrow), ExitStack() as stack:
-        import pyarrow.parquet
-
-        file: Any = stack.enter_context(open_rereadable(path))
-        if compression_of(path):  # Parquet is read from its end
-            unpacked = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(file, unpacked)
-            file = unpacked
-        table = stack.enter_context(pyarrow.parquet.ParquetFile(file, page_checksum_verification=True))
-        schema = table.schema_arrow
-        columns = [column for column in columns if column not in optional or _top(schema, column) in schema.names]
-        _check_columns(schema, columns, name, lists=lists)
-        expected, first = table.metadata.num_rows, 1
-        for batch in table.iter_batches(batch_size=MOST, columns=list(columns), use_threads=False):
-            yield from _parts(batch, first)
-            first += len(batch)
-        if first - 1 != expected:
-            raise DataError(f"{name}: damaged Parquet file ({first - 1} rows, but it says that it has {expected})")
-
-
-def dataset_parts(name: str, config: str | None, split: str, columns: Sequence[str]) -> Iterator[ArrowRecords]:
-    """The rows of a data set: a name on the Hugging Face hub, streamed, or a folder that ``save_to_disk`` wrote."""
-    arrow = import_pyarrow(name)
-    rows = _open_dataset(name, config, split)
+    rows = _open_dataset(name, settings.config, settings.split)
     first = 1
-    with _reading_arrow(name, arrow):
-        for table in rows.with_format("arrow").iter(batch_size=MOST // 8):
+    with _arrow_errors(name, arrow):
+        for table in rows.with_format("arrow").iter(batch_size=CHUNK_RECORDS // 8):
             if first == 1:
                 _check_columns(table.schema, columns, name, lists=False)
-            tops = {_top(table.schema, column) for column in columns}
-            for batch in table.select(sorted(tops)).combine_chunks().to_batches():
+            top_columns = {_top_column(table.schema, column) for column in columns}
+            for batch in table.select(sorted(top_columns)).combine_chunks().to_batches():
                 yield from _parts(batch, first)
                 first += len(batch)
 
@@ -71,12 +81,12 @@ def _open_dataset(name: str, config: str | None, split: str) -> Any:
     try:
         folder = Path(name)
         if (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file():
-            found = datasets.load_from_disk(name)
-            if not isinstance(found, datasets.DatasetDict):
-                return found
-            if split not in found:
-                raise DataError(f"{name}: no split {split!r}; it has {', '.join(sorted(map(str, found)))}")
-            return found[split]
+            saved = datasets.load_from_disk(name)
+            if not isinstance(saved, datasets.DatasetDict):
+                return saved
+            if split not in saved:
+                raise DataError(f"{name}: no split {split!r}; it has {', '.join(sorted(map(str, saved)))}")
+            return saved[split]
         return datasets.load_dataset(name, config, split=split, streaming=True)
     except DataError:
         raise
@@ -84,10 +94,35 @@ def _open_dataset(name: str, config: str | None, split: str) -> Any:
         raise DataError(f"{name}: cannot open the data set: {first_line(error)}") from None
 
 
+@dataclass(frozen=True, slots=True)
+class ArrowRecords:
+    """Rows of a record batch, in Arrow's IPC format."""
+
+    data: bytes
+    first: int
+
+    def records(self, name: str) -> NumberedRecords:
+        arrow = import_pyarrow(name)
+        with arrow.ipc.open_stream(self.data) as stream:
+            table = stream.read_all()
+        try:
+            rows = table.to_pylist()
+        except UnicodeDecodeError:
+            rows = [self._row(table.slice(index, 1), name, self.first + index) for index in range(len(table))]
+        yield from enumerate(rows, self.first)
+
+    def _row(self, table: Any, name: str, number: int) -> Record | RowError:
+        try:
+            record: Record = table.to_pylist()[0]
+            return record
+        except UnicodeDecodeError as error:
+            return RecordError("encoding", f"not valid UTF-8 (byte 0x{error.object[error.start]:02x})").at(name, number)
+
+
 @contextmanager
-def _reading_arrow(name: str, arrow: Any) -> Iterator[None]:
+def _arrow_errors(name: str, arrow: Any) -> Iterator[None]:
     try:
-        with reading(name, lambda: 0):
+        with read_errors(name, lambda: 0):
             yield
     except (arrow.ArrowException, ValueError, OSError) as error:
         raise DataError(f"{name}: cannot be read: {first_line(error)}") from None
@@ -96,8 +131,8 @@ def _reading_arrow(name: str, arrow: Any) -> Iterator[None]:
 
 
 def _parts(batch: Any, first: int) -> Iterator[ArrowRecords]:
-    """A batch as it can be sent; in halves, while it is large."""
-    if len(batch) > 1 and batch.nbytes > 4 * SIZE:
+    """A batch as it can be sent to another process; a large one in halves."""
+    if len(batch) > 1 and batch.nbytes > 4 * CHUNK_BYTES:
         half = len(batch) // 2
         yield from _parts(batch.slice(0, half), first)
         yield from _parts(batch.slice(half), first + half)
@@ -110,37 +145,48 @@ def _parts(batch: Any, first: int) -> Iterator[ArrowRecords]:
         yield ArrowRecords(sink.getvalue().to_pybytes(), first)
 
 
+def _column_names(schema: Any, columns: Selection | Turns) -> list[str]:
+    """The columns to read; optional ones only if the table has them."""
+    if isinstance(columns, Turns):
+        return [columns.name]
+    names = map(str, columns.columns)
+    return [name for name in names if name not in columns.optional or _top_column(schema, name) in schema.names]
+
+
 def _check_columns(schema: Any, columns: Sequence[str], name: str, *, lists: bool) -> None:
+    """Refuse columns that are missing, or of the wrong type; `lists`: lists are expected instead of text."""
     import pyarrow.types as types
 
     for column in columns:
-        kind = schema.field(_top(schema, column)).type if _top(schema, column) in schema.names else None
+        top = _top_column(schema, column)
+        column_type: Any = schema.field(top).type if top in schema.names else None
         for part in [] if column in schema.names else column.split(".")[1:]:
-            place = kind.get_field_index(part) if kind is not None and types.is_struct(kind) else -1
-            kind = kind.field(place).type if kind is not None and place >= 0 else None
-        if kind is None:
+            is_struct = column_type is not None and types.is_struct(column_type)
+            index = column_type.get_field_index(part) if is_struct else -1
+            column_type = column_type.field(index).type if index >= 0 else None
+        if column_type is None:
             raise DataError(f"{name}: {no_column(column, schema.names)}")
-        is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_null(kind)
+        is_list = types.is_list(column_type) or types.is_large_list(column_type) or types.is_null(column_type)
         if lists and not is_list:
-            raise DataError(f"{name}: column {column!r} is {_type_name(kind)}, expected lists of turns")
-        if not lists and not _is_text(kind):
-            raise DataError(f"{name}: column {column!r} is {_type_name(kind)}, expected text")
+            raise DataError(f"{name}: column {column!r} is {_type_name(column_type)}, expected lists of turns")
+        if not lists and not _is_text(column_type):
+            raise DataError(f"{name}: column {column!r} is {_type_name(column_type)}, expected text")
 
 
-def _top(schema: Any, column: str) -> str:
+def _top_column(schema: Any, column: str) -> str:
     """The column of a table that a dotted name leads into."""
     return column if column in schema.names else column.split(".")[0]
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(column_type: Any) -> bool:
     import pyarrow.types as types
 
-    if types.is_dictionary(kind):
-        return _is_text(kind.value_type)
+    if types.is_dictionary(column_type):
+        return _is_text(column_type.value_type)
     tests = [types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_null]
     tests += [types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_string_view]
-    return any(test(kind) for test in tests)
+    return any(test(column_type) for test in tests)
 
 
-def _type_name(kind: Any) -> str:
-    return " ".join(str(kind).split())[:60]
+def _type_name(column_type: Any) -> str:
+    return " ".join(str(column_type).split())[:60]

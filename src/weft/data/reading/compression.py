@@ -1,11 +1,11 @@
-"""Files as their bytes, whatever they are packed in: ``.gz``, ``.bz2``, ``.xz``, ``.zst``, or nothing.
+"""Files as bytes, decompressed: ``.gz``, ``.bz2``, ``.xz``, ``.zst``, or none of these.
 
-The end of the name says how a file is packed, what stands before it what is inside: ``data.tsv.gz`` holds a TSV file.
-Archives may be several end to end, as ``cat`` makes them; all are read, to the last byte. The readers of Python's
-standard library pass over what they cannot read after the first; here that is an error, for it is a loss.
+The suffix tells how a file is compressed, what stands before it what is inside: ``data.tsv.gz`` holds a TSV file.
+A file may consist of several compressed streams end to end, as ``cat`` makes them; all are read, to the last byte. The
+readers of Python's standard library ignore what they cannot read after the first; here that is an error.
 
 Standard input and named pipes can be read once only, a corpus more than once (to learn a tokenizer, to encode), so
-`open_rereadable` copies them to a nameless temporary file at the first time.
+`open_rereadable` copies them to an unnamed temporary file the first time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from weft.errors import DataError
 
-CHUNK = 1 << 18
+BUFFER_BYTES = 1 << 18
 
 
 class Compression(NamedTuple):
-    """A way to pack: what people call it, and what every such file begins with."""
+    """A compression format: its name, and the bytes that every such file starts with."""
 
     name: str
     magics: tuple[bytes, ...]
@@ -45,11 +45,11 @@ COMPRESSIONS = {
 
 
 class DamagedFileError(Exception):
-    """An archive that cannot be read, or not to its end."""
+    """A compressed file that cannot be read, or not to its end."""
 
 
 def compression_of(path: Path | str) -> Compression | None:
-    """How a file of that name is packed."""
+    """How a file of that name is compressed."""
     return COMPRESSIONS.get(Path(path).suffix.lower())
 
 
@@ -60,37 +60,37 @@ def inner_name(path: Path | str) -> str:
 
 
 def display_name(path: Path | str) -> str:
-    """How messages call a file."""
+    """How messages name a file."""
     return "<standard input>" if str(path) == "-" else str(path)
 
 
 def open_decompressed(path: Path | str) -> AbstractContextManager[BinaryIO]:
-    """The unpacked bytes of a file as they come; ``-`` is standard input, which stays open."""
+    """The decompressed bytes of a file as they come; ``-`` is standard input, which stays open."""
     if str(path) == "-":
         return nullcontext(_standard_input())
-    return _unpacked(Path(path), Path(path).open("rb"))
+    return _decompressed(Path(path), Path(path).open("rb"))
 
 
 def open_rereadable(path: Path | str) -> AbstractContextManager[BinaryIO]:
-    """The unpacked bytes of a file, from the beginning at every call."""
+    """The decompressed bytes of a file, from the beginning at every call."""
     if str(path) == "-":
         return _spooled("-", _standard_input())
     mode = Path(path).stat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # opening a folder is an error that says so
         return open_decompressed(path)
     if str(path) in _SPOOLS:
-        return _unpacked(Path(path), _spooled(str(path), None))
+        return _decompressed(Path(path), _spooled(str(path), None))
     with Path(path).open("rb") as pipe:
-        return _unpacked(Path(path), _spooled(str(path), pipe))
+        return _decompressed(Path(path), _spooled(str(path), pipe))
 
 
 @contextmanager
-def reading(name: str, line: Callable[[], int]) -> Iterator[None]:
-    """What goes wrong with a file while it is read, as one line: which file, and the last line that was read."""
+def read_errors(name: str, last_line: Callable[[], int]) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a `DataError` with its name and the last line that was read."""
     try:
         yield
     except DamagedFileError as error:
-        after = "" if str(error).startswith("not a") else f" (after line {line()})"
+        after = "" if str(error).startswith("not a") else f" (after line {last_line()})"
         raise DataError(f"{name}: {error}{after}") from None
     except OSError as error:
         known = {FileNotFoundError: "no such file", IsADirectoryError: "is a folder, expected a file"}
@@ -99,12 +99,12 @@ def reading(name: str, line: Callable[[], int]) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The message of another library's error, of which one line is enough."""
+    """The first line of another library's error message."""
     return str(error).strip().split("\n")[0].strip() or type(error).__name__
 
 
 def open_compressed(path: Path | str, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
-    """A file that packs what is written into another one, as the name says."""
+    """A file that compresses what is written to it into another one, as the name tells."""
     import gzip  # here because only writing needs it
 
     suffix = Path(path).suffix.lower()
@@ -117,12 +117,12 @@ def open_compressed(path: Path | str, file: BinaryIO) -> AbstractContextManager[
     if suffix == ".zst":
         arrow = import_pyarrow(str(path))
         # an Arrow stream closes what it writes to, which is not ours to close
-        return cast("AbstractContextManager[BinaryIO]", arrow.CompressedOutputStream(_KeptOpen(file), "zstd"))
+        return cast("AbstractContextManager[BinaryIO]", arrow.CompressedOutputStream(_NotClosing(file), "zstd"))
     return nullcontext(file)
 
 
 def import_pyarrow(name: str) -> Any:
-    """pyarrow, which reads Parquet and zstd; it is large, so only where it is needed."""
+    """pyarrow, which reads Parquet and zstd; imported only where it is needed."""
     try:
         import pyarrow
     except ImportError:
@@ -136,78 +136,76 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _unpacked(path: Path, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
-    packing = compression_of(path)
-    if packing is None:
+def _decompressed(path: Path, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
+    compression = compression_of(path)
+    if compression is None:
         return file
     try:
         start = file.read(6)
-        if not start.startswith(packing.magics):
-            raise DamagedFileError(f"not a {packing.name} file, though its name ends in {path.suffix}")
+        if not start.startswith(compression.magics):
+            raise DamagedFileError(f"not a {compression.name} file, though its name ends in {path.suffix}")
         file.seek(0)
-        raw = _Zstandard(file, str(path)) if packing.name == "zstd" else _Members(file, packing.name)
-        return io.BufferedReader(raw, CHUNK)
+        raw = _Zstandard(file, str(path)) if compression.name == "zstd" else _Streams(file, compression.name)
+        return io.BufferedReader(raw, BUFFER_BYTES)
     except BaseException:
         file.close()
         raise
 
 
-class _Members(io.RawIOBase):
-    """The contents of archives that stand end to end in one file; zero bytes between or after them are padding."""
+class _Streams(io.RawIOBase):
+    """Compressed streams end to end in one file; zero bytes between or after them are padding."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.file = file
         self.name = name
-        self.held = b""
-        self._begin()
+        self.buffer = b""
+        self._start()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self.decoder: Any = {
             "gzip": lambda: zlib.decompressobj(wbits=31),
             "bzip2": bz2.BZ2Decompressor,
             "xz": lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ),
         }[self.name]()
-        self.fed = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        most = len(buffer)
         try:
             while True:
-                if self.decoder.eof and not self._next():
+                if self.decoder.eof and not self._next_stream():
                     return 0
-                found = self._decode(most)
-                if found:
-                    buffer[: len(found)] = found
-                    return len(found)
+                data = self._decode(len(buffer))
+                if data:
+                    buffer[: len(data)] = data
+                    return len(data)
         except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the decoder's
+            if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of the decoder
                 raise
             raise DamagedFileError(f"damaged {self.name} file") from None
 
-    def _next(self) -> bool:
-        """Go on to the next archive of the file, if there is one."""
+    def _next_stream(self) -> bool:
+        """Start the next stream of the file, if there is one."""
         rest = self.decoder.unused_data.lstrip(b"\0")
         while not rest:
-            found = self.file.read(CHUNK)
-            if not found:
+            data = self.file.read(BUFFER_BYTES)
+            if not data:
                 return False
-            rest = found.lstrip(b"\0")
-        self._begin()
-        self.held = rest
+            rest = data.lstrip(b"\0")
+        self._start()
+        self.buffer = rest
         return True
 
-    def _decode(self, most: int) -> bytes:
-        waiting = getattr(self.decoder, "needs_input", True)  # zlib's has none and gives its leftovers back
-        if waiting and not self.held:
-            self.held = self.file.read(CHUNK)
-            if not self.held:
+    def _decode(self, max_bytes: int) -> bytes:
+        needs_input = getattr(self.decoder, "needs_input", True)  # zlib has none and returns unconsumed input
+        if needs_input and not self.buffer:
+            self.buffer = self.file.read(BUFFER_BYTES)
+            if not self.buffer:
                 raise EOFError
-        found: bytes = self.decoder.decompress(self.held, most)
-        self.held = getattr(self.decoder, "unconsumed_tail", b"")
-        return found
+        data: bytes = self.decoder.decompress(self.buffer, max_bytes)
+        self.buffer = getattr(self.decoder, "unconsumed_tail", b"")
+        return data
 
     def close(self) -> None:
         self.file.close()
@@ -227,19 +225,19 @@ class _Zstandard(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            found = self.stream.read(min(len(buffer), 1 << 16))
+            data = self.stream.read(min(len(buffer), 1 << 16))
         except (OSError, ValueError):
             raise DamagedFileError("damaged zstd file") from None
-        buffer[: len(found)] = found
-        return len(found)
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         self.file.close()
         super().close()
 
 
-class _KeptOpen(io.RawIOBase):
-    """A file to write to that somebody else closes."""
+class _NotClosing(io.RawIOBase):
+    """A file to write to whose owner closes it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -252,7 +250,7 @@ class _KeptOpen(io.RawIOBase):
 
 
 _SPOOLS: dict[str, tuple[BinaryIO | None, BinaryIO]] = {}
-"""For each pipe, by its name, where it came from and the temporary file that it was copied to."""
+"""For each pipe, by its name, its origin and the temporary file that it was copied to."""
 
 
 def _spooled(name: str, pipe: BinaryIO | None) -> BinaryIO:
@@ -260,18 +258,18 @@ def _spooled(name: str, pipe: BinaryIO | None) -> BinaryIO:
     if known is None or (name == "-" and known[0] is not pipe):
         assert pipe is not None
         copy = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 (it lives as long as the process)
-        shutil.copyfileobj(pipe, copy, CHUNK)
+        shutil.copyfileobj(pipe, copy, BUFFER_BYTES)
         copy.flush()
         known = _SPOOLS[name] = (pipe if name == "-" else None, copy)
-    return cast(BinaryIO, io.BufferedReader(_Copy(known[1].fileno()), CHUNK))
+    return cast(BinaryIO, io.BufferedReader(_SpoolReader(known[1].fileno()), BUFFER_BYTES))
 
 
-class _Copy(io.RawIOBase):
-    """A temporary file from its beginning, with a place of its own in it."""
+class _SpoolReader(io.RawIOBase):
+    """A temporary file from its beginning, with a position of its own."""
 
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-        self.place = 0
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.position = 0
 
     def readable(self) -> bool:
         return True
@@ -280,12 +278,12 @@ class _Copy(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.place, os.SEEK_END: os.fstat(self.handle).st_size}[whence]
-        self.place = start + offset
-        return self.place
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.position, os.SEEK_END: os.fstat(self.descriptor).st_size}[whence]
+        self.position = start + offset
+        return self.position
 
     def readinto(self, buffer: Any) -> int:
-        found = os.pread(self.handle, len(buffer), self.place)
-        buffer[: len(found)] = found
-        self.place += len(found)
-        return len(found)
+        data = os.pread(self.descriptor, len(buffer), self.position)
+        buffer[: len(data)] = data
+        self.position += len(data)
+        return len(data)

@@ -1,12 +1,12 @@
-"""Corpora: which files (or data set) to read, and how a row becomes a pair.
+"""Corpora: which files (or dataset) to read, and how a row becomes a pair.
 
-A corpus is a value: it opens nothing until `blocks` is asked for, and `blocks` may be asked for again. Its files are
-paths or patterns (``data/part*.tsv.gz``, in the order of their names); ``-`` is standard input. What is packed is
-unpacked, see `weft.data.reading.compression`.
+A corpus is a value: it opens nothing until `blocks` is called, and `blocks` may be called again. Its files are paths
+or glob patterns (``data/part*.tsv.gz``, in the order of their names); ``-`` is standard input. Compressed files are
+decompressed (`weft.data.reading.compression`). Options are the settings of the recipe (`weft.recipe.corpus`).
 
-A broken file is an error of `blocks`; a broken row is a `RowError` among the rows, and whoever reads says what is done
-about it: `read` raises the first, or skips and counts them. A pair with a blank side is a pair like any other here;
-whoever trains drops and counts those (`weft.data.pairs.is_blank`).
+A file that cannot be read is an error of `blocks`; a row that cannot be read is a `RowError` among the rows, and the
+caller decides: `read` raises the first, or skips and counts them. A pair with a blank side is an ordinary pair here;
+training drops and counts it (`weft.data.pairs.is_blank`).
 """
 
 from __future__ import annotations
@@ -16,64 +16,73 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from weft.data.pairs import Pair, RowError
-from weft.data.reading.arrow import dataset_parts
+from weft.data.reading.arrow import read_dataset
 from weft.data.reading.blocks import Block, LineSplitter
 from weft.data.reading.compression import display_name
-from weft.data.reading.formats import Format, check_format, parts
-from weft.data.reading.links import counted
+from weft.data.reading.formats import read_table
+from weft.data.reading.messages import plural
 from weft.data.reading.plain_text import LineBlock, PairBlock, parallel_blocks
-from weft.data.reading.tables import Column, Filled, Joined, RecordBlock, Replies, Selection, named
+from weft.data.reading.tables import Column, Filled, Joined, RecordBlock, Replies, Selection, Turns
 from weft.data.reading.templates import Template
 from weft.errors import DataError
+from weft.recipe.corpus import DialogueFile, HubDataset, InstructionFile, TableFile
 
 Files = tuple[str, ...]
-"""Paths or patterns; ``-`` is standard input."""
+"""Paths or glob patterns; ``-`` is standard input."""
 Policy = Literal["error", "skip"]
 
 
 class Corpus(Protocol):
-    """Something that pairs are read from."""
+    """A source of pairs."""
 
     def blocks(self) -> Iterator[Block]:
-        """The corpus in pieces, in order; a file that cannot be read is a `DataError`."""
+        """The corpus in blocks, in order; a file that cannot be read is a `DataError`."""
 
     def files(self) -> list[Path]:
         """The files that it is read from; none where it is read from something else."""
 
+    def paths(self) -> Files:
+        """The files as they were given, standard input included."""
+
 
 @dataclass(frozen=True)
-class _LineFiles:
-    """Files in which every line is a row."""
+class _FileCorpus:
+    """A corpus of one or several files."""
 
-    paths: Files
-    block: ClassVar[type[PairBlock] | type[LineBlock]]
-    """What makes rows of some lines."""
+    given: Files
 
-    def __post_init__(self) -> None:
-        _check_paths(self.paths)
-
-    def blocks(self) -> Iterator[Block]:
-        for path in expanded(self.paths):
-            with LineSplitter(path) as cutter:
-                for piece in cutter.pieces():
-                    yield type(self).block(cutter.name, piece)
+    def paths(self) -> Files:
+        return self.given
 
     def files(self) -> list[Path]:
-        return _real(expanded(self.paths))
+        return regular_files(expand(self.given))
 
 
-class TextPairs(_LineFiles):
+class _LineCorpus(_FileCorpus):
+    """Files in which every line is a row."""
+
+    block: ClassVar[type[PairBlock] | type[LineBlock]]
+
+    def blocks(self) -> Iterator[Block]:
+        for path in expand(self.given):
+            with LineSplitter(path) as splitter:
+                for chunk in splitter.chunks():
+                    yield type(self).block(splitter.name, chunk)
+
+
+class TextPairs(_LineCorpus):
     """Lines ``source TAB target`` or ``source TAB target TAB links`` (`weft.data.reading.links`)."""
 
     block = PairBlock
 
 
-class PlainLines(_LineFiles):
-    """Lines alone, for language models: the target is the line, or its last tab-separated column; no source."""
+class PlainLines(_LineCorpus):
+    """Single lines, for language models: the target is the line, or its last tab-separated column; no source."""
 
     block = LineBlock
 
@@ -85,220 +94,163 @@ class ParallelText:
     sources: Files
     targets: Files
 
-    def __post_init__(self) -> None:
-        _check_paths(self.sources)
-        _check_paths(self.targets)
-        if "-" in self.sources and "-" in self.targets:
-            raise DataError("source and target cannot both be standard input")
-
     def blocks(self) -> Iterator[Block]:
-        sources, targets = expanded(self.sources), expanded(self.targets)
+        sources, targets = expand(self.sources), expand(self.targets)
         if len(sources) != len(targets):
             raise DataError(
-                f"{', '.join(self.sources)} and {', '.join(self.targets)}: {counted(len(sources), 'file')} of sources, "
+                f"{', '.join(self.sources)} and {', '.join(self.targets)}: {plural(len(sources), 'file')} of sources, "
                 f"{len(targets)} of targets; file by file they must belong together"
             )
         for source, target in zip(sources, targets, strict=True):
             yield from parallel_blocks(source, target)
 
+    def paths(self) -> Files:
+        return self.sources + self.targets
+
     def files(self) -> list[Path]:
-        return _real([*expanded(self.sources), *expanded(self.targets)])
+        return regular_files([*expand(self.sources), *expand(self.targets)])
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(_FileCorpus):
     """Columns of a table, by number (from 1) or name; those of a side are joined by one space, without empty ones.
 
-    Names need a header in TSV and CSV, which is then the first line (header=None: there is one if names are used). JSON
-    and Parquet have names only, dotted where values are nested. The columns among `tags` are lists of features and
-    become tags, `links` is one of links (`weft.data.reading.links`). Without source columns the sources are empty.
+    Names need a header in TSV and CSV, which is then the first line (header = None: there is one if names are used).
+    JSON and Parquet have names only, dotted where values are nested. The columns among `tags` are lists of features
+    and become tags, `links` is a column of word links (`weft.data.reading.links`).
     """
 
-    paths: Files
-    source: tuple[Column, ...]
-    target: tuple[Column, ...]
-    tags: tuple[Column, ...] = ()
-    links: Column | None = None
-    format: Format = "auto"
-    header: bool | None = None
-    delimiter: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_paths(self.paths)
-        check_format(self.format, self.delimiter)
-        _check_columns([*self.source, *self.target, *self.tags, *([] if self.links is None else [self.links])])
-        if not self.target:
-            raise DataError("target: no column; a table needs one at least")
-        for column in set(self.tags) - {*self.source, *self.target}:
-            raise DataError(f"tags: {named(column)} is on neither side")
+    settings: TableFile
 
     def blocks(self) -> Iterator[Block]:
-        links = () if self.links is None else (self.links,)
-        columns = tuple(dict.fromkeys([*self.source, *self.target, *links]))
-        places = {column: place for place, column in enumerate(columns)}
-        for path in expanded(self.paths):
-            for part, found in parts(path, self.format, Selection(columns), self.header, self.delimiter):
+        settings = self.settings
+        links = [] if settings.links is None else [settings.links]
+        columns = tuple(dict.fromkeys([*settings.source, *settings.target, *links]))
+        index_of = {column: index for index, column in enumerate(columns)}
+        for path in expand(self.given):
+            for part, selection in read_table(path, Selection(columns), settings):
                 maker = Joined(
-                    found,
-                    tuple(places[column] for column in self.source),
-                    tuple(places[column] for column in self.target),
-                    tuple(places[column] for column in dict.fromkeys(self.tags)),
-                    None if self.links is None else places[self.links],
+                    selection,
+                    tuple(index_of[column] for column in settings.source),
+                    tuple(index_of[column] for column in settings.target),
+                    tuple(index_of[column] for column in dict.fromkeys(settings.tags)),
+                    None if settings.links is None else index_of[settings.links],
                 )
                 yield RecordBlock(display_name(path), part, maker)
 
-    def files(self) -> list[Path]:
-        return _real(expanded(self.paths))
-
 
 @dataclass(frozen=True)
-class Instructions:
-    """Rows of an instruction, perhaps its input, and the output: the source is a template filled in.
+class Instructions(_FileCorpus):
+    """Rows of an instruction, optionally its input, and the output: the source is a template filled in.
 
-    ``{instruction}`` and ``{input}`` stand for the columns named here, another ``{name}`` for the column of that name.
-    A row whose input is blank, null or missing takes the template without input.
+    ``{instruction}`` and ``{input}`` stand for the columns named in the settings, any other ``{name}`` for the column
+    of that name. A row whose input is blank, null or missing uses the template without input.
     """
 
-    paths: Files
-    instruction: Column = "instruction"
-    input: Column | None = "input"
-    output: Column = "output"
-    template: str = "{instruction}\n{input}"
-    template_without_input: str = "{instruction}"
-    format: Format = "auto"
-    header: bool | None = None
-    delimiter: str | None = None
+    settings: InstructionFile
 
     def __post_init__(self) -> None:
-        _check_paths(self.paths)
-        check_format(self.format, self.delimiter)
-        _check_columns([self.instruction, self.output, *([] if self.input is None else [self.input])])
-        names = self._names(Template.read(self.template), Template.read(self.template_without_input))
-        if "output" in names:
+        if any("output" in template.names for template in self.templates):
             raise DataError("template: {output} is what the model is to say; a template cannot tell it")
 
-    def _names(self, *templates: Template) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(["input", *(name for template in templates for name in template.names)]))
+    @cached_property
+    def templates(self) -> tuple[Template, Template]:
+        """With and without an input."""
+        return Template.parse(self.settings.template), Template.parse(self.settings.template_without_input)
 
     def blocks(self) -> Iterator[Block]:
-        templates = Template.read(self.template), Template.read(self.template_without_input)
-        known: dict[str, Column | None] = {"instruction": self.instruction, "input": self.input}
-        names = tuple(name for name in self._names(*templates) if known.get(name, name) is not None)
+        settings = self.settings
+        known: dict[str, Column | None] = {"instruction": settings.instruction, "input": settings.input}
+        used = dict.fromkeys(["input", *(name for template in self.templates for name in template.names)])
+        names = tuple(name for name in used if known.get(name, name) is not None)
         columns = tuple(known.get(name, name) or "" for name in names)
-        optional = frozenset([] if self.input is None else [self.input])
-        selection = Selection((self.output, *columns), optional)
-        for path in expanded(self.paths):
-            for part, found in parts(path, self.format, selection, self.header, self.delimiter):
-                yield RecordBlock(display_name(path), part, Filled(found, names, *templates))
-
-    def files(self) -> list[Path]:
-        return _real(expanded(self.paths))
+        optional = frozenset([] if settings.input is None else [settings.input])
+        for path in expand(self.given):
+            for part, selection in read_table(path, Selection((settings.output, *columns), optional), settings):
+                yield RecordBlock(display_name(path), part, Filled(selection, names, *self.templates))
 
 
 @dataclass(frozen=True)
-class Dialogues:
-    """A conversation a row: every turn from the second on is a target, its source the `context` turns before it.
+class Dialogues(_FileCorpus):
+    """A conversation per row: every turn but the first is a target, its source the `context` turns before it.
 
     In TSV and CSV the turns are the columns, from number `turns` on; in JSON and Parquet a list under the name `turns`
     ("turns" if none is given; a JSON line may then also be a list itself) of texts or of objects that have a ``text``,
     ``content`` or ``value``.
     """
 
-    paths: Files
-    turns: Column | None = None
-    context: int = 3
-    separator: str = " <turn> "
-    format: Format = "auto"
-    header: bool | None = None
-    delimiter: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_paths(self.paths)
-        check_format(self.format, self.delimiter)
-        _check_columns([] if self.turns is None else [self.turns])
-        if self.context < 1:
-            raise DataError(f"context: {self.context} turns; a reply needs one before it at least")
+    settings: DialogueFile
 
     def blocks(self) -> Iterator[Block]:
-        for path in expanded(self.paths):
-            turns = self.turns
-            for part, _ in parts(path, self.format, turns, self.header, self.delimiter):
-                yield RecordBlock(display_name(path), part, Replies(turns, self.context, self.separator))
-
-    def files(self) -> list[Path]:
-        return _real(expanded(self.paths))
+        turns = Turns(self.settings.turns)
+        for path in expand(self.given):
+            for part, _ in read_table(path, turns, self.settings):
+                yield RecordBlock(display_name(path), part, Replies(turns, self.settings))
 
 
 @dataclass(frozen=True)
 class DatasetRows:
-    """A Hugging Face data set, by its name or the folder it was saved to; columns by name, dotted where nested.
+    """A Hugging Face dataset, by its name or the folder it was saved to; columns by name, dotted where nested.
 
     It is streamed, never loaded whole. Needs the library ``datasets``.
     """
 
     name: str
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    config: str | None = None
-    split: str = "train"
-
-    def __post_init__(self) -> None:
-        if not self.target:
-            raise DataError("target: no column; a data set needs one at least")
+    settings: HubDataset
 
     def blocks(self) -> Iterator[Block]:
-        columns = tuple(dict.fromkeys([*self.source, *self.target]))
-        maker = Joined(
-            Selection(columns), tuple(map(columns.index, self.source)), tuple(map(columns.index, self.target))
-        )
-        for part in dataset_parts(self.name, self.config, self.split, columns):
+        source, target = (list(map(str, columns)) for columns in (self.settings.source, self.settings.target))
+        columns = tuple(dict.fromkeys([*source, *target]))
+        maker = Joined(Selection(columns), tuple(map(columns.index, source)), tuple(map(columns.index, target)))
+        for part in read_dataset(self.name, self.settings, columns):
             yield RecordBlock(self.name, part, maker)
+
+    def paths(self) -> Files:
+        return ()
 
     def files(self) -> list[Path]:
         folder = Path(self.name)
         return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
 
 
-def read(corpus: Corpus, policy: Policy = "error", problems: Counter[str] | None = None) -> Iterator[Pair]:
-    """The pairs of a corpus in one process; a problem is raised, or skipped and counted by its kind."""
-    if policy not in ("error", "skip"):
-        raise DataError(f"policy: {policy!r}; choose one of error, skip")
+def read(corpus: Corpus, policy: Policy = "error", errors: Counter[str] | None = None) -> Iterator[Pair]:
+    """The pairs of a corpus in one process; a row error is raised, or skipped and counted by its kind."""
     for block in corpus.blocks():
-        for _, found in block.rows():
-            if not isinstance(found, RowError):
-                yield found
+        for _, row in block.rows():
+            if not isinstance(row, RowError):
+                yield row
             elif policy == "error":
-                raise DataError(found.message)
-            elif problems is not None:
-                problems[found.kind] += 1
+                raise DataError(row.message)
+            elif errors is not None:
+                errors[row.kind] += 1
 
 
 def check_standard_input(corpora: Iterable[Corpus]) -> None:
-    """Standard input can be one corpus only: the second that names it is an error."""
-    if sum(map(reads_standard_input, corpora)) > 1:
-        raise DataError("<standard input>: two corpora name it (-); it can be read as one only")
+    """Refuse to read standard input twice."""
+    if sum(corpus.paths().count("-") for corpus in corpora) > 1:
+        raise DataError("<standard input>: is named twice (-); it can be read once only")
 
 
 def reads_standard_input(corpus: Corpus) -> bool:
-    return "-" in _named(corpus)
+    return "-" in corpus.paths()
 
 
-def expanded(paths: Files) -> list[str]:
+def expand(paths: Files) -> list[str]:
     """The files that paths and patterns stand for; those of one pattern in the order of their names."""
-    found: list[str] = []
+    files: list[str] = []
     for path in paths:
-        if path != "-" and glob.has_magic(path) and not is_there(path):
+        if path != "-" and glob.has_magic(path) and not exists(path):
             matching = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute patterns)
             if not matching:
                 raise DataError(f"{path}: no file has a name like that")
-            found += matching
+            files += matching
         else:
-            found.append(path)
-    return found
+            files.append(path)
+    return files
 
 
-def is_there(path: str) -> bool:
-    """Whether there is such a file, or something is in the way of knowing: whoever reads it then says what."""
+def exists(path: str) -> bool:
+    """Whether there is such a file, or that cannot be known: reading it then tells why."""
     try:
         Path(path).stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -308,31 +260,11 @@ def is_there(path: str) -> bool:
     return True
 
 
-def _named(corpus: Corpus) -> Files:
-    if isinstance(corpus, ParallelText):
-        return corpus.sources + corpus.targets
-    paths: Files = getattr(corpus, "paths", ())
-    return paths
-
-
-def _real(paths: list[str]) -> list[Path]:
-    """Those that are files, or should be: no standard input, no pipes."""
-    found: list[Path] = []
+def regular_files(paths: list[str]) -> list[Path]:
+    """Those that are files, or should be: neither standard input nor pipes."""
+    files: list[Path] = []
     for path in map(Path, filter("-".__ne__, paths)):
-        with suppress(OSError):  # nobody may look at it; whoever reads it says so
+        with suppress(OSError):  # no permission to look at it; reading it tells
             if not path.is_fifo() and not path.is_char_device():
-                found.append(path)
-    return found
-
-
-def _check_paths(paths: Files | str) -> None:
-    if not paths or isinstance(paths, str):
-        raise DataError(f"files: {paths!r}; expected a tuple of one path at least")
-    if paths.count("-") > 1:
-        raise DataError("<standard input>: is named twice (-); it can be read as one file only")
-
-
-def _check_columns(columns: Iterable[Column]) -> None:
-    for column in columns:
-        if column == "" or (isinstance(column, int) and column < 1):
-            raise DataError(f"column {column!r}: columns are counted from 1, or named")
+                files.append(path)
+    return files

@@ -2,10 +2,10 @@
 
 A line ends at LF or CR LF and nowhere else: a lone CR, U+2028, U+0085 or a form feed is a character of its line, so
 that the two files of a parallel corpus cannot go out of step. A byte order mark at the start of a file is dropped.
-A packed file (`weft.data.reading.compression`) is unpacked on the way; ``-`` is standard input.
+A compressed file (`weft.data.reading.compression`) is decompressed; ``-`` is standard input.
 
-One line is in memory at a time, and no line may be longer than 64 MiB. `chunk_lines` groups them; where lines come from
-a pipe or a terminal, `stream_lines` tells when no more are there yet, so that nobody waits for a full window.
+One line is in memory at a time, and no line may be longer than 64 MiB. `chunk_lines` groups lines; `stream_lines`
+tells when a pipe or a terminal has no more lines for now, so that an incomplete group need not wait.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pathlib import Path
 from select import select
 from typing import BinaryIO
 
-from weft.data.reading.compression import compression_of, display_name, open_decompressed, reading
+from weft.data.reading.compression import compression_of, display_name, open_decompressed, read_errors
 from weft.errors import DataError
 
-MAX_LINE_BYTES = 1 << 26  # bytes
+MAX_LINE_BYTES = 1 << 26
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-PAUSE = 0.05
-"""Seconds without a new line after which a pipe is said to have no more for now."""
+IDLE_SECONDS = 0.05
+"""Time without a new line after which a pipe counts as idle."""
 
 
 def read_lines(path: Path | str) -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends; the file is opened when the first line is asked for."""
-    for line in _read(path, pauses=False):
+    """The lines of a UTF-8 file without their ends; the file is opened when the first line is requested."""
+    for line in _read(path, report_idle=False):
         if line is not None:
             yield line
 
 
 def stream_lines(path: Path | str) -> Iterator[str | None]:
-    """The same lines and, where a pipe or a terminal has no more of them for now, None."""
-    return _read(path, pauses=True)
+    """The same lines, and None whenever a pipe or a terminal has no more of them for now."""
+    return _read(path, report_idle=True)
 
 
 def chunk_lines(lines: Iterable[str | None], *, max_lines: int, max_characters: int) -> Iterator[list[str]]:
@@ -56,61 +56,61 @@ def chunk_lines(lines: Iterable[str | None], *, max_lines: int, max_characters: 
         yield chunk
 
 
-def _read(path: Path | str, *, pauses: bool) -> Iterator[str | None]:
+def _read(path: Path | str, *, report_idle: bool) -> Iterator[str | None]:
     name = display_name(path)
     number = 1
-    with reading(name, lambda: number - 1), open_decompressed(path) as opened:
-        arriving = _Arriving(opened) if pauses and _trickles(path, opened) else None
-        readline = opened.readline if arriving is None else arriving.readline
+    with read_errors(name, lambda: number - 1), open_decompressed(path) as file:
+        pipe = _PipeReader(file) if report_idle and _is_pipe(path, file) else None
+        readline = file.readline if pipe is None else pipe.readline
         while raw := readline(MAX_LINE_BYTES + 1):
             if len(raw) > MAX_LINE_BYTES:
                 raise DataError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?")
             yield _decode(raw, name, number)
             number += 1
-            if arriving is not None and not arriving.has_line():
+            if pipe is not None and not pipe.has_line():
                 yield None
 
 
-class _Arriving:
-    """The lines of a pipe or a terminal, and whether the next one is there."""
+class _PipeReader:
+    """The lines of a pipe or a terminal, and whether the next one is available."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.handle = file.fileno()
-        self.held = bytearray()
-        self.looked = 0
-        """So many of the bytes held are known to be no line end."""
+        self.descriptor = file.fileno()
+        self.buffer = bytearray()
+        self.searched = 0
+        """That many bytes of the buffer contain no line end."""
         self.ended = False
 
-    def readline(self, most: int) -> bytes:
-        while not self._is_whole(most):
-            self._take()
-        end = self.held.find(b"\n", self.looked) + 1
-        size = min(end or len(self.held), most)
-        line = bytes(self.held[:size])
-        del self.held[:size]
-        self.looked = 0
+    def readline(self, max_bytes: int) -> bytes:
+        while not self._has_whole_line(max_bytes):
+            self._read()
+        end = self.buffer.find(b"\n", self.searched) + 1
+        size = min(end or len(self.buffer), max_bytes)
+        line = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        self.searched = 0
         return line
 
     def has_line(self) -> bool:
-        """Whether `readline` would give a line (or the end) at once, or within a moment."""
-        while not self._is_whole(MAX_LINE_BYTES + 1):
-            if not select([self.handle], [], [], PAUSE)[0]:
+        """Whether `readline` would return a line (or the end) at once, or within `IDLE_SECONDS`."""
+        while not self._has_whole_line(MAX_LINE_BYTES + 1):
+            if not select([self.descriptor], [], [], IDLE_SECONDS)[0]:
                 return False
-            self._take()
+            self._read()
         return True
 
-    def _is_whole(self, most: int) -> bool:
-        found = self.held.find(b"\n", self.looked)
-        self.looked = len(self.held) if found < 0 else found
-        return found >= 0 or self.ended or len(self.held) >= most
+    def _has_whole_line(self, max_bytes: int) -> bool:
+        line_end = self.buffer.find(b"\n", self.searched)
+        self.searched = len(self.buffer) if line_end < 0 else line_end
+        return line_end >= 0 or self.ended or len(self.buffer) >= max_bytes
 
-    def _take(self) -> None:
-        found = os.read(self.handle, 1 << 16)
-        self.ended = not found
-        self.held += found
+    def _read(self) -> None:
+        data = os.read(self.descriptor, 1 << 16)
+        self.ended = not data
+        self.buffer += data
 
 
-def _trickles(path: Path | str, file: BinaryIO) -> bool:
+def _is_pipe(path: Path | str, file: BinaryIO) -> bool:
     """Whether more may come later: a pipe, a socket, a terminal."""
     if compression_of(path):
         return False
@@ -128,10 +128,10 @@ def _decode(raw: bytes, name: str, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{name}:{number}: {invalid(raw, error)}") from None
+        raise DataError(f"{name}:{number}: {utf8_error(raw, error)}") from None
 
 
-def invalid(raw: bytes, error: UnicodeDecodeError) -> str:
-    """What to say of a line that is no UTF-8."""
+def utf8_error(raw: bytes, error: UnicodeDecodeError) -> str:
+    """The message for a line that is not UTF-8."""
     column = len(raw[: error.start].decode("utf-8")) + 1
     return f"not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {column}); convert the file, e.g. with iconv"

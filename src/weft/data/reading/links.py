@@ -1,10 +1,10 @@
-"""Links between the words of a pair in Pharaoh format (``0-0 1-2``), and lists of features as tags.
+"""Word links in Pharaoh format (``0-0 1-2``), and lists of features as tags.
 
-Links: source word 0 with target word 0, source word 1 with target word 2; words as `weft.text.word_splitting` cuts
-them.
+``0-0 1-2``: source word 0 with target word 0, source word 1 with target word 2; words are those of
+`weft.text.word_splitting`.
 
-A column of features, as in UniMorph, can be written as tags: ``N;ABL(PL;PSS(1,PL))`` → ``<N><ABL(PL;PSS(1,PL))>``, one
-for each feature; a semicolon in parentheses separates nothing. The character tokenizer can read a tag as one token.
+A column of features, as in UniMorph, can be read as tags: ``N;ABL(PL;PSS(1,PL))`` → ``<N><ABL(PL;PSS(1,PL))>``, one
+for each feature; a semicolon in parentheses does not separate. The character tokenizer can read a tag as one token.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ import re
 
 from weft.data.pairs import Pair
 from weft.data.reading.blocks import RecordError
+from weft.data.reading.messages import quote
 from weft.text.word_splitting import words
 
 _LINKS = re.compile(r"(?:[0-9]{1,9}-[0-9]{1,9}(?: [0-9]{1,9}-[0-9]{1,9})*)?")
 
 
-def linked(source: str, target: str, links: str, column: str) -> Pair:
-    """A pair with its links, which must lie inside it; the column is for the message."""
+def parse_links(source: str, target: str, links: str, column: str) -> Pair:
+    """A pair with its links, which must refer to words of it; the column is for the error message."""
     if not _LINKS.fullmatch(links):
-        raise RecordError("links", f"{column}, {shown(links)}, is not a list of links such as '0-0 1-2'")
-    ends = [link.split("-") for link in links.split()]
-    return checked(Pair(source, target, tuple((int(left), int(right)) for left, right in ends)))
+        raise RecordError("links", f"{column}, {quote(links)}, is not a list of links such as '0-0 1-2'")
+    indices = [link.split("-") for link in links.split()]
+    pair = Pair(source, target, tuple((int(left), int(right)) for left, right in indices))
+    check_links(pair)
+    return pair
 
 
-def checked(pair: Pair) -> Pair:
-    """The pair, if all its links lie inside it."""
+def check_links(pair: Pair) -> None:
+    """Refuse links that refer to words the pair does not have."""
     lengths = len(words(pair.source)), len(words(pair.target))
     for left, right in pair.links or ():
         if not (0 <= left < lengths[0] and 0 <= right < lengths[1]):
@@ -36,11 +39,10 @@ def checked(pair: Pair) -> Pair:
                 f"link {left}-{right} points outside the pair, "
                 f"which has {lengths[0]} source and {lengths[1]} target words",
             )
-    return pair
 
 
 def as_tags(text: str, column: str) -> str:
-    """A list of features as tags; no feature is empty, has white space or angle brackets, or an open parenthesis."""
+    """A list of features as tags. Features are not empty and have no white space, angle bracket or open parenthesis."""
     if not text:
         return ""
     features, depth = [""], 0
@@ -53,15 +55,5 @@ def as_tags(text: str, column: str) -> str:
         else:
             features[-1] += character
     if depth or not all(re.fullmatch(r"[^<>\s]+", feature) for feature in features):
-        raise RecordError("tags", f"{column}, {shown(text)}, is not a list of features such as 'N;ACC(PL)'")
+        raise RecordError("tags", f"{column}, {quote(text)}, is not a list of features such as 'N;ACC(PL)'")
     return "".join(f"<{feature}>" for feature in features)
-
-
-def shown(text: str) -> str:
-    """A text in a message: short, and in one line."""
-    return repr(text if len(text) <= 40 else text[:40] + "…")
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 column``, ``2 columns``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

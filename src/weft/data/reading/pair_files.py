@@ -1,8 +1,6 @@
-"""Pairs of one file, or of two whose lines belong together, in one process; and writing them.
+"""Reading pairs from one file, or from two parallel ones, in one process; and writing them.
 
-These are the corpora of `weft.data.reading.corpora` read with the policy that a problem is an error. Pairs with a
-blank side
-are yielded as they are: whoever trains on them drops and counts them.
+Reading raises the first row error. Pairs with a blank side are yielded as they are: training drops and counts them.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ from pathlib import Path
 from weft.data.pairs import Pair
 from weft.data.reading.blocks import RecordError
 from weft.data.reading.compression import open_compressed
-from weft.data.reading.corpora import ParallelText, TextPairs, read
-from weft.data.reading.links import checked
+from weft.data.reading.corpora import ParallelText, TextPairs, check_standard_input, read
+from weft.data.reading.links import check_links
 from weft.errors import DataError
 from weft.files import replacing
 
@@ -26,14 +24,16 @@ def read_pairs(path: Path | str) -> Iterator[Pair]:
 
 def read_parallel(source_path: Path | str, target_path: Path | str) -> Iterator[Pair]:
     """The pairs of two files, line by line; files of unequal length are an error, raised at the shorter one's end."""
-    return read(ParallelText((str(source_path),), (str(target_path),)))
+    corpus = ParallelText((str(source_path),), (str(target_path),))
+    check_standard_input([corpus])
+    return read(corpus)
 
 
 def write_pairs(path: Path | str, pairs: Iterable[Pair]) -> int:
-    """Write a tab-separated file that `read_pairs` reads back, packed as its name says, atomically; how many pairs."""
+    """Write a tab-separated file that `read_pairs` reads back, compressed by its name, atomically; return the count."""
     count = 0
     try:
-        with replacing(Path(path)) as packed, open_compressed(path, packed) as file:
+        with replacing(Path(path)) as raw_file, open_compressed(path, raw_file) as file:
             for pair in pairs:
                 file.write(_line(pair, f"{path}: pair {count + 1}", first=count == 0))
                 count += 1
@@ -47,14 +47,14 @@ def _line(pair: Pair, where: str, *, first: bool) -> bytes:
     columns = [pair.source, pair.target]
     if pair.links is not None:
         try:
-            checked(pair)
-        except RecordError as unfit:
-            raise DataError(f"{where}: {unfit}") from None
+            check_links(pair)
+        except RecordError as error:
+            raise DataError(f"{where}: {error}") from None
         columns.append(" ".join(f"{left}-{right}" for left, right in pair.links))
     for text in columns:
-        for character, called in (("\t", "a tab"), ("\n", "a line end")):
+        for character, name in (("\t", "a tab"), ("\n", "a line end")):
             if character in text:
-                raise DataError(f"{where}: {called} in the text: {text[:40]!r}")
+                raise DataError(f"{where}: {name} in the text: {text[:40]!r}")
     if columns[-1].endswith("\r"):
         raise DataError(f"{where}: the text ends in a carriage return: {columns[-1][-40:]!r}")
     if first and pair.source.startswith("\ufeff"):

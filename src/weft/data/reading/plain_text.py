@@ -1,4 +1,4 @@
-"""Blocks of plain text: tab-separated pairs, lines that belong to those of another file, lines alone."""
+"""Blocks of plain text: tab-separated pairs, lines of two parallel files, single lines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import blocks
-from weft.data.reading.blocks import LineSplitter, Piece, RecordError, decoded
-from weft.data.reading.links import counted, linked
+from weft.data.reading.blocks import Chunk, LineSplitter, RecordError, decode_lines
+from weft.data.reading.links import parse_links
+from weft.data.reading.messages import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +18,11 @@ class PairBlock:
     """Lines ``source TAB target`` or ``source TAB target TAB links``."""
 
     name: str
-    piece: Piece
+    chunk: Chunk
 
     def rows(self) -> Iterator[Row]:
-        new = tuple.__new__  # a third of the time that Pair(…) takes, and this is where the time goes
-        for number, line in enumerate(decoded(self.piece, self.name), self.piece.first):
+        new = tuple.__new__  # takes a third of the time of Pair(…), which dominates this loop
+        for number, line in enumerate(decode_lines(self.chunk, self.name), self.chunk.first_line):
             if not isinstance(line, str):
                 yield number, line
                 continue
@@ -31,10 +32,10 @@ class PairBlock:
                 continue
             try:
                 if len(columns) != 3:
-                    raise RecordError("columns", f"{counted(len(columns), 'column')}, expected 2 (source, tab, target)")
-                pair = linked(columns[0], columns[1], columns[2], "the third column")
-            except RecordError as unfit:
-                yield number, unfit.at(self.name, number)
+                    raise RecordError("columns", f"{plural(len(columns), 'column')}, expected 2 (source, tab, target)")
+                pair = parse_links(columns[0], columns[1], columns[2], "the third column")
+            except RecordError as error:
+                yield number, error.at(self.name, number)
             else:
                 yield number, pair
 
@@ -44,25 +45,25 @@ class LineBlock:
     """Lines for a language model: the target is the last tab-separated column, the source is empty."""
 
     name: str
-    piece: Piece
+    chunk: Chunk
 
     def rows(self) -> Iterator[Row]:
-        for number, line in enumerate(decoded(self.piece, self.name), self.piece.first):
+        for number, line in enumerate(decode_lines(self.chunk, self.name), self.chunk.first_line):
             yield number, Pair("", line.rsplit("\t", 1)[-1]) if isinstance(line, str) else line
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelBlock:
-    """As many lines of one file as of the other, from the same number on."""
+    """The same lines of a file of sources and a file of targets."""
 
     name: str
     target_name: str
-    source: Piece
-    target: Piece
+    source: Chunk
+    target: Chunk
 
     def rows(self) -> Iterator[Row]:
-        sources, targets = decoded(self.source, self.name), decoded(self.target, self.target_name)
-        for number, (source, target) in enumerate(zip(sources, targets, strict=True), self.source.first):
+        sources, targets = decode_lines(self.source, self.name), decode_lines(self.target, self.target_name)
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True), self.source.first_line):
             if not isinstance(source, str):
                 yield number, source
             elif not isinstance(target, str):
@@ -73,30 +74,33 @@ class ParallelBlock:
 
 @dataclass(frozen=True, slots=True)
 class SurplusBlock:
-    """Lines of the longer of two files, which go with none of the other."""
+    """Lines of the longer of two files, which have no counterpart."""
 
     name: str
-    first: int
+    first_line: int
     count: int
     message: str
 
     def rows(self) -> Iterator[Row]:
-        for number in range(self.first, self.first + self.count):
+        for number in range(self.first_line, self.first_line + self.count):
             yield number, RowError("unpaired", f"{self.name}:{number}: {self.message}")
 
 
 def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[ParallelBlock | SurplusBlock]:
-    """Two files line by line; what is too much in one of them comes last."""
+    """Two files line by line; surplus lines of one of them come last."""
     with LineSplitter(source) as sources, LineSplitter(target) as targets:
         while sources.fill() & targets.fill():
-            count = min(sources.lines, targets.lines, blocks.MOST)
+            count = min(sources.buffered_lines, targets.buffered_lines, blocks.CHUNK_RECORDS)
             yield ParallelBlock(sources.name, targets.name, sources.take(count), targets.take(count))
-        first = sources.number
-        counts = sources.count_all(), targets.count_all()
+        first = sources.next_line
+        counts = sources.count_lines(), targets.count_lines()
         if counts[0] == counts[1]:
             return
-        held = [f"{cutter.name} has {counted(cutter.number - 1, 'line')}" for cutter in (sources, targets)]
-        message = f"has no counterpart; {held[0]}, {held[1]}; line by line they must belong together"
+        lengths = [
+            f"{splitter.name} has {plural(count, 'line')}"
+            for splitter, count in zip((sources, targets), counts, strict=True)
+        ]
+        message = f"has no counterpart; {lengths[0]}, {lengths[1]}; line by line they must belong together"
         longer = sources.name if counts[0] > counts[1] else targets.name
-        for start in range(first, max(counts) + 1, blocks.MOST):
-            yield SurplusBlock(longer, start, min(blocks.MOST, max(counts) + 1 - start), message)
+        for start in range(first, max(counts) + 1, blocks.CHUNK_RECORDS):
+            yield SurplusBlock(longer, start, min(blocks.CHUNK_RECORDS, max(counts) + 1 - start), message)

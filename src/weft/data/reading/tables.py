@@ -1,7 +1,7 @@
-"""From the records of a table to pairs: which columns, and what is made of them.
+"""From the records of a table to pairs: which columns are read, and what is made of them.
 
-Columns are counted from 1 or named; a `Selection` finds them in a record and gives their texts. A maker makes pairs of
-the texts: of columns joined (`Joined`), of an instruction put into a template (`Filled`), of the turns of a dialogue
+Columns are numbered from 1, or named; a `Selection` finds them in a record and gives their texts. A `PairMaker` makes
+pairs of a record: of joined columns (`Joined`), of an instruction in a template (`Filled`), of the turns of a dialogue
 (`Replies`).
 """
 
@@ -9,31 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading.blocks import RecordError
-from weft.data.reading.links import as_tags, counted, linked
+from weft.data.reading.compression import display_name
+from weft.data.reading.links import as_tags, parse_links
+from weft.data.reading.messages import column_phrase, plural
 from weft.data.reading.records import Record, Records, as_text, look_up, no_column
 from weft.data.reading.templates import Template
 from weft.errors import DataError
+from weft.recipe.corpus import DialogueFile, TableSettings
 
 Column = int | str
 
 
-class Maker(Protocol):
-    """Makes the pairs of a record; raises `RecordError` where there are none to make."""
+class PairMaker(Protocol):
+    """Makes the pairs of a record; raises `RecordError` where it cannot."""
 
     def pairs(self, record: Any) -> Sequence[Pair]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """A part of a table, and what to make of it."""
+    """Some records of a table, and what makes pairs of them."""
 
     name: str
     part: Records
-    maker: Maker
+    maker: PairMaker
 
     def rows(self) -> Iterator[Row]:
         pairs = self.maker.pairs
@@ -44,19 +48,19 @@ class RecordBlock:
             try:
                 for pair in pairs(record):
                     yield number, pair
-            except RecordError as unfit:
-                yield number, unfit.at(self.name, number)
+            except RecordError as error:
+                yield number, error.at(self.name, number)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Some columns of a record, by name or, where `places` are given, by where they stand in a list of cells."""
+    """Some columns of a record, by name or, if `positions` are given, by their positions in a list of cells."""
 
     columns: tuple[Column, ...]
     optional: frozenset[Column] = frozenset()
-    """These may be missing or null, and are then empty."""
-    places: tuple[int | None, ...] = ()
-    """From 0; None: an optional column that the table has not."""
+    """Columns that may be missing or null, and are then empty."""
+    positions: tuple[int | None, ...] = ()
+    """From 0; None: an optional column that the table does not have."""
     width: int | None = None
     """How many cells a record has, if a header tells."""
 
@@ -66,73 +70,107 @@ class Selection:
 
     def _cells(self, cells: list[str]) -> list[str]:
         if self.width is not None and len(cells) != self.width:
-            raise RecordError("columns", f"{counted(len(cells), 'column')}, expected {self.width} as in the header")
+            raise RecordError("columns", f"{plural(len(cells), 'column')}, expected {self.width} as in the header")
         try:
-            return [cells[place] if place is not None else "" for place in self.places]
+            return [cells[position] if position is not None else "" for position in self.positions]
         except IndexError:
-            last = max(place for place in self.places if place is not None) + 1
-            raise RecordError("columns", f"{counted(len(cells), 'column')}, but column {last} was asked for") from None
+            last = max(position for position in self.positions if position is not None) + 1
+            raise RecordError("columns", f"{plural(len(cells), 'column')}, but column {last} was asked for") from None
 
     def _values(self, record: dict[str, Any]) -> list[str]:
-        found = []
+        texts = []
         for column in self.columns:
             try:
-                found.append(as_text(look_up(record, str(column)), named(column)))
-            except RecordError as unfit:
-                if column not in self.optional or unfit.kind != "columns":
+                texts.append(as_text(look_up(record, str(column)), column_phrase(column)))
+            except RecordError as error:
+                if column not in self.optional or error.kind != "columns":
                     raise
-                found.append("")
-        return found
+                texts.append("")
+        return texts
 
     def in_cells(self, header: Sequence[str] | None, where: str) -> Selection:
-        """The same columns as places among cells, the named ones as the header names them."""
+        """The same columns as positions in a list of cells; names are looked up in the header."""
         width = None if header is None else len(header)
-        places = tuple(self._place(column, header, where) for column in self.columns)
-        return Selection(self.columns, self.optional, places, width)
+        positions = tuple(self._position(column, header, where) for column in self.columns)
+        return Selection(self.columns, self.optional, positions, width)
 
-    def _place(self, column: Column, header: Sequence[str] | None, where: str) -> int | None:
+    def _position(self, column: Column, header: Sequence[str] | None, where: str) -> int | None:
         if isinstance(column, int):
             if header is not None and column > len(header):
-                raise DataError(f"{where}: {counted(len(header), 'column')}, but column {column} was asked for")
+                raise DataError(f"{where}: {plural(len(header), 'column')}, but column {column} was asked for")
             return column - 1
-        assert header is not None  # a corpus with names asks for one
+        assert header is not None  # tables with named columns have one
         count = header.count(column)
         if count == 1:
             return header.index(column)
         if count:
-            raise DataError(f"{where}: {named(column)} stands {count} times in the header; give its number")
+            raise DataError(f"{where}: {column_phrase(column)} stands {count} times in the header; give its number")
         if column in self.optional:
             return None
         raise DataError(f"{where}: {no_column(column, header)}")
 
 
 @dataclass(frozen=True, slots=True)
+class Turns:
+    """The turns of a dialogue: a list in a named column, or the cells of a record from a numbered column on."""
+
+    column: Column | None
+    """None: the column "turns", or a record that is a list itself."""
+
+    @property
+    def name(self) -> str:
+        return "turns" if self.column is None else str(self.column)
+
+    def texts(self, record: Record) -> list[str]:
+        """The texts of the turns, in their order."""
+        if isinstance(record, list):
+            turns: Any = record[0 if self.column is None else int(self.column) - 1 :]
+        else:
+            turns = look_up(record, self.name)
+            if not isinstance(turns, list):
+                kind = "type" if turns is not None else "columns"
+                raise RecordError(kind, f"{column_phrase(self.name)} is not a list of turns")
+        return [_turn_text(turn, number) for number, turn in enumerate(turns, start=1)]
+
+
+def _turn_text(turn: Any, number: int) -> str:
+    if isinstance(turn, dict):
+        names = [name for name in ("text", "content", "value") if name in turn]
+        if not names:
+            raise RecordError("columns", f"turn {number} has neither 'text' nor 'content' nor 'value'")
+        turn = turn[names[0]]
+    return as_text(turn, f"turn {number}")
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
-    """Columns of each side, joined by one space without the empty ones; some of them as tags; perhaps links."""
+    """Columns of each side, joined by one space without the empty ones; some of them as tags; optionally links.
+
+    The sides, tags and links are indices of the selection's columns.
+    """
 
     selection: Selection
     source: tuple[int, ...]
-    """Places among the texts selected."""
     target: tuple[int, ...]
     tags: tuple[int, ...] = ()
     links: int | None = None
 
     def pairs(self, record: Record) -> Sequence[Pair]:
         texts = self.selection.texts(record)
-        for place in self.tags:
-            texts[place] = as_tags(texts[place], named(self.selection.columns[place]))
-        source, target = _joined(texts, self.source), _joined(texts, self.target)
+        for index in self.tags:
+            texts[index] = as_tags(texts[index], column_phrase(self.selection.columns[index]))
+        source, target = _join(texts, self.source), _join(texts, self.target)
         if self.links is None:
             return (Pair(source, target),)
-        return (linked(source, target, texts[self.links], named(self.selection.columns[self.links])),)
+        return (parse_links(source, target, texts[self.links], column_phrase(self.selection.columns[self.links])),)
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A template filled with the columns of a record, and the output that answers it."""
+    """A template filled with the columns of a record as the source, and the output as the target."""
 
     selection: Selection
-    """The output, then what the names stand for."""
+    """The output, then the columns that the names of the template stand for."""
     names: tuple[str, ...]
     template: Template
     without_input: Template
@@ -146,48 +184,35 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """Every turn of a dialogue from the second on, after the turns before it."""
+    """Every turn of a dialogue but the first as a target; its source are the turns before it."""
 
-    turns: Column | None
-    context: int
-    separator: str
+    turns: Turns
+    settings: DialogueFile
 
     def pairs(self, record: Record) -> Sequence[Pair]:
-        turns = self._turns(record)
+        turns = self.turns.texts(record)
         if len(turns) < 2:
-            raise RecordError("turns", f"a dialogue of {counted(len(turns), 'turn')}, expected at least 2")
+            raise RecordError("turns", f"a dialogue of {plural(len(turns), 'turn')}, expected at least 2")
+        join, context = self.settings.separator.join, self.settings.context
         return [
-            Pair(self.separator.join(turns[max(0, place - self.context) : place]), turns[place])
-            for place in range(1, len(turns))
+            Pair(join(turns[max(0, index - context) : index]), turn) for index, turn in enumerate(turns) if index > 0
         ]
 
-    def _turns(self, record: Record) -> list[str]:
-        if isinstance(record, list):
-            first = 0 if self.turns is None else int(self.turns) - 1
-            found: Any = record[first:]
-        else:
-            name = "turns" if self.turns is None else str(self.turns)
-            found = look_up(record, name)
-            if not isinstance(found, list):
-                raise RecordError("type" if found is not None else "columns", f"{named(name)} is not a list of turns")
-        return [_turn(turn, number) for number, turn in enumerate(found, start=1)]
+
+def check_named_columns(
+    path: Path | str, table_format: str, columns: Selection | Turns, settings: TableSettings
+) -> None:
+    """Refuse numbers of columns, a header and a delimiter in a format whose columns have names."""
+    chosen = columns.columns if isinstance(columns, Selection) else (columns.column,)
+    for column in chosen:
+        if isinstance(column, int):
+            phrase = column_phrase(column)
+            raise DataError(f"{display_name(path)}: {phrase}: columns of {table_format} have names, not numbers")
+    if settings.header or settings.delimiter is not None:
+        raise DataError(f"{display_name(path)}: {table_format} has neither a header nor a delimiter")
 
 
-def _turn(turn: Any, number: int) -> str:
-    if isinstance(turn, dict):
-        names = [name for name in ("text", "content", "value") if name in turn]
-        if not names:
-            raise RecordError("columns", f"turn {number} has neither 'text' nor 'content' nor 'value'")
-        turn = turn[names[0]]
-    return as_text(turn, f"turn {number}")
-
-
-def named(column: Column) -> str:
-    """How messages call a column."""
-    return f"column {column!r}"
-
-
-def _joined(texts: Sequence[str], places: Sequence[int]) -> str:
-    if len(places) == 1:
-        return texts[places[0]]
-    return " ".join(filter(None, (texts[place] for place in places)))
+def _join(texts: Sequence[str], indices: Sequence[int]) -> str:
+    if len(indices) == 1:
+        return texts[indices[0]]
+    return " ".join(filter(None, (texts[index] for index in indices)))

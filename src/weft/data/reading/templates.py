@@ -1,6 +1,6 @@
 """Templates for prompts: text with names in braces, ``{instruction}``; ``{{`` and ``}}`` are braces.
 
-Nothing else means anything: no formats, no attributes, no code. What is filled in is never looked at for braces.
+There are no format specifications, attributes or code. Braces in the values filled in are plain text.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ class Template:
     names: tuple[str, ...]
 
     @classmethod
-    def read(cls, template: str) -> Template:
-        """A template from its text; a brace out of place is an error."""
+    def parse(cls, template: str) -> Template:
+        """A template from its text; a misplaced brace is an error."""
         texts, names = [""], []
-        for found in _PARTS.finditer(template):
-            part, name = found[0], found[1]
+        for match in _PARTS.finditer(template):
+            part, name = match[0], match[1]
             if part in ("{{", "}}"):
                 texts[-1] += part[0]
             elif name is not None:
-                if not name.strip() or name.isdecimal() or any(mark in name for mark in "!:[]\n\r"):
+                if not name.strip() or name.isdecimal() or any(character in name for character in "!:[]\n\r"):
                     raise DataError(f"template: {part!r} names no column; write {{name}}, or {{{{ for a brace")
                 names.append(name)
                 texts.append("")
             elif part in ("{", "}"):
-                raise DataError(f"template: a single {part!r} at character {found.start() + 1}; write {part * 2!r}")
+                raise DataError(f"template: a single {part!r} at character {match.start() + 1}; write {part * 2!r}")
             else:
                 texts[-1] += part
         return cls(tuple(texts), tuple(names))
 
     def fill(self, values: Mapping[str, str]) -> str:
         """The template with a value for each name."""
-        found = [self.texts[0]]
+        parts = [self.texts[0]]
         for name, text in zip(self.names, self.texts[1:], strict=True):
-            found += values[name], text
-        return "".join(found)
+            parts += values[name], text
+        return "".join(parts)
