@@ -14,13 +14,12 @@ from weft.data.batching.batches import (
     Position,
     StoredBatchStream,
     StoredCorpus,
-    _cut,
     packed,
     pool_size,
     side_budgets,
 )
 from weft.data.batching.mixture import Mixture, Part
-from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, length_sorted_batches
+from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, length_sorted_batches, split_by_budget
 from weft.errors import DataError
 
 quick = settings(deadline=None, max_examples=50)
@@ -123,7 +122,7 @@ def test_rows_of_a_batch_are_of_about_one_length_and_batches_come_in_no_order_of
 
 @quick
 @given(LENGTHS.filter(bool), BUDGETS, st.integers(0, 99), st.data())
-def test_a_pool_is_sorted_by_length_then_cut(
+def test_a_pool_is_sorted_by_length_thensplit_by_budget(
     lengths: list[tuple[int, int]], budget: int, seed: int, data: st.DataObject
 ) -> None:
     """A literal loop over the lengths of the pool, by target and then by source; batches come in any order."""
@@ -208,13 +207,13 @@ class TestCutting:
                 wanted.append([])
                 spent = length
             wanted[-1].append(row)
-        assert rows_of(_cut(np.arange(len(lengths)), corpus(lengths), (source, target))) == wanted
+        assert rows_of(split_by_budget(np.arange(len(lengths)), corpus(lengths), (source, target))) == wanted
 
     @quick
     @given(LENGTHS.filter(bool), BUDGETS, st.data())
     def test_any_rows_in_any_order(self, lengths: list[tuple[int, int]], budget: int, data: st.DataObject) -> None:
         rows = np.array(data.draw(st.permutations(range(len(lengths)))))[: data.draw(st.integers(0, len(lengths)))]
-        parts = _cut(rows, corpus(lengths), (budget, budget))
+        parts = split_by_budget(rows, corpus(lengths), (budget, budget))
         assert [row for part in parts for row in part.tolist()] == rows.tolist()
         for part, after in pairwise(parts):
             both = tokens_of(np.concatenate([part, after[:1]]), lengths)
@@ -222,11 +221,11 @@ class TestCutting:
 
     def test_one_long_side_is_enough_for_a_batch_of_its_own(self) -> None:
         lengths = [(2, 2), (50, 1), (2, 2), (1, 50), (2, 2)]
-        assert rows_of(_cut(np.arange(5), corpus(lengths), (10, 10))) == [[0], [1], [2], [3], [4]]
-        assert rows_of(_cut(np.array([0, 2, 4, 1, 3]), corpus(lengths), (10, 10))) == [[0, 2, 4], [1], [3]]
+        assert rows_of(split_by_budget(np.arange(5), corpus(lengths), (10, 10))) == [[0], [1], [2], [3], [4]]
+        assert rows_of(split_by_budget(np.array([0, 2, 4, 1, 3]), corpus(lengths), (10, 10))) == [[0, 2, 4], [1], [3]]
 
     def test_nothing_of_nothing(self) -> None:
-        assert _cut(np.zeros(0, dtype=np.int64), corpus([]), (5, 5)) == []
+        assert split_by_budget(np.zeros(0, dtype=np.int64), corpus([]), (5, 5)) == []
         nothing = np.zeros(0, dtype=np.int64)
         assert packed(nothing, corpus([]), 5, key=(1,), corpus_size=corpus([]).corpus_size) == []
         assert length_sorted_batches(corpus([]), 5) == []
