@@ -5,8 +5,8 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.evaluation.metrics import edit_distance
 from weft.evaluation.sentence_metrics import UTILITIES
+from weft.evaluation.string_distance import edit_distance
 from weft.translation.mbr import expected_utilities
 
 PAIRS = [

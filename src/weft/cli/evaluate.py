@@ -25,7 +25,7 @@ from weft.cli.arguments import (
     read_given,
     search_changes,
 )
-from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics
+from weft.evaluation.metrics import METRICS, check_metrics
 
 if TYPE_CHECKING:
     from weft.evaluation.report import Report
@@ -39,7 +39,7 @@ def command(
     target: TargetFile = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", metavar="NAME", help=f"{', '.join([*METRICS, *FAMILIES])}; may be repeated."),
+        typer.Option("--metric", metavar="NAME", help=f"{', '.join(METRICS)}; may be repeated."),
     ] = None,
     references: Annotated[
         str | None,
@@ -96,7 +96,7 @@ def command(
     settings = search_changes(search, changes)
     if errors:
         judged = search_errors(model, given[:limit], **settings)
-        outputs, record, lines = [one.found.text for one in judged.sentences], judged.record(), _errors(judged)
+        outputs, record, lines = [one.output.text for one in judged.sentences], judged.record(), _errors(judged)
     else:
         report = evaluate(model, given[:limit], metric, references=references, **settings)
         outputs, record, lines = report.outputs, report.record(), _metrics(report)
@@ -108,10 +108,10 @@ def command(
 def _metrics(report: Report) -> list[str]:
     """A line a number, the references' own below it where they have one."""
     lines = []
-    for one in report.measures:
+    for one in report.scores:
         lines.append(f"{one.name:<24}{one.value:8.2f}   {one.signature}|{report.search}")
-        if one.name in report.references:
-            lines.append(f"{'  in the references':<24}{report.references[one.name].value:8.2f}")
+        if one.name in report.reference_scores:
+            lines.append(f"{'  in the references':<24}{report.reference_scores[one.name].value:8.2f}")
     if report.alignment is not None:
         lines.append(f"{'alignment error rate':<24}{report.alignment.error_rate:8.2f}   {report.alignment.signature}")
     lines.append(f"{'perplexity':<24}{report.perplexity.value:8.3f}   {report.perplexity.signature}")
@@ -123,11 +123,9 @@ def _metrics(report: Report) -> list[str]:
 
 def _errors(judged: SearchErrors) -> list[str]:
     """The counts, and what the worst search errors look like."""
-    from weft.evaluation.search_errors import summary, worst
-
-    lines = summary(judged)
-    for one in worst(judged):
-        sides = {"found": one.found, "best" if one.proven else "better": one.best, "reference": one.reference}
+    lines = judged.summary()
+    for one in judged.worst():
+        sides = {"found": one.output, "best" if one.proven else "better": one.best, "reference": one.reference}
         lines += ["", f"source     {one.source}"]
         lines += [
             f"{name:<11}{said.text or '(nothing)'}   {said.score(judged.ranking):.4f}"

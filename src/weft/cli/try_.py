@@ -43,7 +43,7 @@ def command(
         pass
     run = load(folder, device=recipe.training.device)
     report = evaluate(run, list(read_corpus(run.recipe, "test")), ["exact_match", "bleu"])
-    exact, bleu = (one.value for one in report.measures)
+    exact, bleu = (one.value for one in report.scores)
     picture = folder / "attention.svg"
     for sentence in reversed(SENTENCES):
         found, words = run.attend(sentence)

@@ -1,46 +1,50 @@
-"""Metrics over a corpus: what was written against what should have been, each with the signature that reproduces it.
+"""Corpus metrics: hypotheses against references, each score with the signature that reproduces it.
 
-Every value is in per cent, and every metric takes the hypotheses, one a line, and the references: one a line, or a
+Every value is in percent, and every metric takes the hypotheses, one per line, and the references: one per line, or a
 list of them for each line (``references[line]``, not sacrebleu's streams).
 
-    bleu                  BLEU of plain text; sacrebleu cuts it into words (13a)      Papineni et al. 2002, Post 2018
-    bleu_lowercase        the same, all in lower case: mteval-v13a as it is by default; the BLEU of the E2E challenge
-    bleu_tokenized        BLEU of text that is already cut: its words are what stands between spaces
+    bleu                  BLEU of plain text, tokenized by sacrebleu (13a)            Papineni et al. 2002, Post 2018
+    bleu_lowercase        the same in lower case: the default of mteval-v13a; the BLEU of the E2E challenge
+    bleu_tokenized        BLEU of tokenized text: its words are separated by spaces
     chrf                  F-score of character n-grams (chrF2)                        Popović 2015
     ter                   edits and shifts of words per reference word                Snover et al. 2006
     rouge_l               F-score of the longest common subsequence of words          Lin 2004; `weft.evaluation.rouge`
     exact_match           lines that equal their reference (any of them)
-    token_match           the same, where white space separates and how much of it does not matter: code, SQL
+    token_match           the same up to the amount of white space between tokens: code, SQL
     item_error_rate       lines that do not: 100 − exact match; the "WER" of grapheme-to-phoneme papers
     character_error_rate  edit distance over Unicode code points, per reference code point ("CER")
-    token_error_rate      edit distance over tokens between white space, per reference token; the "WER" of speech
-                          recognition, and the "PER" of grapheme-to-phoneme papers where the tokens are phones
-    distinct_1, _2        different words (pairs of words) among all of the outputs   Li et al. 2016
-    repetition            several at once: outputs with a loop, rep-1 to rep-4; see `weft.evaluation.repetition`
+    token_error_rate      edit distance over white-space tokens, per reference token; the "WER" of speech recognition,
+                          and the "PER" of grapheme-to-phoneme papers where the tokens are phones
+    distinct_1, _2        distinct words (word bigrams) among all of the outputs      Li et al. 2016
+    repetition            several scores: outputs with a loop, rep-1 to rep-4; see `weft.evaluation.repetition`
 
-There is no metric called word error rate, because two fields give that name to two of the rows above. Lines are
-compared as they are, where nothing else is said: no case folding, no Unicode normalization. The two edit-distance
-rates are sums over the corpus, not means over lines, and take one reference a line. The distinct metrics and repetition
-do not look at references. Metrics that need a neural model (COMET) are not here.
+There is no metric called word error rate, because two fields use that name for two different rows above. Unless stated
+otherwise, lines are compared as they are: no case folding, no Unicode normalization. The two edit-distance rates are
+sums over the corpus, not means over lines, and take one reference per line. The distinct metrics and repetition do not
+use references. Metrics that need a neural model (COMET) are not here.
+
+To add one, write a function like those below and add its line to `METRICS`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft import __version__
 from weft.errors import DataError, RecipeError, nearest
+from weft.evaluation.string_distance import edit_distance
 
 if TYPE_CHECKING:
-    from sacrebleu.metrics.base import Metric
+    from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 References = Sequence[str] | Sequence[Sequence[str]]
 
 
-class Measure(NamedTuple):
-    """One metric's value over a corpus, and all that is needed to compute it again."""
+class MetricScore(NamedTuple):
+    """The value of a metric over a corpus, with the signature that reproduces it."""
 
     name: str
     value: float
@@ -49,43 +53,43 @@ class Measure(NamedTuple):
     """``"higher"`` or ``"lower"``."""
 
 
-def bleu(hypotheses: Sequence[str], references: References) -> Measure:
-    """BLEU of plain text, cut into words by sacrebleu's default tokenization (13a)."""
+def bleu(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """BLEU of plain text in sacrebleu's default tokenization (13a)."""
     from sacrebleu.metrics.bleu import BLEU
 
     return _sacrebleu("BLEU", BLEU(), hypotheses, references, better="higher")
 
 
-def bleu_lowercase(hypotheses: Sequence[str], references: References) -> Measure:
-    """BLEU of plain text as `bleu`, of lower-cased text."""
+def bleu_lowercase(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """BLEU of plain text in lower case."""
     from sacrebleu.metrics.bleu import BLEU
 
     return _sacrebleu("lower-case BLEU", BLEU(lowercase=True), hypotheses, references, better="higher")
 
 
-def bleu_tokenized(hypotheses: Sequence[str], references: References) -> Measure:
+def bleu_tokenized(hypotheses: Sequence[str], references: References) -> MetricScore:
     """BLEU of text that is already tokenized. Not comparable with `bleu`, nor across tokenizations."""
     from sacrebleu.metrics.bleu import BLEU
 
     return _sacrebleu("tokenized BLEU", BLEU(tokenize="none", force=True), hypotheses, references, better="higher")
 
 
-def chrf(hypotheses: Sequence[str], references: References) -> Measure:
+def chrf(hypotheses: Sequence[str], references: References) -> MetricScore:
     """chrF2: F-score of character n-grams up to six, recall weighted twice."""
     from sacrebleu.metrics.chrf import CHRF
 
     return _sacrebleu("chrF", CHRF(), hypotheses, references, better="higher")
 
 
-def ter(hypotheses: Sequence[str], references: References) -> Measure:
+def ter(hypotheses: Sequence[str], references: References) -> MetricScore:
     """Translation edit rate: insertions, deletions, substitutions and shifts of words, per reference word."""
     from sacrebleu.metrics.ter import TER
 
     return _sacrebleu("TER", TER(), hypotheses, references, better="lower")
 
 
-def rouge_l(hypotheses: Sequence[str], references: References) -> Measure:
-    """ROUGE-L as the E2E challenge and the evaluation of image captions have it: the mean over lines."""
+def rouge_l(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """ROUGE-L as in the E2E challenge and the evaluation of image captions: the mean over lines."""
     from weft.evaluation import rouge
 
     lists = _reference_lists(hypotheses, references)
@@ -98,111 +102,121 @@ def rouge_l(hypotheses: Sequence[str], references: References) -> Measure:
         references="best precision, best recall",
         average="line",
     )
-    return Measure("ROUGE-L", 100.0 * math.fsum(scores) / len(scores), signature, "higher")
+    return MetricScore("ROUGE-L", 100.0 * math.fsum(scores) / len(scores), signature, "higher")
 
 
-def exact_match(hypotheses: Sequence[str], references: References) -> Measure:
-    """Share of lines identical to their reference, or to any of several."""
-    right, number, signature = _identical(hypotheses, references)
-    return Measure("exact match", 100.0 * right / number, signature, "higher")
+def exact_match(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """Fraction of lines identical to their reference, or to any of several."""
+    correct, number, signature = _identical(hypotheses, references)
+    return MetricScore("exact match", 100.0 * correct / number, signature, "higher")
 
 
-def item_error_rate(hypotheses: Sequence[str], references: References) -> Measure:
-    """Share of lines that are not right in full: 100 − exact match."""
-    right, number, signature = _identical(hypotheses, references)
-    return Measure("item error rate", 100.0 * (number - right) / number, signature, "lower")
+def item_error_rate(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """Fraction of lines that are not entirely correct: 100 − exact match."""
+    correct, number, signature = _identical(hypotheses, references)
+    return MetricScore("item error rate", 100.0 * (number - correct) / number, signature, "lower")
 
 
-def token_match(hypotheses: Sequence[str], references: References) -> Measure:
-    """Share of lines with the same tokens between white space as their reference, or as any of several."""
+def token_match(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """Fraction of lines with the same white-space tokens as their reference, or as any of several."""
     lists = _reference_lists(hypotheses, references)
     pairs = zip(hypotheses, lists, strict=True)
-    right = sum(hypothesis.split() in [one.split() for one in line] for hypothesis, line in pairs)
+    correct = sum(hypothesis.split() in [reference.split() for reference in line] for hypothesis, line in pairs)
     signature = _signature(nrefs=_number_of_references(lists), case="mixed", unit="line of white-space tokens")
-    return Measure("token match", 100.0 * right / len(lists), signature, "higher")
+    return MetricScore("token match", 100.0 * correct / len(lists), signature, "higher")
 
 
-def character_error_rate(hypotheses: Sequence[str], references: References) -> Measure:
+def character_error_rate(hypotheses: Sequence[str], references: References) -> MetricScore:
     """Σ edit distance / Σ reference length, both counted in Unicode code points, spaces included."""
     return _edit_rate("character error rate", list, "code point", hypotheses, references)
 
 
-def token_error_rate(hypotheses: Sequence[str], references: References) -> Measure:
-    """Σ edit distance / Σ reference length, both counted in tokens between white space."""
+def token_error_rate(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """Σ edit distance / Σ reference length, both counted in white-space tokens."""
     return _edit_rate("token error rate", str.split, "white-space token", hypotheses, references)
 
 
-def distinct_1(hypotheses: Sequence[str], references: References) -> Measure:
-    """Different words / all words of the hypotheses."""
+def distinct_1(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """Distinct words / all words of the hypotheses."""
     return _distinct(1, hypotheses, references)
 
 
-def distinct_2(hypotheses: Sequence[str], references: References) -> Measure:
-    """Different pairs of neighboring words / all pairs of the hypotheses."""
+def distinct_2(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """Distinct word bigrams / all word bigrams of the hypotheses."""
     return _distinct(2, hypotheses, references)
 
 
-METRICS: dict[str, Callable[[Sequence[str], References], Measure]] = {
-    "bleu": bleu,
-    "bleu_lowercase": bleu_lowercase,
-    "bleu_tokenized": bleu_tokenized,
-    "chrf": chrf,
-    "ter": ter,
-    "rouge_l": rouge_l,
-    "exact_match": exact_match,
-    "token_match": token_match,
-    "item_error_rate": item_error_rate,
-    "character_error_rate": character_error_rate,
-    "token_error_rate": token_error_rate,
-    "distinct_1": distinct_1,
-    "distinct_2": distinct_2,
+def repetition(hypotheses: Sequence[str], references: References) -> list[MetricScore]:
+    """Outputs with a loop, and the fractions of repeated n-grams."""
+    from weft.evaluation import repetition
+
+    return repetition.repetition(hypotheses)
+
+
+class Metric(NamedTuple):
+    """A metric, and what it is applied to."""
+
+    compute: Callable[[Sequence[str], References], MetricScore | list[MetricScore]]
+    single_reference: bool = False
+    """Whether it takes only one reference per line."""
+    uses_references: bool = True
+    """False: it measures the hypotheses alone, and so can be computed for the references too."""
+    single_score: bool = True
+    """False: it gives several scores, so training cannot select checkpoints by it."""
+
+
+METRICS: dict[str, Metric] = {
+    "bleu": Metric(bleu),
+    "bleu_lowercase": Metric(bleu_lowercase),
+    "bleu_tokenized": Metric(bleu_tokenized),
+    "chrf": Metric(chrf),
+    "ter": Metric(ter),
+    "rouge_l": Metric(rouge_l),
+    "exact_match": Metric(exact_match),
+    "token_match": Metric(token_match),
+    "item_error_rate": Metric(item_error_rate),
+    "character_error_rate": Metric(character_error_rate, single_reference=True),
+    "token_error_rate": Metric(token_error_rate, single_reference=True),
+    "distinct_1": Metric(distinct_1, uses_references=False),
+    "distinct_2": Metric(distinct_2, uses_references=False),
+    "repetition": Metric(repetition, uses_references=False, single_score=False),
 }
-ONE_REFERENCE = frozenset({"character_error_rate", "token_error_rate"})
-"""Those that take one reference a line."""
-OUTPUTS_ALONE = frozenset({"distinct_1", "distinct_2", "repetition"})
-"""Those that measure hypotheses, whatever the references; they say something of references too."""
 
 
-def _repetition(hypotheses: Sequence[str]) -> list[Measure]:
-    from weft.evaluation.repetition import repetition
+def check_metrics(names: Sequence[str], *, several_references: bool = False, setting: str | None = None) -> None:
+    """Refuse unknown metrics and, with ``several_references``, metrics that take one, before anything is translated.
 
-    return repetition(hypotheses)
-
-
-FAMILIES: dict[str, Callable[[Sequence[str]], list[Measure]]] = {"repetition": _repetition}
-"""Names that stand for several measures, of the hypotheses alone."""
-
-
-def check_metrics(names: Sequence[str], *, several: bool = False) -> None:
-    """Refuse what cannot be measured before anything is translated: unknown names and, of ``several`` references,
-    metrics that take one."""
+    ``setting``: where the names come from, for the message.
+    """
     for name in names:
-        if name not in METRICS and name not in FAMILIES:
-            raise RecipeError(f"metric {name!r} is unknown; {nearest(name, [*METRICS, *FAMILIES])}")
-        if several and name in ONE_REFERENCE:
+        if name not in METRICS:
+            prefix = f"metric {name!r} is unknown" if setting is None else f"{setting}: unknown metric {name!r}"
+            raise RecipeError(f"{prefix}; {nearest(name, METRICS)}")
+        if several_references and METRICS[name].single_reference:
             raise RecipeError(
-                f"metric {name!r} takes one reference a source; leave it out, or set evaluation.references = 'each'"
+                f"metric {name!r} takes one reference per source; leave it out, or set evaluation.references = 'each'"
             )
 
 
-def measure(names: Sequence[str], hypotheses: Sequence[str], references: References) -> list[Measure]:
-    """The metrics asked for, in that order."""
+def compute_metrics(names: Sequence[str], hypotheses: Sequence[str], references: References) -> list[MetricScore]:
+    """The scores of some metrics, in their order."""
     check_metrics(names)
-    found: list[Measure] = []
+    scores: list[MetricScore] = []
     for name in names:
-        found += FAMILIES[name](hypotheses) if name in FAMILIES else [METRICS[name](hypotheses, references)]
-    return found
+        result = METRICS[name].compute(hypotheses, references)
+        scores += result if isinstance(result, list) else [result]
+    return scores
 
 
 def perplexity(
     total_log_probability: float,
     tokens: int,
     *,
-    token: str = "piece of the model's vocabulary, end mark counted",
-) -> Measure:
-    """exp(−Σ log p / n): natural logarithms over the n tokens of a corpus. Not in per cent.
+    token: str = "token of the model's vocabulary, end token included",
+) -> MetricScore:
+    """exp(−Σ log p / n) with natural logarithms over the n tokens of a corpus. Not in percent.
 
-    Perplexities compare only where the tokens are the same; `token` says in the signature what they were.
+    Perplexities are comparable only over the same tokens; ``token`` says in the signature what they are.
     """
     if tokens < 1:
         raise DataError(f"perplexity: {tokens} tokens, expected at least 1")
@@ -210,90 +224,63 @@ def perplexity(
         value = math.exp(-total_log_probability / tokens)
     except OverflowError:
         value = math.inf
-    return Measure("perplexity", value, _signature(log="natural", token=token, tokens=tokens), "lower")
+    return MetricScore("perplexity", value, _signature(log="natural", token=token, tokens=tokens), "lower")
 
 
-def edit_distance(left: Sequence[Hashable], right: Sequence[Hashable]) -> int:
-    """The fewest insertions, deletions and substitutions that turn one sequence into the other (Levenshtein 1966).
-
-    Column by column of the usual table, a column held as the bits of two integers: where it rises by one from one
-    row to the next (`up`) and where it falls (`down`)   Myers 1999; Hyyrö 2003.
-    """
-    if not left or not right:
-        return len(left) + len(right)
-    places: dict[Hashable, int] = {}
-    for place, item in enumerate(left):
-        places[item] = places.get(item, 0) | 1 << place
-    every = (1 << len(left)) - 1
-    last = 1 << (len(left) - 1)
-    up, down, distance = every, 0, len(left)
-    for item in right:
-        equal = places.get(item, 0)
-        diagonal = (((equal & up) + up) ^ up) | equal
-        rises = down | (every & ~(diagonal | up))
-        falls = up & diagonal
-        distance += bool(rises & last) - bool(falls & last)
-        rises = rises << 1 | 1
-        equal |= down
-        up = (falls << 1 | ~(equal | rises)) & every
-        down = rises & equal & every
-    return distance
+def ngrams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    """The n-grams of a sequence, in order."""
+    return [tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1)]
 
 
-def _sacrebleu(name: str, metric: Metric, hypotheses: Sequence[str], references: References, *, better: str) -> Measure:
+def _sacrebleu(
+    name: str, metric: SacrebleuMetric, hypotheses: Sequence[str], references: References, *, better: str
+) -> MetricScore:
     lists = _reference_lists(hypotheses, references)
-    most = max(map(len, lists))
-    streams: list[list[Any]] = [[line[place] if place < len(line) else None for line in lists] for place in range(most)]
+    streams: list[list[Any]] = [list(stream) for stream in zip_longest(*lists)]
     score = metric.corpus_score(hypotheses, streams)
-    return Measure(name, float(score.score), str(metric.get_signature()), better)
+    return MetricScore(name, float(score.score), str(metric.get_signature()), better)
 
 
 def _identical(hypotheses: Sequence[str], references: References) -> tuple[int, int, str]:
     lists = _reference_lists(hypotheses, references)
-    right = sum(hypothesis in line for hypothesis, line in zip(hypotheses, lists, strict=True))
-    return right, len(lists), _signature(nrefs=_number_of_references(lists), case="mixed", unit="line")
+    correct = sum(hypothesis in line for hypothesis, line in zip(hypotheses, lists, strict=True))
+    return correct, len(lists), _signature(nrefs=_number_of_references(lists), case="mixed", unit="line")
 
 
-def _distinct(n: int, hypotheses: Sequence[str], references: References) -> Measure:
-    """Different n-grams / all n-grams, over the corpus: it falls as there are more outputs, so compare equal numbers.
+def _distinct(n: int, hypotheses: Sequence[str], references: References) -> MetricScore:
+    """Distinct n-grams / all n-grams over the corpus. It falls with the number of outputs, so compare equal numbers.
 
-    Li et al. divide by all words instead, for pairs a little more than there are pairs.
+    Li et al. divide by the number of words instead, which for bigrams is slightly larger.
     """
     _reference_lists(hypotheses, references)
-    total = 0
-    different: set[tuple[str, ...]] = set()
-    for hypothesis in hypotheses:
-        tokens = hypothesis.split()
-        grams = [tuple(tokens[place : place + n]) for place in range(len(tokens) - n + 1)]
-        total += len(grams)
-        different.update(grams)
+    grams = [gram for hypothesis in hypotheses for gram in ngrams(hypothesis.split(), n)]
     signature = _signature(n=n, outputs=len(hypotheses), case="mixed", unit="white-space token", average="corpus")
-    return Measure(f"distinct-{n}", 100.0 * len(different) / total if total else 0.0, signature, "higher")
+    return MetricScore(f"distinct-{n}", 100.0 * len(set(grams)) / len(grams) if grams else 0.0, signature, "higher")
 
 
 def _edit_rate(
     name: str,
-    cut: Callable[[str], list[str]],
+    tokenize: Callable[[str], list[str]],
     unit: str,
     hypotheses: Sequence[str],
     references: References,
-) -> Measure:
+) -> MetricScore:
     lists = _reference_lists(hypotheses, references)
     edits = total = 0
-    for place, (hypothesis, line) in enumerate(zip(hypotheses, lists, strict=True)):
+    for number, (hypothesis, line) in enumerate(zip(hypotheses, lists, strict=True), 1):
         if len(line) > 1:
-            raise DataError(f"{name}: line {place + 1} has {len(line)} references, expected 1")
-        reference = cut(line[0])
-        edits += edit_distance(cut(hypothesis), reference)
+            raise DataError(f"{name}: line {number} has {len(line)} references, expected 1")
+        reference = tokenize(line[0])
+        edits += edit_distance(tokenize(hypothesis), reference)
         total += len(reference)
     if total == 0:
         raise DataError(f"{name}: every reference is empty, expected at least one {unit}")
     signature = _signature(nrefs="1", case="mixed", unit=unit, average="corpus")
-    return Measure(name, 100.0 * edits / total, signature, "lower")
+    return MetricScore(name, 100.0 * edits / total, signature, "lower")
 
 
 def _reference_lists(hypotheses: Sequence[str], references: References) -> list[Sequence[str]]:
-    """The references of each line, after checking that there are as many lines on both sides."""
+    """The references of each line, after checking that both sides have the same number of lines."""
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise DataError("hypotheses and references are sequences of lines, not one string")
     if len(hypotheses) != len(references):
@@ -301,9 +288,9 @@ def _reference_lists(hypotheses: Sequence[str], references: References) -> list[
     if not hypotheses:
         raise DataError("no lines to score; expected at least 1 hypothesis and its reference")
     lists = [[line] if isinstance(line, str) else line for line in references]
-    for place, line in enumerate(lists):
+    for number, line in enumerate(lists, 1):
         if not line:
-            raise DataError(f"line {place + 1} has no reference, expected at least 1")
+            raise DataError(f"line {number} has no reference, expected at least 1")
     return lists
 
 
@@ -313,5 +300,5 @@ def _number_of_references(lists: list[Sequence[str]]) -> str:
 
 
 def _signature(**parts: object) -> str:
-    """sacrebleu's format, for the metrics computed here."""
+    """A signature in sacrebleu's format."""
     return "|".join(f"{key}:{value}" for key, value in (*parts.items(), ("version", f"weft {__version__}")))

@@ -1,16 +1,15 @@
-"""Repetition: whether outputs loop, how much they say twice, and why a loop feeds itself.
+"""Repetition: whether outputs loop, how much they repeat, and how a loop reinforces itself.
 
-A model that has lost its way says one phrase over and over. Three ways to see it:
-
-    find_loop      the longest stretch of one phrase over and over in a sequence, named
-    repetition     over a set of outputs: how many have a loop, and rep-n, the share of n-grams that already stood in
-                   the same output
+    find_loop      the longest repetition of a phrase in a sequence
+    repetition     over a set of outputs: how many have a loop, and rep-n, the fraction of n-grams that occurred
+                   before in the same output
                        rep-n = 1 − distinct n-grams / n-grams              Welleck et al. 2020 (seq-rep-n)
     repeat_curve   the mean log-probability of the first, second, … copy of a repeated phrase; it rises with each copy:
-                   what was said often is likely to be said again          Holtzman et al. 2020, figure 4
+                   what was repeated often is likely to be repeated again  Holtzman et al. 2020, figure 4
 
-Here rep-n is summed over the corpus; the paper takes the mean over outputs, which is the same where they are equally
-long. What keeps a search from looping is `weft.search.constraints.NoLoops`.
+Here rep-n is summed over the corpus; the paper takes the mean over outputs, which is the same if they are equally long.
+The constraint that keeps a search from looping is `weft.search.constraints.NoLoops`; it forbids a loop a little later
+than this module counts one (`MIN_TOKENS`), so that short repetitions stay possible.
 """
 
 from __future__ import annotations
@@ -20,93 +19,91 @@ from typing import Generic, NamedTuple, TypeVar
 
 from weft import __version__
 from weft.errors import DataError
-from weft.evaluation.metrics import Measure
+from weft.evaluation.metrics import MetricScore, ngrams
 
 T = TypeVar("T", bound=Hashable)
 
-LONGEST, COPIES, TOKENS = 16, 3, 8
+MAX_PHRASE, MIN_COPIES, MIN_TOKENS = 16, 3, 8
 
 
 class Loop(NamedTuple, Generic[T]):
-    """One phrase over and over."""
+    """A phrase that is repeated without anything in between."""
 
     phrase: tuple[T, ...]
-    first: int
-    """Where the first copy begins."""
+    start: int
+    """The position of the first copy."""
     copies: int
-    """How many whole copies stand side by side."""
+    """How many complete copies follow each other."""
 
 
 def find_loop(
-    tokens: Sequence[T], *, longest: int = LONGEST, copies: int = COPIES, tokens_at_least: int = TOKENS
+    tokens: Sequence[T], *, max_phrase: int = MAX_PHRASE, min_copies: int = MIN_COPIES, min_tokens: int = MIN_TOKENS
 ) -> Loop[T] | None:
-    """The loop of a sequence of words, characters or ids; None where there is none.
+    """The loop of a sequence of words, characters or ids; None if there is none.
 
-    A loop is a phrase of at most ``longest`` tokens that stands at least ``copies`` times side by side, over at least
-    ``tokens_at_least`` tokens in all: three words said three times, or one word eight times. Of several the one that
-    covers the most tokens with whole copies; of equals the one with the shortest phrase, then the first.
+    A loop is a phrase of at most ``max_phrase`` tokens that occurs at least ``min_copies`` times in a row, over at
+    least ``min_tokens`` tokens in all: three words three times, or one word eight times. Of several, the one that
+    covers the most tokens with complete copies; then the one with the shortest phrase, then the first.
     """
-    if longest < 1 or copies < 2:
+    if max_phrase < 1 or min_copies < 2:
         raise DataError(
-            f"find_loop: phrases of up to {longest} tokens, {copies} copies; expected at least 1 token and 2 copies"
+            f"find_loop: phrases of up to {max_phrase} tokens, {min_copies} copies; expected at least 1 token and "
+            "2 copies"
         )
     best: Loop[T] | None = None
-    most = max(tokens_at_least, 1) - 1
-    for length in range(1, min(longest, len(tokens) // copies) + 1):
+    covered = max(min_tokens, 1) - 1
+    for length in range(1, min(max_phrase, len(tokens) // min_copies) + 1):
         start = 0
-        for place in range(length, len(tokens) + 1):
-            if place < len(tokens) and tokens[place] == tokens[place - length]:
+        for position in range(length, len(tokens) + 1):
+            if position < len(tokens) and tokens[position] == tokens[position - length]:
                 continue
-            count = (place - start) // length  # tokens[start:place] repeats with this period, and no further
-            if count >= copies and count * length > most:
-                best = Loop(tuple(tokens[start : start + length]), start, count)
-                most = count * length
-            start = place - length + 1
+            copies = (position - start) // length  # tokens[start:position] has this period, and no longer run has
+            if copies >= min_copies and copies * length > covered:
+                best = Loop(tuple(tokens[start : start + length]), start, copies)
+                covered = copies * length
+            start = position - length + 1
     return best
 
 
-def repetition(outputs: Sequence[str]) -> list[Measure]:
-    """The share of outputs with a loop, and rep-1 to rep-4, all in per cent.
+def repetition(outputs: Sequence[str]) -> list[MetricScore]:
+    """The fraction of outputs with a loop, and rep-1 to rep-4, all in percent.
 
-    Words are what stands between white space. Where no output has any white space inside (Chinese, single words), the
-    units are characters instead; the signature says which. An output that is too short for an n-gram does not count
-    for it; where all are, nothing is repeated and rep-n is 0.
+    Words are separated by white space. If no output has any white space inside (Chinese, single words), the units are
+    characters instead; the signature says which. An output too short for an n-gram does not count for it; if all are,
+    rep-n is 0.
     """
     if isinstance(outputs, str):
         raise DataError("repetition: outputs are a sequence of lines, not one string")
     if not outputs:
         raise DataError("repetition: no lines to measure; expected at least 1 output")
     words = any(len(output.split()) > 1 for output in outputs)
-    cut = [output.split() if words else list(output.strip()) for output in outputs]
+    sequences = [output.split() if words else list(output.strip()) for output in outputs]
     unit = "white-space token" if words else "code point"
-    loops = sum(find_loop(tokens) is not None for tokens in cut)
-    limits = f"longest:{LONGEST}|copies:{COPIES}|tokens:{TOKENS}"
+    loops = sum(find_loop(tokens) is not None for tokens in sequences)
+    limits = f"longest:{MAX_PHRASE}|copies:{MIN_COPIES}|tokens:{MIN_TOKENS}"
     ending = f"outputs:{len(outputs)}|case:mixed|unit:{unit}|version:weft {__version__}"
-    measures = [Measure("outputs with a loop", 100.0 * loops / len(outputs), f"{limits}|{ending}", "lower")]
+    scores = [MetricScore("outputs with a loop", 100.0 * loops / len(outputs), f"{limits}|{ending}", "lower")]
     for n in range(1, 5):
         signature = f"n:{n}|average:corpus|{ending}"
-        measures.append(Measure(f"rep-{n}", 100.0 * _repeated_share(cut, n), signature, "lower"))
-    return measures
+        scores.append(MetricScore(f"rep-{n}", 100.0 * _repeated_fraction(sequences, n), signature, "lower"))
+    return scores
 
 
-def _repeated_share(sequences: Sequence[Sequence[str]], n: int) -> float:
-    total = distinct = 0
-    for tokens in sequences:
-        grams = [tuple(tokens[place : place + n]) for place in range(len(tokens) - n + 1)]
-        total += len(grams)
-        distinct += len(set(grams))
+def _repeated_fraction(sequences: Sequence[Sequence[str]], n: int) -> float:
+    grams = [ngrams(tokens, n) for tokens in sequences]
+    total, distinct = sum(map(len, grams)), sum(len(set(sequence)) for sequence in grams)
     return 1.0 - distinct / total if total else 0.0
 
 
 def repeat_curve(token_log_probabilities: Sequence[float], phrase_length: int) -> list[float]:
-    """The mean log-probability of a token in each copy of a phrase said over and over.
+    """The mean log-probability of a token in each copy of a repeated phrase.
 
-    The caller scores the phrase × n with a model and gives log p of every token, without the end mark.
+    The caller scores n copies of the phrase with a model and gives log p of every token, without the end token.
     """
     if phrase_length < 1 or not token_log_probabilities or len(token_log_probabilities) % phrase_length:
         raise DataError(
             f"repeat_curve: {len(token_log_probabilities)} tokens are not whole copies of a phrase of {phrase_length}; "
-            "expected every copy in full, and no end mark"
+            "expected complete copies, and no end token"
         )
     starts = range(0, len(token_log_probabilities), phrase_length)
     return [sum(token_log_probabilities[start : start + phrase_length]) / phrase_length for start in starts]

@@ -1,20 +1,20 @@
-"""Search errors and model errors told apart   Stahlberg and Byrne 2019 ("On NMT search errors and model errors").
+"""Search errors and model errors   Stahlberg and Byrne 2019 ("On NMT search errors and model errors").
 
-A wrong output has one of two causes. Let s be what hypotheses are ranked by (`weft.search.Ranking`), ŷ what a search
-found, y* the best there is and y the reference:
+A wrong output has one of two causes. Let s be the score that hypotheses are ranked by (`weft.search.Ranking`), ŷ the
+output of a search, y* the best of all outputs and y the reference:
 
-    search error   s(ŷ) < s(y*)    the model rates something higher than what was found: a better search helps
-    model error    s(y) < s(y*)    the model rates something higher than the reference: no search helps
+    search error   s(ŷ) < s(y*)    the model scores something above the output: a better search helps
+    model error    s(y) < s(y*)    the model scores something above the reference: no search helps
 
-y* takes an exact search, which may give up. Even then something is certain, for nothing but three scores:
+Finding y* takes an exact search, which may give up. Even then some errors are certain:
 
-    s(y) > s(ŷ), or anything else that is known scores above ŷ     a search error
-    s(ŷ) > s(y), or anything else that is known scores above y     a model error
+    s(y) > s(ŷ), or any other known output scores above ŷ     a search error
+    s(ŷ) > s(y), or any other known output scores above y     a model error
 
-Everything is judged within the space of the exact search: sequences that end by themselves within the length limit. An
-output that the limit cut off is not in it, and counts as a search error; a reference that is too long for it says
-nothing about the search. Outputs are the same where their ids or their texts are: what a tokenizer can cut in two ways
-is still one text. Scores that differ by less than `TOLERANCE` · (1 + |s|) are equal: more is not known of them.
+Only sequences that end within the length limit count, as in the exact search. An output that reached the limit without
+ending is a search error; a reference beyond the limit says nothing about the search. Outputs are the same if their ids
+or their texts are, since a text may have several tokenizations. Scores that differ by less than `TOLERANCE` · (1 + |s|)
+count as equal.
 """
 
 from __future__ import annotations
@@ -28,89 +28,111 @@ from weft.errors import DataError
 from weft.search.ranking import Ranking
 
 TOLERANCE = 1e-5
-"""The rounding of float32 that depends on who else is in a batch."""
+"""The rounding of float32 that depends on the other rows of a batch."""
 
-Fate = Literal["best", "error", "unknown"]
-Want = Literal["reference", "error", "unknown"]
+SearchOutcome = Literal["best", "error", "unknown"]
+ModelOutcome = Literal["reference", "error", "unknown"]
 
 
 @dataclass(frozen=True)
-class Said:
-    """One output, or a reference, as the model sees it."""
+class ScoredOutput:
+    """An output or a reference with its probability."""
 
     text: str
     ids: tuple[int, ...]
     log_probability: float
-    """log p(y|x), end mark included where it ended by itself."""
+    """log p(y|x), including the end token if it ended."""
     ended: bool = True
-    """False where the length limit cut it off."""
+    """False if it reached the length limit."""
 
     @property
     def length(self) -> int:
-        """Tokens, the end mark not counted."""
+        """Tokens, without the end token."""
         return len(self.ids)
 
     def score(self, ranking: Ranking) -> float:
         """What it is ranked by."""
         return ranking.score(self.log_probability, self.length + self.ended)
 
-    def same(self, other: Said) -> bool:
-        """Whether both are one output."""
+    def equals(self, other: ScoredOutput) -> bool:
         return self.ended == other.ended and (self.ids == other.ids or self.text == other.text)
+
+    def is_above(self, other: ScoredOutput, ranking: Ranking) -> bool:
+        score, bar = self.score(ranking), other.score(ranking)
+        return score - bar > TOLERANCE * (1.0 + abs(bar))
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One sentence: what was found, what could have been, what should have been."""
+class SentenceErrors:
+    """One sentence: the output of the search, the best of all outputs, and the reference."""
 
     source: str
-    found: Said
-    best: Said | None
-    """The best of all where it is `proven`, else the best that the exact search saw before it gave up, if any."""
+    output: ScoredOutput
+    best: ScoredOutput | None
+    """The best of all if `proven`, else the best that the exact search saw before it gave up, if any."""
     proven: bool
-    reference: Said
+    reference: ScoredOutput
     reachable: bool
-    """Whether the reference lies within the length limit."""
-    search: Fate
-    """"best": what was found is the best there is; "error": something better is known; "unknown": neither."""
-    model: Want
-    """"reference": the reference is the best there is; "error": something is rated above it; "unknown": neither."""
+    """Whether the reference is within the length limit."""
+    search: SearchOutcome
+    """"best": the output is the best of all; "error": a better one is known; "unknown": neither."""
+    model: ModelOutcome
+    """"reference": the reference is the best of all; "error": something scores above it; "unknown": neither."""
     gap: float | None
-    """By how much the best that is known scores above what was found, where that is an error and both ended."""
-    cheap: bool
-    """Whether the reference alone shows the search error: no exact search was needed."""
+    """By how much the best known output scores above the output, if that is an error and both ended."""
+    shown_by_reference: bool
+    """Whether the reference alone shows the search error, without an exact search."""
 
 
-def judge(
-    source: str, found: Said, best: Said | None, reference: Said, *, proven: bool, limit: int, ranking: Ranking
-) -> Judged:
-    """What one sentence shows. ``best``: of the exact search; ``limit``: the longest output, end mark included."""
+@dataclass(frozen=True)
+class SearchSpace:
+    """What all sentences of a comparison share, and the length limit of one."""
+
+    ranking: Ranking
+    max_length: int
+    """The longest output, end token included."""
+
+
+def classify(
+    source: str,
+    output: ScoredOutput,
+    best: ScoredOutput | None,
+    reference: ScoredOutput,
+    *,
+    proven: bool,
+    space: SearchSpace,
+) -> SentenceErrors:
+    """The errors of one sentence; ``best``: the output of the exact search."""
     if proven and best is None:
         raise DataError("search errors: nothing was found, and yet it is proven to be the best")
-    reachable = reference.length + 1 <= limit
-    known = [one for one in (best, found) if one is not None and one.ended]
+    ranking = space.ranking
+    reachable = reference.length + 1 <= space.max_length
+    known = [candidate for candidate in (best, output) if candidate is not None and candidate.ended]
     known += [reference] if reachable else []
-    top = max(known, key=lambda one: one.score(ranking), default=None)
-    cheap = reachable and (not found.ended or _above(reference, found, ranking))
-    missed = top is not None and (not found.ended or (_above(top, found, ranking) and not top.same(found)))
-    search: Fate = "error" if missed else "best" if proven else "unknown"
-    beaten = top is not None and _above(top, reference, ranking) and not top.same(reference)
-    right = proven and best is not None and (best.same(reference) or not _above(best, reference, ranking))
-    model: Want = "error" if beaten else "reference" if right and reachable else "unknown"
-    gap = top.score(ranking) - found.score(ranking) if missed and top is not None and found.ended else None
-    return Judged(source, found, best, proven, reference, reachable, search, model, gap, cheap and missed)
-
-
-def _above(one: Said, other: Said, ranking: Ranking) -> bool:
-    left, right = one.score(ranking), other.score(ranking)
-    return left - right > TOLERANCE * (1.0 + abs(right))
+    top = max(known, key=lambda candidate: candidate.score(ranking), default=None)
+    missed = top is not None and (not output.ended or (top.is_above(output, ranking) and not top.equals(output)))
+    search: SearchOutcome = "error" if missed else "best" if proven else "unknown"
+    beaten = top is not None and top.is_above(reference, ranking) and not top.equals(reference)
+    is_best = proven and best is not None and (best.equals(reference) or not best.is_above(reference, ranking))
+    return SentenceErrors(
+        source=source,
+        output=output,
+        best=best,
+        proven=proven,
+        reference=reference,
+        reachable=reachable,
+        search=search,
+        model="error" if beaten else "reference" if is_best and reachable else "unknown",
+        gap=top.score(ranking) - output.score(ranking) if missed and top is not None and output.ended else None,
+        shown_by_reference=missed and reachable and (not output.ended or reference.is_above(output, ranking)),
+    )
 
 
 @dataclass(frozen=True)
 class SearchErrors:
-    """What a corpus shows."""
+    """The errors of a corpus."""
 
-    sentences: list[Judged]
+    sentences: list[SentenceErrors]
     ranking: Ranking
     signature: str
 
@@ -119,40 +141,56 @@ class SearchErrors:
             raise DataError("search errors: no sentences to judge; expected at least 1 that is not empty")
 
     @property
-    def proven(self) -> list[Judged]:
+    def proven(self) -> list[SentenceErrors]:
         """Sentences whose best output is known."""
-        return [one for one in self.sentences if one.proven]
+        return [sentence for sentence in self.sentences if sentence.proven]
 
     @property
-    def errors(self) -> list[Judged]:
+    def errors(self) -> list[SentenceErrors]:
         """Sentences with a search error."""
-        return [one for one in self.sentences if one.search == "error"]
+        return [sentence for sentence in self.sentences if sentence.search == "error"]
 
-    def searched(self, fate: Fate) -> int:
-        """How many sentences the search fared so with."""
-        return sum(one.search == fate for one in self.sentences)
+    def count_search(self, outcome: SearchOutcome) -> int:
+        return sum(sentence.search == outcome for sentence in self.sentences)
 
-    def wanted(self, want: Want) -> int:
-        """How many sentences the model wants so."""
-        return sum(one.model == want for one in self.sentences)
+    def count_model(self, outcome: ModelOutcome) -> int:
+        return sum(sentence.model == outcome for sentence in self.sentences)
+
+    @property
+    def shown_by_reference(self) -> int:
+        """Search errors that the reference alone shows."""
+        return sum(sentence.shown_by_reference for sentence in self.sentences)
+
+    @property
+    def cut_off(self) -> int:
+        """Outputs that reached the length limit."""
+        return sum(not sentence.output.ended for sentence in self.errors)
 
     @property
     def gaps(self) -> list[float]:
-        """What the search errors cost, by score."""
-        return [one.gap for one in self.errors if one.gap is not None]
+        """The score lost by each search error."""
+        return [sentence.gap for sentence in self.errors if sentence.gap is not None]
 
     @property
     def empty(self) -> int:
-        """How many of the proven best outputs are empty: the model would rather say nothing."""
-        return sum(one.best is not None and not one.best.ids for one in self.proven)
+        """How many of the proven best outputs are empty."""
+        return sum(sentence.best is not None and not sentence.best.ids for sentence in self.proven)
 
-    def lengths(self) -> dict[str, float] | None:
-        """The mean length, in tokens, of the sentences whose best is known; None where there are none."""
-        best = [one.best.length for one in self.proven if one.best is not None]
+    def mean_lengths(self) -> dict[str, float] | None:
+        """The mean lengths, in tokens, over the sentences whose best output is known; None if there are none."""
+        best = [sentence.best.length for sentence in self.proven if sentence.best is not None]
         if not best:
             return None
-        found, reference = ([getattr(one, side).length for one in self.proven] for side in ("found", "reference"))
-        return {"found": fmean(found), "best": fmean(best), "reference": fmean(reference)}
+        return {
+            "found": fmean(sentence.output.length for sentence in self.proven),
+            "best": fmean(best),
+            "reference": fmean(sentence.reference.length for sentence in self.proven),
+        }
+
+    def worst(self, count: int = 3) -> Sequence[SentenceErrors]:
+        """The sentences that lost the most score by their search, the worst first."""
+        ranked = [sentence for sentence in self.errors if sentence.gap is not None]
+        return sorted(ranked, key=lambda sentence: -(sentence.gap or 0.0))[:count]
 
     def record(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -160,87 +198,81 @@ class SearchErrors:
         return {
             "sentences": len(self.sentences),
             "search": {
-                "best": self.searched("best"),
-                "error": self.searched("error"),
-                "unknown": self.searched("unknown"),
-                "error, shown by the reference alone": sum(one.cheap for one in self.sentences),
-                "error, cut off by the limit": sum(not one.found.ended for one in self.errors),
+                "best": self.count_search("best"),
+                "error": self.count_search("error"),
+                "unknown": self.count_search("unknown"),
+                "error, shown by the reference alone": self.shown_by_reference,
+                "error, cut off by the limit": self.cut_off,
                 "mean gap": fmean(gaps) if gaps else None,
                 "largest gap": max(gaps, default=None),
             },
             "model": {
-                "reference": self.wanted("reference"),
-                "error": self.wanted("error"),
-                "unknown": self.wanted("unknown"),
+                "reference": self.count_model("reference"),
+                "error": self.count_model("error"),
+                "unknown": self.count_model("unknown"),
             },
-            "best": {"proven": len(self.proven), "empty": self.empty, "mean lengths": self.lengths()},
+            "best": {"proven": len(self.proven), "empty": self.empty, "mean lengths": self.mean_lengths()},
             "signature": self.signature,
-            "each": [self._one(one) for one in self.sentences],
+            "each": [self._sentence_record(sentence) for sentence in self.sentences],
         }
 
-    def _one(self, one: Judged) -> dict[str, Any]:
-        sides = {"found": one.found, "best": one.best, "reference": one.reference}
+    def _sentence_record(self, sentence: SentenceErrors) -> dict[str, Any]:
+        outputs = {"found": sentence.output, "best": sentence.best, "reference": sentence.reference}
         return {
-            "source": one.source,
-            "search": one.search,
-            "model": one.model,
-            "proven": one.proven,
-            "gap": one.gap,
-            **{name: None if said is None else self._said(said) for name, said in sides.items()},
+            "source": sentence.source,
+            "search": sentence.search,
+            "model": sentence.model,
+            "proven": sentence.proven,
+            "gap": sentence.gap,
+            **{name: None if output is None else self._output_record(output) for name, output in outputs.items()},
         }
 
-    def _said(self, said: Said) -> dict[str, Any]:
+    def _output_record(self, output: ScoredOutput) -> dict[str, Any]:
         return {
-            "text": said.text,
-            "score": said.score(self.ranking),
-            "log_probability": said.log_probability,
-            "tokens": said.length,
-            "ended": "end" if said.ended else "length",
+            "text": output.text,
+            "score": output.score(self.ranking),
+            "log_probability": output.log_probability,
+            "tokens": output.length,
+            "ended": "end" if output.ended else "length",
         }
 
-
-def summary(found: SearchErrors) -> list[str]:
-    """The same in words, line by line."""
-    total = len(found.sentences)
-
-    def row(label: str, count: int, note: str = "") -> str:
-        return f"  {label:<44}{count:6}{100.0 * count / total:8.1f} %{note and '   ' + note}".rstrip()
-
-    cheap = sum(one.cheap for one in found.sentences)
-    cut = sum(not one.found.ended for one in found.errors)
-    lines = [
-        f"{total} sentences; the best output there is proven for {len(found.proven)} of them",
-        "",
-        "Did the search find what the model rates highest?",
-        row("yes: the best there is, proven", found.searched("best")),
-        row("no: search error", found.searched("error"), "a wider beam or another search finds it"),
-        row("not known: the exact search gave up", found.searched("unknown"), "raise search.max_nodes to know"),
-    ]
-    if found.errors:
-        notes = [f"the reference itself scores higher in {cheap}"] + [f"{cut} were cut off by the length limit"] * (
-            cut > 0
-        )
-        if gaps := found.gaps:
-            notes.append(f"score lost {fmean(gaps):.4f} on average, {max(gaps):.4f} at most")
-        lines.append(f"  Of the search errors: {'; '.join(notes)}")
-    lines += [
-        "",
-        "Is what the model rates highest the reference?",
-        row("yes", found.wanted("reference")),
-        row("no: model error", found.wanted("error"), "something else scores above it; no search mends that"),
-        row("not known", found.wanted("unknown")),
-    ]
-    if (lengths := found.lengths()) is not None:
+    def summary(self) -> list[str]:
+        """The counts in words, line by line."""
+        lines = [
+            f"{len(self.sentences)} sentences; the best output there is proven for {len(self.proven)} of them",
+            "",
+            "Did the search find what the model rates highest?",
+            self._row("yes: the best there is, proven", self.count_search("best")),
+            self._row("no: search error", self.count_search("error"), "a wider beam or another search finds it"),
+            self._row(
+                "not known: the exact search gave up", self.count_search("unknown"), "raise search.max_nodes to know"
+            ),
+        ]
+        if self.errors:
+            notes = [f"the reference itself scores higher in {self.shown_by_reference}"]
+            notes += [f"{self.cut_off} were cut off by the length limit"] * (self.cut_off > 0)
+            if gaps := self.gaps:
+                notes.append(f"score lost {fmean(gaps):.4f} on average, {max(gaps):.4f} at most")
+            lines.append(f"  Of the search errors: {'; '.join(notes)}")
         lines += [
             "",
-            f"Where the best is known ({len(found.proven)} sentences)",
-            f"  mean length in tokens: found {lengths['found']:.1f}, best {lengths['best']:.1f}, "
-            f"reference {lengths['reference']:.1f}",
-            f"  the best is to say nothing: {found.empty} of {len(found.proven)}",
+            "Is what the model rates highest the reference?",
+            self._row("yes", self.count_model("reference")),
+            self._row(
+                "no: model error", self.count_model("error"), "something else scores above it; no search mends that"
+            ),
+            self._row("not known", self.count_model("unknown")),
         ]
-    return [*lines, "", found.signature]
+        if (lengths := self.mean_lengths()) is not None:
+            lines += [
+                "",
+                f"Where the best is known ({len(self.proven)} sentences)",
+                f"  mean length in tokens: found {lengths['found']:.1f}, best {lengths['best']:.1f}, "
+                f"reference {lengths['reference']:.1f}",
+                f"  the best is to say nothing: {self.empty} of {len(self.proven)}",
+            ]
+        return [*lines, "", self.signature]
 
-
-def worst(found: SearchErrors, count: int = 3) -> Sequence[Judged]:
-    """The sentences that lost the most by their search, the worst first."""
-    return sorted((one for one in found.errors if one.gap is not None), key=lambda one: -(one.gap or 0.0))[:count]
+    def _row(self, label: str, count: int, note: str = "") -> str:
+        percent = 100.0 * count / len(self.sentences)
+        return f"  {label:<44}{count:6}{percent:8.1f} %{note and '   ' + note}".rstrip()

@@ -21,8 +21,8 @@ from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
 from weft.data.store.encode import encode_pairs
 from weft.errors import DataError, RecipeError, nearest
-from weft.evaluation.metrics import FAMILIES, METRICS, check_metrics, measure, perplexity
-from weft.evaluation.references import each, grouped
+from weft.evaluation.metrics import METRICS, check_metrics, compute_metrics, perplexity
+from weft.evaluation.references import GROUPINGS
 from weft.files import save_text
 from weft.models import AnyModel
 from weft.models.build import build_model, choose_device
@@ -145,14 +145,12 @@ def _not_logged(folder: RunFolder, event: Event) -> Event:
 def _check(recipe: Recipe) -> None:
     """What can be known to be wrong before anything is read."""
     metric, several = recipe.training.metric, recipe.evaluation.references == "grouped"
-    for name in recipe.evaluation.metrics:
-        if name not in METRICS and name not in FAMILIES:
-            raise RecipeError(f"evaluation.metrics: unknown metric {name!r}; {nearest(name, [*METRICS, *FAMILIES])}")
-    check_metrics(recipe.evaluation.metrics, several=several)
+    check_metrics(recipe.evaluation.metrics, several_references=several, setting="evaluation.metrics")
     if metric != "loss":
-        if metric not in METRICS:
-            raise RecipeError(f"training.metric: unknown metric {metric!r}; {nearest(metric, ['loss', *METRICS])}")
-        check_metrics([metric], several=several)
+        if metric not in METRICS or not METRICS[metric].single_score:
+            names = ["loss", *(name for name, known in METRICS.items() if known.single_score)]
+            raise RecipeError(f"training.metric: unknown metric {metric!r}; {nearest(metric, names)}")
+        check_metrics([metric], several_references=several)
         if sources_of(recipe) == "none":
             raise RecipeError(f"training.metric: {metric!r} needs translations; a language model is judged by 'loss'")
 
@@ -233,7 +231,7 @@ def _validation(
     encoded = encode_pairs(pairs, tokenizers, sources=sources_of(recipe), max_length=recipe.data.max_length)
     if not len(encoded):
         raise DataError("data.valid: no pair is left to validate on")
-    items = (grouped if recipe.evaluation.references == "grouped" else each)(pairs)
+    items = GROUPINGS[recipe.evaluation.references](pairs)
     sources = items.sources[: recipe.training.valid_sentences]
     references = items.references[: recipe.training.valid_sentences]
     metric = recipe.training.metric
@@ -245,7 +243,7 @@ def _validation(
             return Scores(found.loss, value, {}, -found.loss)
         translator = Translator(model, tokenizers, recipe, device=device)
         outputs = translator.translate(sources, return_attention=False)
-        [result] = measure([metric], [output.text for output in outputs], references)
+        [result] = compute_metrics([metric], [output.text for output in outputs], references)
         worth = result.value if result.better == "higher" else -result.value
         return Scores(found.loss, value, {metric: result.value}, worth)
 
