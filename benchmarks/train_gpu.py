@@ -85,7 +85,7 @@ def recipe(name: str, folder: Path, changes: list[str]) -> Any:
 
 
 def weft_speed(name: str, folder: Path, seconds: float, changes: list[str]) -> dict[str, Any]:
-    from weft.evaluation.speed import training_speed
+    from weft.evaluation.training_speed import training_speed
 
     warmup = 400 if name.startswith("rnn") else 60  # a recurrence is recorded for more shapes
     found = training_speed(recipe(name, folder, changes), seconds=seconds, warmup=warmup)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weft.evaluation import speed as bench
+from weft.evaluation import translation_speed as bench
 
 QUICK = ("--seconds", "0.1", "--warmup", "1", "--device", "cpu")
 Command = Callable[..., Any]

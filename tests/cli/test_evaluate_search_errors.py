@@ -11,7 +11,7 @@ import pytest
 
 from weft.data.pairs import Pair
 from weft.errors import SearchError
-from weft.evaluation.report import evaluate, search_errors, signature
+from weft.evaluation.report import evaluate, search_errors, search_signature
 from weft.recipe import SearchSettings
 from weft.translation.translator import Translator
 
@@ -37,7 +37,7 @@ def test_against_trying_everything(copier: Translator, kind: str, alpha: float) 
         top = max(scores, key=lambda target: scores[target])
         assert one.proven and one.best is not None and one.best.text == top
         assert one.best.score(found.ranking) == pytest.approx(scores[top], abs=1e-4)
-        assert one.search == ("best" if one.found.text == top and one.found.ended else "error")
+        assert one.search == ("best" if one.output.text == top and one.output.ended else "error")
         assert one.model == ("reference" if top == "a a" else "error")
 
 
@@ -114,7 +114,7 @@ def test_repetition_beside_that_of_the_references(command: Command, runs: Runs) 
 def test_repetition_is_measured_of_both(copier: Translator) -> None:
     pairs = [Pair("a b c d", "a a a a a a a a a"), Pair("b", "b c")]
     found = evaluate(copier, pairs, ["repetition"])
-    assert found.measures[0].value == 0.0 and found.references["outputs with a loop"].value == 50.0
+    assert found.scores[0].value == 0.0 and found.reference_scores["outputs with a loop"].value == 50.0
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_repetition_is_measured_of_both(copier: Translator) -> None:
     ],
 )
 def test_a_signature_names_what_was_changed(changes: dict[str, object], said: str) -> None:
-    assert signature(SearchSettings.model_validate(changes)) == said
+    assert search_signature(SearchSettings.model_validate(changes)) == said

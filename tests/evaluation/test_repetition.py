@@ -12,15 +12,15 @@ from weft.evaluation.repetition import Loop, find_loop, repeat_curve, repetition
 quick = settings(deadline=None, max_examples=200)
 
 
-def every_loop(tokens: list[int], *, longest: int, copies: int, tokens_at_least: int) -> list[Loop[int]]:
+def every_loop(tokens: list[int], *, max_phrase: int, min_copies: int, min_tokens: int) -> list[Loop[int]]:
     """Every phrase at every place, with as many copies as follow each other."""
     found = []
-    for length in range(1, longest + 1):
+    for length in range(1, max_phrase + 1):
         for first in range(len(tokens) - length + 1):
             phrase, count = tokens[first : first + length], 0
             while tokens[first + count * length : first + (count + 1) * length] == phrase:
                 count += 1
-            if count >= copies and count * length >= tokens_at_least:
+            if count >= min_copies and count * length >= min_tokens:
                 found.append(Loop(tuple(phrase), first, count))
     return found
 
@@ -33,9 +33,9 @@ def every_loop(tokens: list[int], *, longest: int, copies: int, tokens_at_least:
     st.integers(0, 9),
 )
 def test_find_loop(tokens: list[int], longest: int, copies: int, least: int) -> None:
-    sizes = {"longest": longest, "copies": copies, "tokens_at_least": least}
+    sizes = {"max_phrase": longest, "min_copies": copies, "min_tokens": least}
     loops = every_loop(tokens, **sizes)
-    expected = min(loops, key=lambda one: (-one.copies * len(one.phrase), len(one.phrase), one.first), default=None)
+    expected = min(loops, key=lambda one: (-one.copies * len(one.phrase), len(one.phrase), one.start), default=None)
     assert find_loop(tokens, **sizes) == expected
 
 
@@ -52,11 +52,11 @@ def test_the_longest_run_wins_then_the_shortest_phrase_then_the_first() -> None:
     assert find_loop("aaaaaaaaa" + "xyzxyzxyzxyz") == Loop(("x", "y", "z"), 9, 4)
     assert find_loop("ababababab") == Loop(("a", "b"), 0, 5)
     assert find_loop("aaaaaaaabbbbbbbb") == Loop(("a",), 0, 8)
-    assert find_loop("xyzxyzxyz", copies=4) is None and find_loop("xyzxyzxyz", longest=2) is None
+    assert find_loop("xyzxyzxyz", min_copies=4) is None and find_loop("xyzxyzxyz", max_phrase=2) is None
 
 
 def values(outputs: list[str]) -> dict[str, float]:
-    return {measure.name: measure.value for measure in repetition(outputs)}
+    return {score.name: score.value for score in repetition(outputs)}
 
 
 def test_repetition_by_hand() -> None:
@@ -79,8 +79,8 @@ def test_an_ngram_of_another_output_is_no_repetition() -> None:
 
 def test_without_spaces_characters_count() -> None:
     found = repetition(["哈哈哈哈哈哈哈哈", "你好\n"])
-    assert [measure.value for measure in found[:2]] == [50.0, pytest.approx(100 * (1 - 3 / 10))]
-    assert all("unit:code point" in measure.signature for measure in found)
+    assert [score.value for score in found[:2]] == [50.0, pytest.approx(100 * (1 - 3 / 10))]
+    assert all("unit:code point" in score.signature for score in found)
     assert values(["Mississippi", "a river"])["rep-1"] == 0.0, "one output of words: all are read as words"
 
 
@@ -94,7 +94,7 @@ def test_signatures_say_how() -> None:
         "longest:16|copies:3|tokens:8|outputs:1|case:mixed|unit:white-space token|version:"
     )
     assert [rate.signature.split("|")[0] for rate in rates] == ["n:1", "n:2", "n:3", "n:4"]
-    assert {measure.better for measure in (loops, *rates)} == {"lower"}
+    assert {score.better for score in (loops, *rates)} == {"lower"}
 
 
 def test_repeat_curve() -> None:
@@ -108,7 +108,7 @@ def test_repeat_curve() -> None:
         (lambda: repetition([]), "repetition: no lines to measure; expected at least 1 output"),
         (lambda: repetition("a b"), "repetition: outputs are a sequence of lines, not one string"),
         (
-            lambda: find_loop([1], copies=1),
+            lambda: find_loop([1], min_copies=1),
             "find_loop: phrases of up to 16 tokens, 1 copies; expected at least 1",
         ),
         (lambda: repeat_curve([-1.0] * 5, 2), "repeat_curve: 5 tokens are not whole copies of a phrase of 2; expected"),

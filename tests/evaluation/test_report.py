@@ -40,10 +40,10 @@ def test_each_source_is_translated_once(copier: Translator, counted: list[list[s
     assert counted == [["a b c", "b a", "c"]]
     assert found.outputs == ["a b c", "b a", "c"]  # it has learned to copy
     references = [["c b a", "a b c"], ["b a", "a"], ["b"]]
-    assert found.measures == [
-        METRICS[one](found.outputs, references) for one in ("exact_match", "bleu_lowercase", "rouge_l")
+    assert found.scores == [
+        METRICS[one].compute(found.outputs, references) for one in ("exact_match", "bleu_lowercase", "rouge_l")
     ]
-    assert found.measures[0].value == pytest.approx(200 / 3) and "nrefs:var" in found.measures[0].signature
+    assert found.scores[0].value == pytest.approx(200 / 3) and "nrefs:var" in found.scores[0].signature
     assert (found.pairs, found.items) == (5, 3)
     assert (found.record()["pairs"], found.record()["items"]) == (5, 3)
 
@@ -51,7 +51,7 @@ def test_each_source_is_translated_once(copier: Translator, counted: list[list[s
 def test_each_pair_is_an_item_where_nothing_is_said(copier: Translator, counted: list[list[str]]) -> None:
     found = evaluate(copier, PAIRS, ["exact_match"])
     assert counted == [[pair.source for pair in PAIRS]]
-    assert found.measures[0].value == pytest.approx(40) and "nrefs:1|" in found.measures[0].signature
+    assert found.scores[0].value == pytest.approx(40) and "nrefs:1|" in found.scores[0].signature
     assert found.items is None and "items" not in found.record()
 
 
@@ -70,7 +70,7 @@ def test_the_recipe_says_how_and_the_caller_may_say_otherwise(copier: Translator
 
 def test_a_metric_of_one_reference_is_refused_before_the_search(copier: Translator, counted: list[list[str]]) -> None:
     with pytest.raises(
-        RecipeError, match=r"^metric 'token_error_rate' takes one reference a source; leave it out, or set"
+        RecipeError, match=r"^metric 'token_error_rate' takes one reference per source; leave it out, or set"
     ):
         evaluate(copier, PAIRS, ["token_error_rate"], references="grouped")
     with pytest.raises(RecipeError, match=r"^metric 'rogue_l' is unknown; did you mean 'rouge_l'\?$"):
@@ -83,13 +83,13 @@ def test_a_metric_of_one_reference_is_refused_before_the_search(copier: Translat
 def test_references_are_as_many_as_outputs_where_they_are_measured_alone(copier: Translator) -> None:
     found = evaluate(copier, PAIRS, ["distinct_1", "repetition"], references="grouped")
     first = ["c b a", "b a", "b"]
-    assert found.references["distinct-1"] == METRICS["distinct_1"](first, first)
-    assert found.references["distinct-1"].value == pytest.approx(50) and "rep-1" in found.references
+    assert found.reference_scores["distinct-1"] == METRICS["distinct_1"].compute(first, first)
+    assert found.reference_scores["distinct-1"].value == pytest.approx(50) and "rep-1" in found.reference_scores
 
 
 def test_a_language_model_without_prompts_has_a_perplexity_alone(speaker: Translator) -> None:
     found = evaluate(speaker, PAIRS, ["bleu"], references="grouped")
-    assert found.measures == [] and found.outputs == [] and found.perplexity.value > 0
+    assert found.scores == [] and found.outputs == [] and found.perplexity.value > 0
 
 
 def test_a_language_model_answers_prompts(speaker: Translator) -> None:
@@ -101,7 +101,7 @@ def test_a_language_model_answers_prompts(speaker: Translator) -> None:
         assert whole.startswith(prompt)
         expected.append(whole.removeprefix(prompt).strip())
     assert found.outputs == expected
-    assert found.measures[0] == METRICS["exact_match"](expected, [["c b a", "a b c"], ["b a", "a"], ["b"]])
+    assert found.scores[0] == METRICS["exact_match"].compute(expected, [["c b a", "a b c"], ["b a", "a"], ["b"]])
     assert found.search == "search:greedy" and found.items == 3
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import DataError, RecipeError, SearchError
-from weft.evaluation import speed as bench
-from weft.evaluation.speed import percentile, translation_speed
+from weft.evaluation import translation_speed as bench
+from weft.evaluation.translation_speed import percentile, translation_speed
 from weft.translation.results import empty_translation
 from weft.translation.translator import Translator
 
@@ -36,7 +36,7 @@ class Clock:
         self.now = 0.0
         self.calls: list[list[str]] = []
         monkeypatch.setattr(bench.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(bench, "_cpu_seconds", lambda: 2 * self.now)
+        monkeypatch.setattr(bench, "cpu_seconds", lambda: 2 * self.now)
         monkeypatch.setattr(Translator, "translate", self.translate)
 
     def translate(self, lines: list[str], **asked: Any) -> list[Any]:

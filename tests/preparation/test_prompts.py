@@ -107,7 +107,7 @@ class TestTraining:
         path = folder / "seq2seq"
         list(train(recipe_of(folder, SEQ2SEQ, training={"steps": 60}), path))
         found = evaluate(load(path), PAIRS, ["exact_match"])
-        assert found.measures[0].value > 30 and found.perplexity.value < 3
+        assert found.scores[0].value > 30 and found.perplexity.value < 3
 
     def test_on_pairs_of_a_file(self, folder, tmp_path):
         (tmp_path / "pairs.tsv").write_text("once a :\ta\n", "utf-8")
@@ -201,8 +201,8 @@ class TestAnswers:
 class TestEvaluation:
     def test_measures_answers(self, run):
         report = evaluate(run, PAIRS, ["exact_match", "chrf"])
-        assert [one.name for one in report.measures] == ["exact match", "chrF"]
-        assert [one.value for one in report.measures] == [100.0, 100.0]
+        assert [one.name for one in report.scores] == ["exact match", "chrF"]
+        assert [one.value for one in report.scores] == [100.0, 100.0]
         assert report.outputs == [pair.target for pair in PAIRS] and report.alignment is None
 
     def test_perplexity_is_of_the_answers(self, run):

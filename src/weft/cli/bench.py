@@ -43,7 +43,7 @@ def training(
 
     Nothing is kept.
     """
-    from weft.evaluation.speed import training_speed
+    from weft.evaluation.training_speed import training_speed
     from weft.recipe import load_recipe
 
     given = [*(changes or ()), *([f"training.device={device}"] if device else [])]
@@ -59,8 +59,8 @@ def training(
     typer.echo(f"step             {found.step_milliseconds:.1f} ms (median of {found.steps} in {found.seconds:.1f} s)")
     typer.echo(f"first step       {found.first_step_seconds:.1f} s")
     typer.echo(
-        f"matrix products  {found.operations_per_second / 1e9:,.0f} GFLOP/s, "
-        f"{found.share_of_peak:.0%} of the {found.peak_operations_per_second / 1e9:,.0f} that one large product reaches"
+        f"matrix products  {found.flops_per_second / 1e9:,.0f} GFLOP/s, "
+        f"{found.flops_utilization:.0%} of the {found.peak_flops_per_second / 1e9:,.0f} that one large product reaches"
     )
     typer.echo(f"peak memory      {found.memory_bytes / 2**20:,.0f} MiB")
 
@@ -91,7 +91,7 @@ def translating(
     from itertools import islice
 
     from weft.data.reading.lines import read_lines
-    from weft.evaluation.speed import translation_speed
+    from weft.evaluation.translation_speed import translation_speed
     from weft.preparation import read_corpus
 
     settings = search_changes(search, changes)

@@ -1,0 +1,64 @@
+"""Floating-point operations: what training a model takes, and what the machine reaches."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import nn
+
+from weft.attention.scores import Concat
+from weft.models import PrefixLM
+
+KEY_WEIGHTS = tuple(
+    f"decoder.attention.{part}"
+    for part in ("score.key_projection.", "score.weight_QK", "key_projection.", "value_projection.")
+)
+"""Weights of a recurrent decoder's attention that are multiplied by the source states, once for all steps."""
+
+
+def training_flops(model: nn.Module, *, source: int, target: int) -> float:
+    """Floating-point operations of the products with weights, forward and backward, for a number of tokens.
+
+    6 per weight and token: 2 forward, 4 backward. Embeddings and positions are looked up, not multiplied; the output
+    layer is multiplied. The bridge from encoder to decoder, once per sentence, is left out.
+    """
+    total = 0.0
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        looked_up = "embedding" in name or name.endswith(("weight_PD", "weight_KH"))
+        if parameter.dim() >= 2 and not looked_up and not name.startswith("decoder.bridge."):
+            total += 6.0 * parameter.numel() * _tokens(model, name, source, target)
+    return total
+
+
+def _tokens(model: nn.Module, name: str, source: int, target: int) -> float:
+    """How many tokens a weight is multiplied by. The stack of a prefix language model reads both sides."""
+    if isinstance(model, PrefixLM):
+        return target + (source if model.source_embedding is not None and name.startswith("stack.") else 0)
+    if name.startswith(("encoder.", *KEY_WEIGHTS)) or ".cross_attention.key_value." in name:
+        return source
+    score = getattr(getattr(getattr(model, "decoder", None), "attention", None), "score", None)
+    if isinstance(score, Concat) and name == "decoder.attention.score.weight":  # one matrix over [q; k]
+        query_fraction = score.query_width / score.weight.shape[1]
+        return query_fraction * target + (1 - query_fraction) * source
+    return target
+
+
+def peak_flops(device: torch.device, precision: str) -> float:
+    """Floating-point operations per second of one large matrix product: what this machine reaches."""
+    from weft.training.update import tensor_float
+
+    size, kind = (8192, torch.bfloat16) if device.type == "cuda" and precision == "bf16" else (1536, torch.float32)
+    size = 8192 if device.type == "cuda" else size
+    left, right = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+    best = float("inf")
+    with tensor_float(precision == "tf32"):
+        for _ in range(8):
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            start = time.perf_counter()
+            left @ right
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            best = min(best, time.perf_counter() - start)
+    return 2.0 * size**3 / best
