@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.ragged import Layout, Ragged
+from weft.ragged import FixedLayout, Layout, Ragged
 
 quick = settings(deadline=None, max_examples=50)
 
@@ -32,7 +32,7 @@ def test_of_and_split_are_inverse(rows: list[list[int]]) -> None:
 
 @quick
 @given(ROWS)
-def test_layout_says_where_every_token_is(rows: list[list[int]]) -> None:
+def test_layout_locates_every_token(rows: list[list[int]]) -> None:
     layout = Ragged.of(rows).layout
     longest = max(map(len, rows), default=0)
     tokens = [(row, time) for row, ids in enumerate(rows) for time in range(len(ids))]
@@ -61,7 +61,7 @@ def test_time_major_order(rows: list[list[int]]) -> None:
     assert order.sorted_rows[order.unsorted_rows].tolist() == list(range(len(rows)))
 
 
-def test_layout_is_worked_out_once_and_shared() -> None:
+def test_layout_is_computed_once_and_shared() -> None:
     batch = Ragged.of([[1, 2], [3]])
     assert batch.map(lambda values: values + 1).layout is batch.layout
     assert batch.layout.time_major is batch.layout.time_major
@@ -70,7 +70,7 @@ def test_layout_is_worked_out_once_and_shared() -> None:
 
 @quick
 @given(ROWS)
-def test_grid_and_back(rows: list[list[int]]) -> None:
+def test_padding_and_back(rows: list[list[int]]) -> None:
     batch = Ragged.of(rows)
     longest = max(map(len, rows), default=0)
     assert batch.to_padded().shape == (len(rows), longest)
@@ -80,16 +80,16 @@ def test_grid_and_back(rows: list[list[int]]) -> None:
 
 @quick
 @given(FULL_ROWS)
-def test_grid_keeps_other_axes_and_carries_gradients(rows: list[list[int]]) -> None:
+def test_padding_keeps_other_axes_and_gradients(rows: list[list[int]]) -> None:
     batch = Ragged.of(rows)
     wide = batch.like(torch.randn(batch.layout.total, 3, 2, requires_grad=True))
-    grid = wide.to_padded()
-    assert grid.shape == (batch.rows, batch.layout.longest, 3, 2)
+    padded = wide.to_padded()
+    assert padded.shape == (batch.rows, batch.layout.longest, 3, 2)
     for row, values in enumerate(wide.split()):
-        assert torch.equal(grid[row, : len(values)], values)
-        assert not grid[row, len(values) :].any()
-    assert torch.equal(wide.from_padded(grid).values, wide.values)
-    grid.sum().backward()
+        assert torch.equal(padded[row, : len(values)], values)
+        assert not padded[row, len(values) :].any()
+    assert torch.equal(wide.from_padded(padded).values, wide.values)
+    padded.sum().backward()
     assert torch.equal(wide.values.grad, torch.ones_like(wide.values))
 
 
@@ -117,9 +117,51 @@ def test_select_takes_rows_in_any_order_and_more_than_once(rows: list[list[int]]
     assert lists(picked) == [rows[row] for row in chosen]
 
 
-def test_of_tensors_and_of_one_row() -> None:
+def test_of_tensors_and_of_a_single_row() -> None:
     assert lists(Ragged.of([torch.tensor([5, 7]), torch.tensor([11])])) == [[5, 7], [11]]
     assert Ragged.of([[3]]).to_padded().tolist() == [[3]]
+
+
+@quick
+@given(FULL_ROWS, st.integers(0, 3), st.integers(0, 3))
+def test_padded_time_major_order(rows: list[list[int]], empty_rows: int, extra: int) -> None:
+    """The order of a fixed layout: all rows for as many steps as its bound, forwards and backwards."""
+    longest = max(map(len, rows)) + extra
+    lengths = torch.tensor([len(ids) for ids in rows] + [0] * empty_rows)
+    layout = FixedLayout(lengths, longest=longest)
+    values = torch.tensor([token for ids in rows for token in ids])
+    order = layout.time_major
+    assert order.batch_sizes == [layout.rows] * longest
+    for reverse in (False, True):
+        ordered = [ids[::-1] if reverse else ids for ids in rows] + [[]] * empty_rows
+        padded = [[ids[time] if time < len(ids) else 0 for ids in ordered] for time in range(longest)]
+        by_time = order.sort(values, reverse=reverse)
+        assert by_time.view(longest, layout.rows).tolist() == padded
+        assert torch.equal(order.unsort(by_time, reverse=reverse), values)
+        assert order.last(by_time)[: len(rows)].tolist() == [ids[-1] for ids in ordered[: len(rows)]]
+    forward = order.sort(values)
+    assert torch.equal(order.map(lambda tokens: tokens + 1, forward), order.sort(values + 1)), "not of padding"
+    assert order.sort_rows(lengths) is order.unsort_rows(lengths) is lengths
+
+
+@quick
+@given(FULL_ROWS, FULL_ROWS)
+def test_a_fixed_layout_is_overwritten_in_place(rows: list[list[int]], others: list[list[int]]) -> None:
+    """With rows and tokens added to either batch until both have as many."""
+    total = max(sum(map(len, rows)), sum(map(len, others))) + 1
+    count = max(len(rows), len(others)) + 1
+    lengths = []
+    for batch in (rows, others):
+        own = [len(ids) for ids in batch]
+        lengths.append(torch.tensor([*own, total - sum(own), *[0] * (count - len(own) - 1)]))
+    longest = max(int(tensor.max()) for tensor in lengths)
+    fixed, expected = FixedLayout(lengths[0], longest=longest), Layout(lengths[1], longest=longest)
+    names = ("device_offsets", "device_lengths", "row_ids", "positions", "padded_indices", "masked_BS")
+    before = [getattr(fixed, name) for name in names]
+    fixed.assign(lengths[1])
+    for name, tensor in zip(names, before, strict=True):
+        assert getattr(fixed, name) is tensor and torch.equal(tensor, getattr(expected, name))
+    assert not fixed.is_rectangular
 
 
 def test_values_must_fit_the_lengths() -> None:

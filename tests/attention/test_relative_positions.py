@@ -19,17 +19,17 @@ def draw(*shape: int, seed: int = 3) -> Tensor:
 
 @pytest.mark.parametrize("width", [2, 6, 10])
 def test_rotation_by_the_formula(width: int) -> None:
-    """The pair (2i, 2i+1) at place m as a complex number, times e^{i m θ_i}   Su et al. 2021, eq. 12 and 15."""
-    places = [0, 1, 7, 3, 500]
+    """The pair (2i, 2i+1) at position m as a complex number, times e^{i m θ_i}   Su et al. 2021, eq. 12 and 15."""
+    positions = [0, 1, 7, 3, 500]
     values_NHD = draw(5, 3, width)
-    turned_NHD = rotation(torch.tensor(places), width, torch.float64).rotate(values_NHD)
-    for n, place in enumerate(places):
+    rotated_NHD = rotation(torch.tensor(positions), width, torch.float64).rotate(values_NHD)
+    for n, position in enumerate(positions):
         for head in range(3):
             for i in range(width // 2):
-                angle = place / 10000 ** (2 * i / width)
+                angle = position / 10000 ** (2 * i / width)
                 pair = complex(*values_NHD[n, head, 2 * i : 2 * i + 2].tolist())
                 pair *= complex(math.cos(angle), math.sin(angle))
-                found = turned_NHD[n, head, 2 * i : 2 * i + 2].tolist()
+                found = rotated_NHD[n, head, 2 * i : 2 * i + 2].tolist()
                 assert found == pytest.approx([pair.real, pair.imag], abs=1e-12)
 
 
@@ -38,7 +38,7 @@ def test_rotated_products_depend_on_the_distance_alone() -> None:
     q, k = draw(1, 1, 6), draw(1, 1, 6, seed=4)
 
     def product(query: int, key: int) -> float:
-        one, other = (rotation(torch.tensor([place]), 6, torch.float64) for place in (query, key))
+        one, other = (rotation(torch.tensor([position]), 6, torch.float64) for position in (query, key))
         return float((one.rotate(q) * other.rotate(k)).sum())
 
     for distance in (-13, -2, 0, 1, 5, 101):
@@ -52,12 +52,12 @@ def test_rotated_products_depend_on_the_distance_alone() -> None:
 
 def test_rotation_keeps_lengths_and_types() -> None:
     values_NHD = draw(7, 3, 10)
-    turned_NHD = rotation(torch.arange(7), 10, torch.float64).rotate(values_NHD)
-    torch.testing.assert_close(turned_NHD.norm(dim=-1), values_NHD.norm(dim=-1))
+    rotated_NHD = rotation(torch.arange(7), 10, torch.float64).rotate(values_NHD)
+    torch.testing.assert_close(rotated_NHD.norm(dim=-1), values_NHD.norm(dim=-1))
     for dtype in (torch.float32, torch.bfloat16, torch.float64):
-        turn = rotation(torch.arange(7), 10, dtype)
-        assert turn.cosines.dtype == torch.promote_types(dtype, torch.float32)
-        assert turn.rotate(values_NHD.to(dtype)).dtype == dtype
+        rotary = rotation(torch.arange(7), 10, dtype)
+        assert rotary.cosines.dtype == torch.promote_types(dtype, torch.float32)
+        assert rotary.rotate(values_NHD.to(dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_slopes(heads: int, slopes: list[float]) -> None:
 
 def test_alibi_by_the_formula() -> None:
     """As figure 3 of Press et al. 2022 has it: 0 on the diagonal, −m more a step away."""
-    places_T, places_S = [4, 0, 6], [0, 1, 2, 3, 4, 5, 6]
-    distances_TS = torch.tensor(places_S) - torch.tensor(places_T)[:, None]
+    queries_T, keys_S = [4, 0, 6], [0, 1, 2, 3, 4, 5, 6]
+    distances_TS = torch.tensor(keys_S) - torch.tensor(queries_T)[:, None]
     bias_HTS = AlibiBias(2)(distances_TS)
     assert bias_HTS.shape == (2, 3, 7)
     for h, slope in enumerate([1 / 16, 1 / 256]):
-        for t, query in enumerate(places_T):
-            for s, key in enumerate(places_S):
+        for t, query in enumerate(queries_T):
+            for s, key in enumerate(keys_S):
                 assert float(bias_HTS[h, t, s]) == -slope * abs(query - key)
     assert AlibiBias(2)(distances_TS.expand(5, 3, 7)).shape == (5, 2, 3, 7)
 
@@ -140,15 +140,15 @@ def test_buckets_are_hugging_faces(bidirectional: bool) -> None:
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_the_bias_is_hugging_faces(bidirectional: bool) -> None:
-    """T5Attention.compute_bias, for places 0 … 40 over 0 … 40, with the same table."""
+    """T5Attention.compute_bias, for positions 0 … 40 over 0 … 40, with the same table."""
     modeling = pytest.importorskip("transformers.models.t5.modeling_t5")
     config = pytest.importorskip("transformers").T5Config(num_heads=3, d_model=12, d_kv=4, is_decoder=not bidirectional)
     peer = modeling.T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
     module = T5Bias(3, bidirectional=bidirectional)
     with torch.no_grad():
         peer.relative_attention_bias.weight.copy_(module.weight_KH)
-    places = torch.arange(41)
-    torch.testing.assert_close(module(places - places[:, None])[None], peer.compute_bias(41, 41), rtol=0, atol=0)
+    positions = torch.arange(41)
+    torch.testing.assert_close(module(positions - positions[:, None])[None], peer.compute_bias(41, 41), rtol=0, atol=0)
 
 
 def test_bucket_biases_are_looked_up_for_every_head() -> None:
