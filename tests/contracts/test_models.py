@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.recurrent import CONNECTIONS
 from oracles.transformer import POSITIONS
 from weft.models import AnyModel
 from weft.models.build import build_model
 from weft.models.interface import alignment_weights
-from weft.models.recurrent import CONNECTIONS
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS, SCORES, resolve

@@ -5,6 +5,7 @@ import math
 import torch
 
 from weft.models.bridge import Copy, Project, Zero
+from weft.recipe import RecurrentSettings
 
 torch.manual_seed(1)
 FINAL = tuple((torch.randn(3, 5), torch.randn(3, 5)) for _ in range(2))
@@ -15,7 +16,7 @@ def test_copy_gives_every_layer_its_counterpart() -> None:
 
 
 def test_project_is_a_tanh_layer_of_the_top_state_for_every_layer_and_part() -> None:
-    bridge = Project(5, 7, layers=3, parts=2)
+    bridge = Project(5, RecurrentSettings(kind="lstm", hidden=7, layers=3))
     states = bridge(FINAL)
     assert len(states) == 3 and all(len(state) == 2 for state in states)
     for level, state in enumerate(states):
@@ -30,6 +31,6 @@ def test_project_is_a_tanh_layer_of_the_top_state_for_every_layer_and_part() -> 
 
 
 def test_zero_gives_nothing_of_the_source() -> None:
-    states = Zero(7, layers=3, parts=1)(FINAL)
+    states = Zero(RecurrentSettings(kind="gru", hidden=7, layers=3))(FINAL)
     assert [tuple(part.shape for part in state) for state in states] == [((3, 7),)] * 3
     assert not any(part.any() for state in states for part in state)

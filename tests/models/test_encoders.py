@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from weft.models.encoders import RecurrentEncoder
-from weft.models.recurrent import RecurrentStack
 from weft.ragged import Ragged
+from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS
 
 
@@ -16,25 +16,25 @@ def embedded() -> Ragged:
 
 def make(kind: str, *, bidirectional: bool = False, reverse_source: bool = False) -> RecurrentEncoder:
     torch.manual_seed(2)
-    stack = RecurrentStack(kind, inputs=5, hidden=6, layers=2, bidirectional=bidirectional)
-    return RecurrentEncoder(stack, reverse_source=reverse_source)
+    encoder = {"kind": kind, "hidden": 6, "layers": 2, "bidirectional": bidirectional, "reverse_source": reverse_source}
+    return RecurrentEncoder(ModelSettings.model_validate({"embedding": 5, "dropout": 0.0, "encoder": encoder}))
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_back_to_front_is_a_forward_encoder_on_reversed_sources(kind: str) -> None:
     """The last state has read the first token last (Sutskever et al. 2014); each state stays with its token."""
-    states, final = make(kind, reverse_source=True)(embedded())
-    expected, expected_final = make(kind)(embedded().reversed())
+    states, final, _ = make(kind, reverse_source=True)(embedded())
+    expected, expected_final, _ = make(kind)(embedded().reversed())
     torch.testing.assert_close(states.reversed().values, expected.values)
     torch.testing.assert_close(final, expected_final)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_final_state_is_where_each_direction_stopped(kind: str) -> None:
-    states, final = make(kind, bidirectional=True)(embedded())
+    states, final, _ = make(kind, bidirectional=True)(embedded())
     for row, own in enumerate(states.split()):
         torch.testing.assert_close(final[-1][0][row], torch.cat([own[-1, :3], own[0, 3:]]))
-    states, final = make(kind)(embedded())
+    states, final, _ = make(kind)(embedded())
     torch.testing.assert_close(final[-1][0], torch.stack([row[-1] for row in states.split()]))
 
 
@@ -42,7 +42,7 @@ def test_final_state_is_where_each_direction_stopped(kind: str) -> None:
 def test_both_directions_see_the_whole_source(kind: str) -> None:
     source = embedded()
     source.values.requires_grad_()
-    states, _ = make(kind, bidirectional=True)(source)
+    states = make(kind, bidirectional=True)(source).states
     states.values[6].sum().backward()  # the third row's second state
     seen = source.values.grad.abs().sum(1) > 0
     assert seen.tolist() == [False] * 4 + [True] * 5

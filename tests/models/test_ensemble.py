@@ -84,20 +84,20 @@ def test_one_member_several_times_is_that_model(kind: str, times: int, mean: str
 
 
 @every_group
-@pytest.mark.parametrize("shares", [None, [1.0, 3.0, 0.5, 2.0]], ids=["equal", "unequal"])
+@pytest.mark.parametrize("weights", [None, [1.0, 3.0, 0.5, 2.0]], ids=["equal", "unequal"])
 @torch.no_grad()
-def test_the_mean_by_hand(kinds: tuple[str, ...], shares: list[float] | None) -> None:
-    shares = shares and shares[: len(kinds)]
+def test_the_mean_by_hand(kinds: tuple[str, ...], weights: list[float] | None) -> None:
+    weights = weights and weights[: len(kinds)]
     source, inputs = sources_of(kinds), Ragged.of(INPUTS)
-    arithmetic = ensemble_of(kinds, shares=shares)
+    arithmetic = ensemble_of(kinds, weights=weights)
     said = [member(source, inputs, return_attention=True) for member in arithmetic.members]
-    portions = shares or [1.0] * len(kinds)
+    portions = weights or [1.0] * len(kinds)
     probabilities = [one.logits_NV.softmax(-1) for one in said]
     mean_NV = sum(portion * one for portion, one in zip(portions, probabilities, strict=True)) / sum(portions)
     close(arithmetic(source, inputs).logits_NV.exp(), mean_NV)
     product_NV = math.prod(one**portion for portion, one in zip(portions, probabilities, strict=True))
     product_NV = product_NV ** (1 / sum(portions))
-    geometric = ensemble_of(kinds, shares=shares, mean="geometric")
+    geometric = ensemble_of(kinds, weights=weights, mean="geometric")
     close(geometric(source, inputs).logits_NV.softmax(-1), product_NV / product_NV.sum(-1, keepdim=True))
 
     looking = [
@@ -113,7 +113,7 @@ def test_the_mean_by_hand(kinds: tuple[str, ...], shares: list[float] | None) ->
 @every_mean
 @torch.no_grad()
 def test_stepping_gives_what_forward_gives(kinds: tuple[str, ...], mean: str) -> None:
-    ensemble, source, inputs = ensemble_of(kinds, mean=mean, shares=None), sources_of(kinds), Ragged.of(INPUTS)
+    ensemble, source, inputs = ensemble_of(kinds, mean=mean, weights=None), sources_of(kinds), Ragged.of(INPUTS)
     whole = ensemble(source, inputs, return_attention=True)
     weights_BTS = alignment_weights(whole.attention, source.layout)
     grid_BTV = inputs.like(whole.logits_NV).to_padded()
@@ -178,13 +178,13 @@ def test_in_single_precision_and_far_apart(mean: str) -> None:
     """Members that rule out what others say: nothing becomes nan, and no probability is lost to underflow."""
     ensemble = Ensemble([model_of("gru"), model_of("gru")], mean=mean)
     logits = [torch.tensor([[0.0, -300.0, -400.0, float("-inf")]]), torch.tensor([[-500.0, -200.0, 0.0, -900.0]])]
-    found = ensemble._combine(logits)
+    found = ensemble._mean_logits(logits)
     half = math.log(2)
     if mean == "arithmetic":
         assert found[0].tolist() == pytest.approx([-half, -200 - half, -half, -900 - half])
     else:
         assert found[0].tolist() == [-250.0, -250.0, -200.0, float("-inf")]
-    low = ensemble._combine([one.bfloat16() for one in logits])
+    low = ensemble._mean_logits([one.bfloat16() for one in logits])
     assert low.dtype == torch.float32
 
 
@@ -201,7 +201,7 @@ def test_it_is_a_module() -> None:
     assert not any(module.training for module in ensemble.eval().modules())
     assert all(parameter.dtype == torch.float32 for parameter in ensemble.parameters())
     assert len(list(ensemble.parameters())) == sum(len(list(member.parameters())) for member in ensemble.members)
-    assert sum(Ensemble([model_of("gru")] * 3, shares=[1, 1, 5]).shares) == pytest.approx(1.0)
+    assert sum(Ensemble([model_of("gru")] * 3, weights=[1, 1, 5]).weights) == pytest.approx(1.0)
 
 
 def refusal(*given: Any, **options: Any) -> str:
@@ -214,8 +214,8 @@ def test_what_is_refused() -> None:
     one = model_of("gru")
     assert refusal([]) == "ensemble: it has no members; expected at least one model"
     assert refusal([one], mean="aritmetic") == ("ensemble: the mean 'aritmetic' is unknown; did you mean 'arithmetic'?")
-    assert refusal([one], shares=[1, 2]) == "ensemble: 1 members but 2 shares; expected one for each"
-    assert refusal([one, one], shares=[1, 0]) == "ensemble: the shares are [1, 0]; expected positive numbers"
+    assert refusal([one], weights=[1, 2]) == "ensemble: 1 members but 2 weights; expected one for each"
+    assert refusal([one, one], weights=[1, 0]) == "ensemble: the weights are [1, 0]; expected positive numbers"
     assert refusal([one, model_of("lstm", target_size=7)]) == (
         "ensemble: model 2 knows 7 target tokens, model 1 11; train them with the same tokenizer"
     )

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from oracles.recurrent import SlowLanguageModel
+from oracles.recurrent import CONNECTIONS, SlowLanguageModel
 from weft.models import RecurrentLanguageModel
 from weft.models.build import build_model
 from weft.models.interface import alignment_weights
-from weft.models.recurrent import CONNECTIONS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS, SCORES
@@ -77,16 +76,16 @@ def test_looking_back_over_stacks(kind: str, connections: str) -> None:
     check(*make({"kind": kind, "connections": connections, "layers": 2, "hidden": 5}, {"score": "general"}))
 
 
-def test_the_past_grows_by_one_state_a_step() -> None:
+def test_the_history_grows_by_one_state_per_step() -> None:
     _, model = make({"kind": "lstm"}, {"score": "dot"})
     memory = model.encode(Ragged.of([[], []]))
     state = model.start(memory)
     for step in range(1, 4):
         _, state, weights_RS = model.step(torch.tensor([3, 5]), state, memory)
         assert weights_RS.shape == (2, step)
-        assert state.past_RTD.shape == (2, step + 1, 7)
-        torch.testing.assert_close(state.past_RTD[:, -1], state.layers[-1][0])
-    assert not state.past_RTD[:, 0].any(), "h_0 = 0"
+        assert state.history_RTD.shape == (2, step + 1, 7)
+        torch.testing.assert_close(state.history_RTD[:, -1], state.layers[-1][0])
+    assert not state.history_RTD[:, 0].any(), "h_0 = 0"
 
 
 @pytest.mark.parametrize("embedding", [7, 14, 5])

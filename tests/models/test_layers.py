@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from weft.models.layers import Embedding, Output
+from weft.models.layers import Embedding, Output, dropout
 from weft.ragged import Ragged
 
 
@@ -48,3 +49,30 @@ def test_dropout_is_for_training_only() -> None:
     dropped = float((embedding(ids) == 0).float().mean())
     assert abs(dropped - 0.3) < 0.02
     assert torch.equal(embedding.eval()(ids), embedding.weight_VE)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("shape", [(401, 1009), (7,)])
+def test_dropout_has_its_probability_and_keeps_the_mean(probability: float, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(1)
+    values = torch.full(shape, 3.0, requires_grad=True)
+    found = dropout(values, probability, training=True)
+    for value in found.unique().tolist():
+        assert value == 0.0 or value == pytest.approx(3 / (1 - probability), rel=1e-6)
+    if values.numel() > 1000:
+        assert float((found == 0).float().mean()) == pytest.approx(probability, abs=0.003)
+        assert float(found.detach().mean()) == pytest.approx(3.0, rel=0.02)
+    found.sum().backward()
+    torch.testing.assert_close(values.grad, found.detach() / 3)
+
+
+def test_nothing_is_dropped_when_not_training() -> None:
+    values = torch.randn(5)
+    assert dropout(values, 0.5, training=False) is values
+
+
+def test_neighbors_are_dropped_independently() -> None:
+    torch.manual_seed(2)
+    kept = dropout(torch.ones(40_000), 0.5, training=True).view(-1, 4) > 0
+    patterns = (kept * torch.tensor([1, 2, 4, 8])).sum(1).bincount(minlength=16)
+    assert patterns.min() > 500 and patterns.max() < 750, "16 equally likely patterns of 10,000 draws"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from weft.data.store.token_store import Batch
 from weft.models import AnyModel
 from weft.models.build import build_model
-from weft.models.prompted_lm import behind
+from weft.models.prompted_lm import prepend_prompts
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.training.loss import batch_loss
@@ -51,7 +51,7 @@ TOKENS = st.lists(st.integers(3, 9), max_size=4)
 def test_behind_against_a_plain_loop(rows: list[tuple[list[int], list[int]]]) -> None:
     source = Ragged.of([prompt for prompt, _ in rows])
     inputs = Ragged.of([[BEGIN, *said] for _, said in rows])
-    whole, places = behind(source, inputs)
+    whole, places = prepend_prompts(source, inputs)
     wanted, wanted_places = [], []
     for prompt, said in rows:
         begun = len(wanted)

@@ -1,19 +1,20 @@
-"""Cells and stacks against scalars in plain Python, and against PyTorch's own multi-layer modules."""
+"""Recurrent stacks against scalars in plain Python, and against PyTorch's own multi-layer modules."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from oracles.recurrent import Parameters, SlowStack
-from oracles.recurrent import cell as slow_cell
-from weft.models.recurrent import CONNECTIONS, RecurrentStack, StackState
+from oracles.recurrent import CONNECTIONS, Parameters, SlowStack
+from weft.models.recurrent import RecurrentStack, StackState
 from weft.ragged import Ragged
+from weft.recipe import RecurrentSettings
 from weft.recipe.choices import CELLS, resolve
 
 INPUTS, LENGTHS = 5, [3, 1, 7, 2]
-GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 
 def sequences(size: int = INPUTS, lengths: list[int] = LENGTHS) -> Ragged:
@@ -21,10 +22,13 @@ def sequences(size: int = INPUTS, lengths: list[int] = LENGTHS) -> Ragged:
     return Ragged.of([[0] * length for length in lengths]).like(torch.randn(sum(lengths), size, dtype=torch.float64))
 
 
-def make(kind: str, **settings: object) -> RecurrentStack:
+def make(
+    kind: str, *, inputs: int = INPUTS, bidirectional: bool = False, dropout: float = 0.0, **settings: Any
+) -> RecurrentStack:
     """A stack in double precision whose biases are not zero."""
     torch.manual_seed(4)
-    stack = RecurrentStack(kind, **settings).double()  # type: ignore[arg-type]
+    checked = RecurrentSettings(kind=kind, **settings)
+    stack = RecurrentStack(checked, inputs=inputs, bidirectional=bidirectional, dropout=dropout).double()
     for name, parameter in stack.named_parameters():
         if "bias" in name:
             nn.init.normal_(parameter)
@@ -33,26 +37,12 @@ def make(kind: str, **settings: object) -> RecurrentStack:
 
 def random_state(stack: RecurrentStack, rows: int) -> StackState:
     return tuple(
-        tuple(torch.randn(rows, stack.hidden, dtype=torch.float64) for _ in range(stack.cell.parts))
+        tuple(torch.randn(rows, stack.hidden, dtype=torch.float64) for _ in range(stack.cell.state_parts))
         for _ in stack.layers
     )
 
 
-@pytest.mark.parametrize("kind", CELLS)
-def test_a_cell_is_its_equation(kind: str) -> None:
-    torch.manual_seed(1)
-    rows, size = 3, 5
-    of_x, of_h = torch.randn(2, rows, GATES[kind] * size, dtype=torch.float64)
-    state = tuple(torch.randn(rows, size, dtype=torch.float64) for _ in range(resolve(CELLS, kind).parts))
-    found = resolve(CELLS, kind).step(of_x, of_h, state)
-    for row in range(rows):
-        expected = slow_cell(kind, of_x[row].tolist(), of_h[row].tolist(), tuple(part[row].tolist() for part in state))
-        for part, numbers in zip(found, expected, strict=True):
-            torch.testing.assert_close(part[row], torch.tensor(numbers, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("hidden", [6, 4], ids=["wider", "narrower"])
-@pytest.mark.parametrize("inputs", [5, 6], ids=["inputs5", "inputs6"])
+@pytest.mark.parametrize(("inputs", "hidden"), [(5, 4), (6, 6)], ids=["narrower", "as-wide"])
 @pytest.mark.parametrize("bidirectional", [False, True], ids=["one-way", "both-ways"])
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("connections", CONNECTIONS)
@@ -92,7 +82,7 @@ def test_layer_norm_is_its_equation(connections: str) -> None:
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_plain_stack_is_pytorchs(kind: str, bidirectional: bool) -> None:
     stack = make(kind, inputs=INPUTS, hidden=6, layers=3, bidirectional=bidirectional)
-    peer = resolve(CELLS, kind).sequence(INPUTS, 3 if bidirectional else 6, 3, bidirectional=bidirectional).double()
+    peer = resolve(CELLS, kind).torch_layer(INPUTS, 3 if bidirectional else 6, 3, bidirectional=bidirectional).double()
     for level, layer in enumerate(stack.layers):
         for name, parameter in layer.named_parameters():
             getattr(peer, name.replace("_l0", f"_l{level}")).data.copy_(parameter)
@@ -120,7 +110,7 @@ def test_steps_give_what_whole_sequences_give(kind: str, connections: str, layer
     state = initial
     for time in range(7):
         inputs_BD = batch.to_padded()[:, time]
-        output_BD, state = stack.step(inputs_BD, maps[0].of_input(inputs_BD), state, maps)
+        output_BD, state = stack.step(inputs_BD, maps[0].input_map(inputs_BD), state, maps)
         torch.testing.assert_close(output_BD, outputs.to_padded()[:, time])
     torch.testing.assert_close(state, finals)
 
@@ -145,23 +135,8 @@ def test_zeros_are_the_state_before_anything_was_read(kind: str) -> None:
     stack = make(kind, inputs=INPUTS, hidden=7, layers=2)
     batch = sequences()
     zeros = stack.zeros(batch.rows, batch.values)
-    assert len(zeros) == 2 and all(len(state) == resolve(CELLS, kind).parts for state in zeros)
+    assert len(zeros) == 2 and all(len(state) == resolve(CELLS, kind).state_parts for state in zeros)
     torch.testing.assert_close(stack(batch, zeros)[0].values, stack(batch)[0].values)
-
-
-@pytest.mark.parametrize("kind", CELLS)
-def test_fresh_weights(kind: str) -> None:
-    """Orthogonal recurrence gate by gate, zero biases, and an LSTM that remembers at first."""
-    stack = RecurrentStack(kind, inputs=5, hidden=7, layers=2)
-    for layer in stack.layers:
-        for gate in layer.weight_hh_l0.split(7):
-            torch.testing.assert_close(gate @ gate.t(), torch.eye(7), rtol=0, atol=1e-5)
-        assert not layer.bias_hh_l0.any()
-        bias = layer.bias_ih_l0.detach().clone()
-        if kind == "lstm":
-            assert torch.equal(bias[7:14], torch.ones(7))
-            bias[7:14] = 0
-        assert not bias.any()
 
 
 def test_dropout_stands_between_layers_only() -> None:
@@ -171,10 +146,3 @@ def test_dropout_stands_between_layers_only() -> None:
     assert not torch.equal(three(batch)[0].values, three(batch)[0].values)
     three.eval()
     assert torch.equal(three(batch)[0].values, three(batch)[0].values)
-
-
-def test_the_lstms_gradient_is_right() -> None:
-    torch.manual_seed(8)
-    of_x, of_h = (torch.randn(3, 20, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    state = tuple(torch.randn(3, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    torch.autograd.gradcheck(lambda x, h, c: resolve(CELLS, "lstm").step(x, h, (state[0], c)), (of_x, of_h, state[1]))

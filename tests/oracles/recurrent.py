@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 from torch import nn
 
-from weft.recipe import ModelSettings
+from weft.recipe import ModelSettings, RecurrentSettings
+
+CONNECTIONS = get_args(RecurrentSettings.model_fields["connections"].annotation)
+"""The connections between layers that the settings have."""
 
 Vector = list[float]
 Matrix = list[list[float]]
@@ -189,7 +193,7 @@ class SlowAttention:
 
 
 class SlowSeq2Seq:
-    """p(y_t | y_<t, x) for one pair, by the equations at the top of decoders.py."""
+    """p(y_t | y_<t, x) for one pair, by the equations at the top of recurrent_decoder.py."""
 
     def __init__(self, settings: ModelSettings, model: nn.Module) -> None:
         self.settings = settings

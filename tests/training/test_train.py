@@ -405,7 +405,7 @@ class TestRefused:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
     def test_a_device_that_is_not_here(self, tiny, tmp_path):
         message = self.refusal(tiny({"training.device": "cuda"}), tmp_path / "run", RecipeError)
-        assert message == "training.device: 'cuda' was asked for, but this machine has no CUDA; use cpu or auto"
+        assert message == "training.device: 'cuda' was requested, but this machine has no CUDA; use cpu or auto"
 
     @pytest.mark.parametrize("split", ["train", "valid"])
     def test_standard_input_for_several_workers(self, tiny, tmp_path, split):

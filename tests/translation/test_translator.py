@@ -610,7 +610,7 @@ class TestDevices:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
     def test_one_that_is_not_here(self, copier):
         assert refusal(RecipeError, load, copier.folder, device="cuda") == (
-            "training.device: 'cuda' was asked for, but this machine has no CUDA; use cpu or auto"
+            "training.device: 'cuda' was requested, but this machine has no CUDA; use cpu or auto"
         )
         assert "'cuda:3'" in refusal(RecipeError, load, copier.folder, device="cuda:3")
 

@@ -1,19 +1,25 @@
-"""Encoders: a source becomes one state for every token, and a final state that sums it up."""
+"""Encoders: one state for every source token, and a final state.
+
+To add one: write a class that is made from the `ModelSettings` and called like an `Encoder`, and add its line to
+ENCODERS in weft/recipe/choices.py. Its states must be ``settings.encoder.hidden`` wide.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import nn
 
 from weft.attention import AttentionRecord, RaggedAttention
 from weft.models.recurrent import RecurrentStack, StackState
-from weft.models.transformer import TransformerStack
+from weft.models.transformer import make_transformer_stack
 from weft.ragged import Ragged
+from weft.recipe import ModelSettings, RecurrentEncoderSettings, TransformerSettings
+from weft.recipe.choices import ENCODERS, resolve
 
 
 class Encoded(NamedTuple):
-    """What an encoder says of a source."""
+    """The output of an encoder."""
 
     states: Ragged
     """(N, D) one state for every source token: h_1 … h_S."""
@@ -27,14 +33,23 @@ class Encoded(NamedTuple):
         return ((self.states.means(),),) if self.final is None else self.final
 
 
+class Encoder(Protocol):
+    """What a decoder requires of an encoder."""
+
+    def __call__(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded: ...
+
+
 class RecurrentEncoder(nn.Module):
     """h_i = f(h_{i−1}, x_i), in one direction or both: h_i = [h→_i; h←_i]   Bahdanau et al. 2015, 3.2."""
 
-    def __init__(self, stack: RecurrentStack, *, reverse_source: bool = False) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.stack = stack
-        self.reverse_source = reverse_source
-        self.size = stack.hidden
+        encoder = settings.encoder
+        assert isinstance(encoder, RecurrentEncoderSettings)
+        self.stack = RecurrentStack(
+            encoder, inputs=settings.embedding, bidirectional=encoder.bidirectional, dropout=settings.dropout
+        )
+        self.reverse_source = encoder.reverse_source
 
     def forward(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded:
         if not self.reverse_source:
@@ -44,15 +59,15 @@ class RecurrentEncoder(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """Every token looks at all of its source, layer upon layer   Vaswani et al. 2017, 3.1.
+    """Layers of self-attention over the source   Vaswani et al. 2017, 3.1.
 
-    Without feed-forward networks it is the attention-only encoder: positions and attention do all the work.
+    Without feed-forward networks it is the attention-only encoder.
     """
 
-    def __init__(self, stack: TransformerStack) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.stack = stack
-        self.size = stack.width
+        assert isinstance(settings.encoder, TransformerSettings)
+        self.stack = make_transformer_stack(settings, settings.encoder, bidirectional=True)
 
     def forward(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded:
         records: list[AttentionRecord] | None = [] if return_attention else None
@@ -62,3 +77,10 @@ class TransformerEncoder(nn.Module):
         pattern = RaggedAttention("encoder", layout, layout, bias=bias)
         stream_ND = self.stack(stream_ND, layout.positions, pattern, records=records)
         return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records or ()))
+
+
+def make_encoder(settings: ModelSettings) -> Encoder:
+    """The encoder of a model, with fresh weights."""
+    kind = settings.encoder.kind
+    encoder: Encoder = resolve(ENCODERS, kind)(settings) if kind in ENCODERS else RecurrentEncoder(settings)
+    return encoder

@@ -1,11 +1,10 @@
-"""Ensembles: several models that say one sentence together   Sutskever et al. 2014, 3.4.
+"""Ensembles: the mean of several models' next-token distributions   Sutskever et al. 2014, 3.4.
 
     arithmetic   p(y_t | …) = Σ_m w_m p_m(y_t | …)          a token is likely if any member finds it likely
     geometric    p(y_t | …) ∝ Π_m p_m(y_t | …)^{w_m}        a token is unlikely if any member finds it unlikely
 
-The members may be of any kind and size, as long as the same ids mean the same on both sides. An ensemble is searched
-and scored like a model; it has no states and no output layer of its own, so it is not trained, and its heads are those
-of its members.
+The members may be of any kind and size if they have the same vocabularies. An ensemble is searched and scored like a
+model. It has no output layer of its own, so it is not trained; its attention is the mean of its members' alignments.
 """
 
 from __future__ import annotations
@@ -19,12 +18,7 @@ from torch import Tensor, nn
 
 from weft.attention import AttentionRecord
 from weft.errors import SearchError, nearest
-from weft.models.interface import (
-    HasMaxTargetLength,
-    ModelOutput,
-    StepOutput,
-    alignment_weights,
-)
+from weft.models.interface import HasMaxTargetLength, ModelOutput, StepOutput, alignment_weights
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import Seq2Seq
@@ -35,50 +29,48 @@ MEANS = ("arithmetic", "geometric")
 
 
 class Ensemble(nn.Module):
-    """A (weighted) mean of the members' next-token distributions. Memory and state are tuples, one item a member."""
+    """A weighted mean of models. Memory and state are tuples with one entry per member."""
 
     def __init__(
-        self, members: Sequence[Member], *, mean: str = "arithmetic", shares: Sequence[float] | None = None
+        self, members: Sequence[Member], *, mean: str = "arithmetic", weights: Sequence[float] | None = None
     ) -> None:
-        """``shares``: how much each member counts, made to sum to one; equal ones if not given."""
+        """``weights``: of the members, normalized to sum to one; not given: equal weights."""
         super().__init__()
         if mean not in MEANS:
             raise SearchError(f"ensemble: the mean {mean!r} is unknown; {nearest(mean, MEANS)}")
-        _check(members)
-        shares = [1.0] * len(members) if shares is None else shares
-        if len(shares) != len(members):
-            raise SearchError(f"ensemble: {len(members)} members but {len(shares)} shares; expected one for each")
-        if not all(0 < share < math.inf for share in shares):
-            raise SearchError(f"ensemble: the shares are {list(shares)}; expected positive numbers")
+        _check_vocabularies(members)
+        weights = [1.0] * len(members) if weights is None else weights
+        if len(weights) != len(members):
+            raise SearchError(f"ensemble: {len(members)} members but {len(weights)} weights; expected one for each")
+        if not all(0 < weight < math.inf for weight in weights):
+            raise SearchError(f"ensemble: the weights are {list(weights)}; expected positive numbers")
         self.members = nn.ModuleList(members)
         self.mean = mean
-        self.shares = tuple(share / math.fsum(shares) for share in shares)
+        self.weights = tuple(weight / math.fsum(weights) for weight in weights)
 
-    def _each(self) -> list[Member]:
+    def _members(self) -> list[Member]:
         return cast(list[Member], list(self.members))
 
     def max_target_length(self, source_length: int) -> int | None:
         """The longest target that every member can produce; None: unlimited."""
         limits = [
-            limit
-            for member in self._each()
-            if isinstance(member, HasMaxTargetLength) and (limit := member.max_target_length(source_length)) is not None
+            member.max_target_length(source_length)
+            for member in self._members()
+            if isinstance(member, HasMaxTargetLength)
         ]
-        return min(limits, default=None)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def encode(self, source: Ragged) -> tuple[Any, ...]:
-        return tuple(member.encode(source) for member in self._each())
+        return tuple(member.encode(source) for member in self._members())
 
     def start(self, memory: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(member.start(own) for member, own in zip(self._each(), memory, strict=True))
+        return tuple(member.start(part) for member, part in zip(self._members(), memory, strict=True))
 
     def step(self, tokens_R: Tensor, state: tuple[Any, ...], memory: tuple[Any, ...]) -> StepOutput:
-        outputs = [
-            member.step(tokens_R, member_state, member_memory)
-            for member, member_state, member_memory in zip(self._each(), state, memory, strict=True)
-        ]
+        parts = zip(self._members(), state, memory, strict=True)
+        outputs = [member.step(tokens_R, member_state, member_memory) for member, member_state, member_memory in parts]
         return StepOutput(
-            self._combine([output.logits_RV for output in outputs]),
+            self._mean_logits([output.logits_RV for output in outputs]),
             tuple(output.state for output in outputs),
             self._mean_attention([output.attention_RS for output in outputs]),
         )
@@ -86,55 +78,55 @@ class Ensemble(nn.Module):
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
         """Logits as those of `step`. The attention is one record: the mean of the members' alignment weights."""
         outputs: list[ModelOutput] = [
-            member(source, inputs, return_attention=return_attention) for member in self._each()
+            member(source, inputs, return_attention=return_attention) for member in self._members()
         ]
         weights_BTS = self._mean_attention([alignment_weights(output.attention, source.layout) for output in outputs])
         attention = () if weights_BTS is None else (AttentionRecord("cross", 0, weights_BTS[:, None]),)
-        return ModelOutput(self._combine([output.logits_NV for output in outputs]), attention)
+        return ModelOutput(self._mean_logits([output.logits_NV for output in outputs]), attention)
 
-    def _combine(self, logits: Sequence[Tensor]) -> Tensor:
-        """The mean as logits, in float32 at least: log p where it is arithmetic, log p + a constant if geometric."""
-        mixed_NV: Tensor | None = None
-        for share, logits_NV in zip(self.shares, logits, strict=True):
+    def _mean_logits(self, logits: Sequence[Tensor]) -> Tensor:
+        """The mean as logits, at least in float32: log p for the arithmetic mean, log p + constant for the other."""
+        mean_NV: Tensor | None = None
+        for weight, logits_NV in zip(self.weights, logits, strict=True):
             log_NV = logits_NV.log_softmax(-1, dtype=torch.promote_types(logits_NV.dtype, torch.float32))
             if self.mean == "arithmetic":
-                log_NV = log_NV + math.log(share)
-                mixed_NV = log_NV if mixed_NV is None else torch.logaddexp(mixed_NV, log_NV)
+                log_NV = log_NV + math.log(weight)
+                mean_NV = log_NV if mean_NV is None else torch.logaddexp(mean_NV, log_NV)
             else:
-                mixed_NV = log_NV * share if mixed_NV is None else mixed_NV + log_NV * share
-        assert mixed_NV is not None
-        return mixed_NV
+                mean_NV = log_NV * weight if mean_NV is None else mean_NV + log_NV * weight
+        assert mean_NV is not None
+        return mean_NV
 
-    def _mean_attention(self, weights: Sequence[Tensor | None]) -> Tensor | None:
-        """The mean attention of the members that have one; it sums to one as theirs do."""
-        found = [(share, one) for share, one in zip(self.shares, weights, strict=True) if one is not None]
-        if not found:
+    def _mean_attention(self, attention: Sequence[Tensor | None]) -> Tensor | None:
+        """The mean over the members that have attention; it sums to one as theirs does."""
+        pairs = [(weight, part) for weight, part in zip(self.weights, attention, strict=True) if part is not None]
+        if not pairs:
             return None
-        total = math.fsum(share for share, _ in found)
-        wide = torch.promote_types(found[0][1].dtype, torch.float32)
-        return torch.stack([one.to(wide) * (share / total) for share, one in found]).sum(0)
+        total = math.fsum(weight for weight, _ in pairs)
+        dtype = torch.promote_types(pairs[0][1].dtype, torch.float32)
+        return torch.stack([part.to(dtype) * (weight / total) for weight, part in pairs]).sum(0)
 
 
-def _check(members: Sequence[Member]) -> None:
-    """That the members read the same ids and say the same ids, as far as sizes tell."""
+def _check_vocabularies(members: Sequence[Member]) -> None:
+    """That the members have the same vocabularies, as far as their sizes tell."""
     if not members:
         raise SearchError("ensemble: it has no members; expected at least one model")
-    first = _sizes(members[0])
+    first_source, first_target = _vocabulary_sizes(members[0])
     for number, member in enumerate(members[1:], 2):
-        source, target = _sizes(member)
-        if target != first[1]:
+        source, target = _vocabulary_sizes(member)
+        if target != first_target:
             raise SearchError(
-                f"ensemble: model {number} knows {target} target tokens, model 1 {first[1]}; "
+                f"ensemble: model {number} knows {target} target tokens, model 1 {first_target}; "
                 "train them with the same tokenizer"
             )
-        if source != first[0]:
+        if source != first_source:
             raise SearchError(
-                f"ensemble: model {number} knows {source or 'no'} source tokens, model 1 {first[0] or 'none'}; "
+                f"ensemble: model {number} knows {source or 'no'} source tokens, model 1 {first_source or 'none'}; "
                 "train them with the same tokenizer and task"
             )
 
 
-def _sizes(model: Member) -> tuple[int, int]:
-    """How many source and target tokens a model knows; a language model has no source."""
+def _vocabulary_sizes(model: Member) -> tuple[int, int]:
+    """Of source and target; a language model has no source."""
     source = None if isinstance(model, RecurrentLanguageModel) else model.source_embedding
     return 0 if source is None else len(source.weight_VE), len(model.output.bias_V)

@@ -1,4 +1,4 @@
-"""The language model p(y) = Π p(y_t | y_<t): a model whose memory is empty."""
+"""The recurrent language model p(y) = Π p(y_t | y_<t): a model whose memory is empty."""
 
 from __future__ import annotations
 
@@ -7,73 +7,73 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import Attention, AttentionRecord
+from weft.attention import AttentionRecord
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output, dropout
-from weft.models.prompted_lm import behind
+from weft.models.prompted_lm import prepend_prompts
 from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.recurrent_decoder import make_attention
 from weft.ragged import Ragged
+from weft.recipe import ModelSettings, RecurrentSettings
 
 
-class LanguageState(NamedTuple):
-    """What was said so far."""
+class LanguageModelState(NamedTuple):
+    """The state of a hypothesis."""
 
     layers: StackState
-    past_RTD: Tensor | None
-    """h_0 … h_{t−1}, for a model that attends over its own past."""
+    history_RTD: Tensor | None
+    """h_0 … h_{t−1}, for a model that attends over its previous states."""
 
 
-class LanguageMemory(NamedTuple):
-    """Nothing but the first state: there is no source."""
+class LanguageModelMemory(NamedTuple):
+    """There is no source: the first state only."""
 
     initial: StackState
 
 
 class RecurrentLanguageModel(nn.Module):
-    """A recurrent language model; with an attention it looks back over its own past states.
+    """A recurrent language model, optionally with attention over its previous states.
 
-    plain:   p(y_{t+1}) from s_t
-    looking: c_t = Σ α_j h_j over h_0 = 0, h_1 … h_{t−1};  p(y_{t+1}) from tanh(W [c_t; s_t])
+    without:  p(y_{t+1}) from s_t
+    with:     c_t = Σ α_j h_j over h_0 = 0, h_1 … h_{t−1};  p(y_{t+1}) from tanh(W [c_t; s_t])
     """
 
-    def __init__(
-        self,
-        *,
-        embedding: Embedding,
-        stack: RecurrentStack,
-        size: int,
-        output: Output,
-        attention: Attention | None = None,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, settings: ModelSettings, *, vocabulary: int) -> None:
+        """``vocabulary``: its size."""
         super().__init__()
-        self.embedding = embedding
-        self.stack = stack
-        self.attention = attention
-        read = stack.hidden * (1 if attention is None else 2)
-        self.readout = None if read == stack.hidden == size else nn.Linear(read, size)
+        decoder = settings.decoder
+        assert isinstance(decoder, RecurrentSettings)
+        self.dropout = settings.dropout
+        self.embedding = Embedding(vocabulary, settings.embedding, settings.dropout)
+        self.stack = RecurrentStack(decoder, inputs=settings.embedding, dropout=settings.dropout)
+        self.attention = make_attention(settings.attention, queries=decoder.hidden, states=decoder.hidden)
+        tied = settings.tie != "none"
+        size = settings.embedding if tied else decoder.hidden
+        output = Output(vocabulary, size, self.embedding if tied else None)
+        read = decoder.hidden * (1 if self.attention is None else 2)
+        self.readout = None if read == decoder.hidden == size else nn.Linear(read, size)
         self.output = output
-        self.dropout = dropout
 
-    def encode(self, source: Ragged) -> LanguageMemory:
-        return LanguageMemory(self.stack.zeros(source.rows, self.embedding.weight_VE))
+    def encode(self, source: Ragged) -> LanguageModelMemory:
+        return LanguageModelMemory(self.stack.zeros(source.rows, self.embedding.weight_VE))
 
-    def start(self, memory: LanguageMemory) -> LanguageState:
+    def start(self, memory: LanguageModelMemory) -> LanguageModelState:
         top_RD = memory.initial[-1][0]
-        return LanguageState(memory.initial, None if self.attention is None else torch.zeros_like(top_RD)[:, None])
+        history_RTD = None if self.attention is None else torch.zeros_like(top_RD)[:, None]
+        return LanguageModelState(memory.initial, history_RTD)
 
-    def step(self, tokens_R: Tensor, state: LanguageState, memory: LanguageMemory) -> StepOutput:
+    def step(self, tokens_R: Tensor, state: LanguageModelState, memory: LanguageModelMemory) -> StepOutput:
         embedded_RE = self.embedding(tokens_R)
         maps = self.stack.step_maps()
-        output_RD, layers = self.stack.step(embedded_RE, maps[0].of_input(embedded_RE), state.layers, maps)
-        context_RD = weights_RT = past_RTD = None
-        if self.attention is not None and state.past_RTD is not None:
-            keys = self.attention.project_padded(state.past_RTD)
-            answers_R1D, weights_R1T = self.attention(output_RD[:, None], keys)
-            context_RD, weights_RT = answers_R1D[:, 0], weights_R1T[:, 0]
-            past_RTD = torch.cat([state.past_RTD, output_RD[:, None]], 1)
-        logits_RV = self.output(self._read(output_RD, context_RD))
-        return StepOutput(logits_RV, LanguageState(layers, past_RTD), weights_RT)
+        output_RD, layers = self.stack.step(embedded_RE, maps[0].input_map(embedded_RE), state.layers, maps)
+        context_RD = weights_RT = history_RTD = None
+        if self.attention is not None and state.history_RTD is not None:
+            keys = self.attention.project_padded(state.history_RTD)
+            context_R1D, weights_R1T = self.attention(output_RD[:, None], keys)
+            context_RD, weights_RT = context_R1D[:, 0], weights_R1T[:, 0]
+            history_RTD = torch.cat([state.history_RTD, output_RD[:, None]], 1)
+        logits_RV = self.output(self._readout(output_RD, context_RD))
+        return StepOutput(logits_RV, LanguageModelState(layers, history_RTD), weights_RT)
 
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
         hidden = self.hidden_states(source, inputs, return_attention=return_attention)
@@ -82,8 +82,8 @@ class RecurrentLanguageModel(nn.Module):
     def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
         """What `forward` computes before the output layer. A source is a prompt, which is read first."""
         if source.layout.total:
-            whole, places_N = behind(source, inputs)
-            return HiddenStates(inputs.like(self.hidden_states(source.empty(), whole).states.values[places_N]))
+            texts, indices_N = prepend_prompts(source, inputs)
+            return HiddenStates(inputs.like(self.hidden_states(source.empty(), texts).states.values[indices_N]))
         outputs, _ = self.stack(self.embedding.ragged(inputs), self.encode(source).initial)
         context_ND = None
         attention: tuple[AttentionRecord, ...] = ()
@@ -92,10 +92,10 @@ class RecurrentLanguageModel(nn.Module):
             context_ND = context.values
             if return_attention:
                 attention = (AttentionRecord("history", 0, weights_BTS[:, None]),)
-        return HiddenStates(outputs.like(self._read(outputs.values, context_ND)), attention)
+        return HiddenStates(outputs.like(self._readout(outputs.values, context_ND)), attention)
 
-    def _read(self, output_ND: Tensor, context_ND: Tensor | None) -> Tensor:
+    def _readout(self, output_ND: Tensor, context_ND: Tensor | None) -> Tensor:
         if self.readout is not None:
-            seen_ND = output_ND if context_ND is None else torch.cat([context_ND, output_ND], -1)
-            output_ND = torch.tanh(self.readout(seen_ND))
+            read_ND = output_ND if context_ND is None else torch.cat([context_ND, output_ND], -1)
+            output_ND = torch.tanh(self.readout(read_ND))
         return dropout(output_ND, self.dropout, self.training)

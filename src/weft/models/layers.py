@@ -1,4 +1,4 @@
-"""Small pieces that every model shares."""
+"""Layers that all models share: dropout, embeddings, the output layer."""
 
 from __future__ import annotations
 
@@ -11,42 +11,46 @@ from torch.nn import functional
 
 from weft.ragged import Ragged
 
+_LEVELS = 65_536
+"""16 random bits decide on one value."""
 
-def dropout(values: Tensor, share: float, training: bool) -> Tensor:
-    """Each value 0 with probability ``share``, else scaled to keep the mean   Srivastava et al. 2014.
 
-    On a CPU drawing random numbers is what takes time, so four values share 64 bits: the share is rounded to 1/65536.
+def dropout(values: Tensor, probability: float, training: bool) -> Tensor:
+    """Each value 0 with this probability, else scaled to keep the mean   Srivastava et al. 2014.
+
+    On a CPU drawing random numbers takes most of the time, so four values share 64 bits: the probability is rounded to
+    1/65536.
     """
-    if not training or share == 0.0:
+    if not training or probability == 0.0:
         return values
     if values.is_cuda:
-        return functional.dropout(values, share)
-    return values * dropout_factors(values.shape, share, values.dtype)
+        return functional.dropout(values, probability)
+    return values * dropout_mask(values.shape, probability, values.dtype)
 
 
-def dropout_factors(shape: Sequence[int], share: float, dtype: torch.dtype) -> Tensor:
-    """What dropout multiplies by on a CPU: 0 with probability ``share``, else 1 / (1 − share)."""
+def dropout_mask(shape: Sequence[int], probability: float, dtype: torch.dtype) -> Tensor:
+    """The factors of dropout on a CPU: 0 with this probability, else 1 / (1 − probability)."""
     count = math.prod(shape)
     bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = bits.view(torch.int16)[:count].view(*shape) >= round(share * 65536) - 32768
-    return kept.to(dtype).mul_(1 / (1 - share))
+    kept = bits.view(torch.int16)[:count].view(*shape) >= round(probability * _LEVELS) - _LEVELS // 2
+    return kept.to(dtype).mul_(1 / (1 - probability))
 
 
-def add_dropped(values: Tensor, added: Tensor, share: float, training: bool) -> Tensor:
-    """``values`` plus ``dropout`` of what is ``added``, in one pass over memory where that matters."""
-    if not training or share == 0.0 or values.is_cuda:
-        return values + dropout(added, share, training)
-    return torch.addcmul(values, added, dropout_factors(added.shape, share, added.dtype))
+def dropout_add(residual: Tensor, values: Tensor, probability: float, training: bool) -> Tensor:
+    """``residual`` plus ``dropout`` of ``values``; on a CPU in one pass over memory."""
+    if not training or probability == 0.0 or residual.is_cuda:
+        return residual + dropout(values, probability, training)
+    return torch.addcmul(residual, values, dropout_mask(values.shape, probability, values.dtype))
 
 
 class Embedding(nn.Module):
-    """Ids to vectors, with dropout."""
+    """Token ids to vectors, with dropout."""
 
-    def __init__(self, size: int, width: int, dropout: float = 0.0, tied: Embedding | None = None) -> None:
-        """``tied``: the table is that of another embedding."""
+    def __init__(self, vocabulary: int, width: int, dropout: float = 0.0, tied: Embedding | None = None) -> None:
+        """``vocabulary``: its size; ``tied``: an embedding with which to share the matrix."""
         super().__init__()
         if tied is None:
-            self.weight_VE = nn.Parameter(torch.empty(size, width).normal_(0.0, width**-0.5))
+            self.weight_VE = nn.Parameter(torch.empty(vocabulary, width).normal_(0.0, width**-0.5))
         else:
             self.weight_VE = tied.weight_VE
         self.dropout = dropout
@@ -59,16 +63,16 @@ class Embedding(nn.Module):
 
 
 class Output(nn.Module):
-    """States to logits over the vocabulary; its matrix may be an embedding's (Press & Wolf 2017)."""
+    """States to logits over the vocabulary; the matrix may be that of an embedding (Press & Wolf 2017)."""
 
-    def __init__(self, size: int, width: int, tied: Embedding | None = None) -> None:
+    def __init__(self, vocabulary: int, width: int, tied: Embedding | None = None) -> None:
         super().__init__()
         self.width = width
         if tied is None:
-            self.weight_VD = nn.Parameter(torch.empty(size, width).normal_(0.0, width**-0.5))
+            self.weight_VD = nn.Parameter(torch.empty(vocabulary, width).normal_(0.0, width**-0.5))
         else:
             self.weight_VD = tied.weight_VE
-        self.bias_V = nn.Parameter(torch.zeros(size))
+        self.bias_V = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, states_ND: Tensor) -> Tensor:
         return functional.linear(states_ND, self.weight_VD, self.bias_V)

@@ -23,7 +23,7 @@ from weft.attention import (
 )
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
 from weft.models.layers import Embedding, Output
-from weft.models.prompted_lm import behind
+from weft.models.prompted_lm import prepend_prompts
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 
@@ -120,7 +120,7 @@ class PrefixLM(nn.Module):
     def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
         """What `forward` computes before the output layer. To a language model a source is a prompt, read first."""
         if self.source_embedding is None and source.layout.total:
-            whole, indices_N = behind(source, inputs)
+            whole, indices_N = prepend_prompts(source, inputs)
             return HiddenStates(inputs.like(self.hidden_states(source.empty(), whole).states.values[indices_N]))
         stack, layout = self.stack, inputs.layout
         longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from weft.models.encoders import RecurrentEncoder, TransformerEncoder
+from weft.models.encoders import Encoder
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
 from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
@@ -22,7 +22,7 @@ class Seq2Seq(nn.Module):
         *,
         source_embedding: Embedding,
         target_embedding: Embedding,
-        encoder: RecurrentEncoder | TransformerEncoder,
+        encoder: Encoder,
         decoder: RecurrentDecoder | TransformerDecoder,
         output: Output,
     ) -> None:
@@ -38,7 +38,7 @@ class Seq2Seq(nn.Module):
         return self.decoder.stack.max_positions if isinstance(self.decoder, TransformerDecoder) else None
 
     def encode(self, source: Ragged) -> Memory | TransformerMemory:
-        return self.decoder.remember(self.encoder(self.source_embedding.ragged(source)))
+        return self.decoder.build_memory(self.encoder(self.source_embedding.ragged(source)))
 
     def start(self, memory: Any) -> DecoderState | TransformerState:
         return self.decoder.start(memory)

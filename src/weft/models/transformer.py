@@ -34,9 +34,9 @@ from weft.attention import (
     recorder_for,
     rotation,
 )
-from weft.models.layers import add_dropped, dropout
+from weft.models.layers import dropout, dropout_add
 from weft.models.positions import Learned, Sinusoidal
-from weft.recipe import TransformerSettings
+from weft.recipe import ModelSettings, TransformerSettings
 
 NORM_EPSILON = 1e-5
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -83,7 +83,7 @@ class ResidualBlock(nn.Module):
 
     def add(self, stream_ND: Tensor, output_ND: Tensor) -> Tensor:
         """The stream after the output of the sub-layer was added."""
-        added_ND = add_dropped(stream_ND, output_ND, self.dropout, self.training)
+        added_ND = dropout_add(stream_ND, output_ND, self.dropout, self.training)
         return added_ND if self.pre_norm else normalize(self.norm, added_ND)
 
 
@@ -245,3 +245,18 @@ class TransformerStack(nn.Module):
         heads = self.settings.heads
         none = like.new_zeros(rows, self.settings.key_value_heads or heads, 0, self.width // heads)
         return tuple(KeysValues(none, none) for _ in self.layers)
+
+
+def make_transformer_stack(
+    settings: ModelSettings, stack: TransformerSettings, *, bidirectional: bool, source_width: int | None = None
+) -> TransformerStack:
+    """The stack of one side of a model, with fresh weights; dropouts that are not set are ``model.dropout``."""
+    dropouts = {
+        name: settings.dropout for name in ("embedding_dropout", "residual_dropout") if getattr(stack, name) is None
+    }
+    return TransformerStack(
+        stack.model_copy(update=dropouts),
+        input_width=settings.embedding,
+        bidirectional=bidirectional,
+        source_width=source_width,
+    )

@@ -49,7 +49,7 @@ class TransformerDecoder(nn.Module):
         self.readout = nn.Identity() if size == stack.width else nn.Linear(stack.width, size)
         self.alignment_layer = alignment_layer(len(stack.layers))
 
-    def remember(self, encoded: Encoded) -> TransformerMemory:
+    def build_memory(self, encoded: Encoded) -> TransformerMemory:
         """Keys and values of the source, computed once."""
         states = encoded.states
         pad_first = states.values.is_cuda and not torch.is_grad_enabled()  # fewer kernels matter more than smaller ones

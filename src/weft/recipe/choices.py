@@ -30,9 +30,9 @@ SCORES: dict[str, str] = {
 """How an attention compares a query with a key."""
 
 CELLS: dict[str, str] = {
-    "rnn": "weft.models.recurrent:RNN",
-    "gru": "weft.models.recurrent:GRU",
-    "lstm": "weft.models.recurrent:LSTM",
+    "rnn": "weft.models.cells:RNN",
+    "gru": "weft.models.cells:GRU",
+    "lstm": "weft.models.cells:LSTM",
 }
 """Recurrent cells, of encoders and decoders."""
 

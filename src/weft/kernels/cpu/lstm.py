@@ -1,4 +1,6 @@
-"""The LSTM's equations with their gradient written out: one step, and a whole layer over time-major tokens.
+"""The LSTM with its backward pass written out: one step, and one layer over time-major tokens.
+
+Equal to the equations of `weft.models.cells.LSTM`; tests/kernels/cpu/test_lstm.py.
 
     i, f, o = σ(a_i), σ(a_f), σ(a_o)      g = tanh(a_g)      a = W x_t + U h_{t−1} + b
     c_t = f ⊙ c_{t−1} + i ⊙ g             h_t = o ⊙ tanh(c_t)
@@ -8,8 +10,8 @@
     da_g = dc_t ⊙ i ⊙ (1 − g²)            da_o = dh_t ⊙ tanh(c_t) ⊙ o (1 − o)
     dc_{t−1} = dc_t ⊙ f                   dh_{t−1} = Uᵀ da       dL/dU = Σ_t da h_{t−1}ᵀ
 
-Half the passes over memory that autograd would make; in a layer no node of a graph for a step, one product for dL/dU.
-Gates stand in PyTorch's order i, f, g, o. First-order gradients only.
+Half the passes over memory that autograd would make; a layer adds one node to the graph, and one product gives dL/dU.
+Gates are in PyTorch's order i, f, g, o. First-order gradients only.
 """
 
 from __future__ import annotations
@@ -24,119 +26,130 @@ from weft.kernels.deferred_gradients import padded_stride
 
 
 def activate(gates_BG: Tensor, size: int, out_BG: Tensor) -> None:
-    """i, f, g, o of a; ``out_BG`` may be ``gates_BG`` itself."""
+    """i, f, g, o from a; ``out_BG`` may be ``gates_BG`` itself."""
     torch.sigmoid(gates_BG[:, : 2 * size], out=out_BG[:, : 2 * size])
     torch.tanh(gates_BG[:, 2 * size : 3 * size], out=out_BG[:, 2 * size : 3 * size])
     torch.sigmoid(gates_BG[:, 3 * size :], out=out_BG[:, 3 * size :])
 
 
 def gates_gradient(
-    gates_BG: Tensor, memory_BD: Tensor, shown_BD: Tensor, state_grad_BD: Tensor, next_grad_BD: Tensor, out_BG: Tensor
+    gates_BG: Tensor,
+    cell_BD: Tensor,
+    tanh_cell_BD: Tensor,
+    state_grad_BD: Tensor,
+    next_cell_grad_BD: Tensor,
+    out_BG: Tensor,
 ) -> Tensor:
-    """da into ``out_BG``; gives dc_{t−1}. ``gates_BG`` are i, f, g, o; ``shown_BD`` is tanh(c_t)."""
-    enter, forget, new, out = gates_BG.chunk(4, -1)
-    of_enter, of_forget, of_new, of_out = out_BG.chunk(4, -1)
-    total_BD = torch.ops.aten.tanh_backward(state_grad_BD * out, shown_BD).add_(next_grad_BD)
-    torch.mul(total_BD, new, out=of_enter)
-    torch.mul(total_BD, memory_BD, out=of_forget)
-    torch.mul(total_BD, enter, out=of_new)
-    torch.mul(state_grad_BD, shown_BD, out=of_out)
-    both, of_both = gates_BG[:, : 2 * memory_BD.shape[-1]], out_BG[:, : 2 * memory_BD.shape[-1]]
-    torch.ops.aten.sigmoid_backward(of_both, both, grad_input=of_both)
-    torch.ops.aten.tanh_backward(of_new, new, grad_input=of_new)
-    torch.ops.aten.sigmoid_backward(of_out, out, grad_input=of_out)
-    return total_BD.mul_(forget)
+    """da into ``out_BG``; returns dc_{t−1}. ``gates_BG``: i f g o; ``cell_BD``: c_{t−1}; ``tanh_cell_BD``: tanh c_t."""
+    i, f, g, o = gates_BG.chunk(4, -1)
+    i_grad, f_grad, g_grad, o_grad = out_BG.chunk(4, -1)
+    cell_grad_BD = torch.ops.aten.tanh_backward(state_grad_BD * o, tanh_cell_BD).add_(next_cell_grad_BD)
+    torch.mul(cell_grad_BD, g, out=i_grad)
+    torch.mul(cell_grad_BD, cell_BD, out=f_grad)
+    torch.mul(cell_grad_BD, i, out=g_grad)
+    torch.mul(state_grad_BD, tanh_cell_BD, out=o_grad)
+    both, both_grad = gates_BG[:, : 2 * cell_BD.shape[-1]], out_BG[:, : 2 * cell_BD.shape[-1]]
+    torch.ops.aten.sigmoid_backward(both_grad, both, grad_input=both_grad)
+    torch.ops.aten.tanh_backward(g_grad, g, grad_input=g_grad)
+    torch.ops.aten.sigmoid_backward(o_grad, o, grad_input=o_grad)
+    return cell_grad_BD.mul_(f)
 
 
 class _LstmStep(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gates_BG: Tensor, memory_BD: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gates_BG: Tensor, cell_BD: Tensor) -> tuple[Tensor, Tensor]:
         active_BG = torch.empty_like(gates_BG)
-        activate(gates_BG, memory_BD.shape[-1], active_BG)
-        enter, forget, new, out = active_BG.chunk(4, -1)
-        next_BD = torch.mul(forget, memory_BD).addcmul_(enter, new)
-        shown_BD = next_BD.tanh()
-        ctx.save_for_backward(active_BG, memory_BD, shown_BD)
-        return out * shown_BD, next_BD
+        activate(gates_BG, cell_BD.shape[-1], active_BG)
+        i, f, g, o = active_BG.chunk(4, -1)
+        next_cell_BD = torch.mul(f, cell_BD).addcmul_(i, g)
+        tanh_cell_BD = next_cell_BD.tanh()
+        ctx.save_for_backward(active_BG, cell_BD, tanh_cell_BD)
+        return o * tanh_cell_BD, next_cell_BD
 
     @staticmethod
-    def backward(ctx: Any, state_grad_BD: Tensor, next_grad_BD: Tensor) -> tuple[Tensor, Tensor]:
-        gates_BG, memory_BD, shown_BD = ctx.saved_tensors
+    def backward(ctx: Any, state_grad_BD: Tensor, next_cell_grad_BD: Tensor) -> tuple[Tensor, Tensor]:
+        gates_BG, cell_BD, tanh_cell_BD = ctx.saved_tensors
         grad_BG = torch.empty_like(gates_BG)
-        memory_grad_BD = gates_gradient(gates_BG, memory_BD, shown_BD, state_grad_BD, next_grad_BD, grad_BG)
-        return grad_BG, memory_grad_BD
+        cell_grad_BD = gates_gradient(gates_BG, cell_BD, tanh_cell_BD, state_grad_BD, next_cell_grad_BD, grad_BG)
+        return grad_BG, cell_grad_BD
 
 
-def lstm_step(gates_BG: Tensor, memory_BD: Tensor) -> tuple[Tensor, Tensor]:
+def lstm_step(gates_BG: Tensor, cell_BD: Tensor) -> tuple[Tensor, Tensor]:
     """h_t and c_t from a and c_{t−1}."""
-    return _LstmStep.apply(gates_BG, memory_BD)
+    return _LstmStep.apply(gates_BG, cell_BD)
 
 
 class _LstmLayer(torch.autograd.Function):
-    """One direction. ``counts[t]`` leading rows have a token at time t; the others keep their state."""
+    """One direction. ``spans[t]``: the tokens of time t, which belong to the leading rows."""
 
     @staticmethod
     def forward(
-        ctx: Any, of_input_NG: Tensor, weight_GD: Tensor, start_BD: Tensor, memory_BD: Tensor, spans: list[slice]
+        ctx: Any, input_NG: Tensor, weight_GD: Tensor, state_BD: Tensor, cell_BD: Tensor, spans: list[slice]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        tokens, size = len(of_input_NG), start_BD.shape[-1]
-        gates_NG = torch.empty_like(of_input_NG)
-        states_ND, before_ND, memories_ND, shown_ND = (of_input_NG.new_empty(tokens, size) for _ in range(4))
+        tokens, size = len(input_NG), state_BD.shape[-1]
+        gates_NG = torch.empty_like(input_NG)
+        states_ND, previous_ND, cells_ND, tanh_cells_ND = (input_NG.new_empty(tokens, size) for _ in range(4))
         weight_DG = padded_stride(weight_GD.t())
-        state_BD, memory_BD = start_BD.clone(), memory_BD.clone()
+        state_BD, cell_BD = state_BD.clone(), cell_BD.clone()
         for span in spans:
             rows = span.stop - span.start
-            gates, shown, state, memory = gates_NG[span], shown_ND[span], state_BD[:rows], memory_BD[:rows]
-            before_ND[span] = state
-            memories_ND[span] = memory
-            torch.addmm(of_input_NG[span], state, weight_DG, out=gates)
+            gates, tanh_cell, state, cell = gates_NG[span], tanh_cells_ND[span], state_BD[:rows], cell_BD[:rows]
+            previous_ND[span] = state
+            cells_ND[span] = cell
+            torch.addmm(input_NG[span], state, weight_DG, out=gates)
             activate(gates, size, gates)
-            enter, forget, new, out = gates.chunk(4, -1)
-            memory.mul_(forget).addcmul_(enter, new)
-            torch.tanh(memory, out=shown)
-            torch.mul(out, shown, out=state)
+            i, f, g, o = gates.chunk(4, -1)
+            cell.mul_(f).addcmul_(i, g)
+            torch.tanh(cell, out=tanh_cell)
+            torch.mul(o, tanh_cell, out=state)
             states_ND[span] = state
-        ctx.save_for_backward(weight_GD, gates_NG, before_ND, memories_ND, shown_ND)
+        ctx.save_for_backward(weight_GD, gates_NG, previous_ND, cells_ND, tanh_cells_ND)
         ctx.spans = spans
-        return states_ND, state_BD, memory_BD
+        return states_ND, state_BD, cell_BD
 
     @staticmethod
     def backward(
-        ctx: Any, states_grad_ND: Tensor, state_grad_BD: Tensor, memory_grad_BD: Tensor
+        ctx: Any, states_grad_ND: Tensor, state_grad_BD: Tensor, cell_grad_BD: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor, None]:
-        weight_GD, gates_NG, before_ND, memories_ND, shown_ND = ctx.saved_tensors
+        weight_GD, gates_NG, previous_ND, cells_ND, tanh_cells_ND = ctx.saved_tensors
         grad_NG = torch.empty_like(gates_NG)
         weight_GD = padded_stride(weight_GD)
-        state_grad_BD, memory_grad_BD = state_grad_BD.clone(), memory_grad_BD.clone()
+        state_grad_BD, cell_grad_BD = state_grad_BD.clone(), cell_grad_BD.clone()
         for span in reversed(ctx.spans):
             rows = span.stop - span.start
-            state_grad, memory_grad = state_grad_BD[:rows], memory_grad_BD[:rows]
+            state_grad, cell_grad = state_grad_BD[:rows], cell_grad_BD[:rows]
             state_grad += states_grad_ND[span]
-            memory_grad.copy_(
+            cell_grad.copy_(
                 gates_gradient(
-                    gates_NG[span], memories_ND[span], shown_ND[span], state_grad, memory_grad, grad_NG[span]
+                    gates_NG[span], cells_ND[span], tanh_cells_ND[span], state_grad, cell_grad, grad_NG[span]
                 )
             )
             torch.mm(grad_NG[span], weight_GD, out=state_grad)
-        weight_grad_GD = grad_NG.t() @ before_ND if ctx.needs_input_grad[1] else None
-        return grad_NG, weight_grad_GD, state_grad_BD, memory_grad_BD, None
+        weight_grad_GD = grad_NG.t() @ previous_ND if ctx.needs_input_grad[1] else None
+        return grad_NG, weight_grad_GD, state_grad_BD, cell_grad_BD, None
 
 
 def lstm_layer(
-    of_input_NG: Tensor, weight_GD: Tensor, start_BD: Tensor, memory_BD: Tensor, *, counts: list[int], reverse: bool
+    input_NG: Tensor,
+    weight_GD: Tensor,
+    state_BD: Tensor,
+    cell_BD: Tensor,
+    *,
+    batch_sizes: list[int],
+    reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """All states (N, D), last states (B, D) and last memories (B, D) from W x_t + b of time-major tokens.
+    """All states (N, D), last states (B, D) and last cells (B, D) from W x_t + b of time-major tokens.
 
-    ``counts[t]`` leading rows have a token at time t; in ``reverse`` the last is read first.
+    ``batch_sizes[t]`` leading rows have a token at time t; in ``reverse`` the last token is read first.
     """
-    spans = spans_of(counts)
-    found: tuple[Tensor, Tensor, Tensor] = _LstmLayer.apply(
-        of_input_NG, weight_GD, start_BD, memory_BD, spans[::-1] if reverse else spans
+    spans = time_spans(batch_sizes)
+    result: tuple[Tensor, Tensor, Tensor] = _LstmLayer.apply(
+        input_NG, weight_GD, state_BD, cell_BD, spans[::-1] if reverse else spans
     )
-    return found
+    return result
 
 
-def spans_of(counts: list[int]) -> list[slice]:
-    """Where the tokens of every time stand in time-major order."""
-    ends = list(accumulate(counts))
-    return [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
+def time_spans(batch_sizes: list[int]) -> list[slice]:
+    """The tokens of every time in time-major order."""
+    ends = list(accumulate(batch_sizes))
+    return [slice(end - size, end) for size, end in zip(batch_sizes, ends, strict=True)]
