@@ -28,24 +28,24 @@ class TestTerminal:
         first, blank, *lines = command("trace", runs(name), *BEAM)[0].splitlines()
         assert first.startswith("a b c → ") and blank == ""
         assert lines[0].split() == ["step", "log", "p"] and lines[1].strip() == "<s>"
-        assert sum("◀ winner" in line for line in lines) == 1 and "● the winner's path" in "".join(lines)
+        assert sum("◀ best" in line for line in lines) == 1 and "● best hypothesis" in "".join(lines)
 
     @pytest.mark.parametrize(
         ("options", "left"),
         [
-            (["--search", "greedy"], "step 1   1 token left in"),
-            (["--search", "sample", "--set", "search.top_k=4"], "step 1   4 tokens left in"),
+            (["--search", "greedy"], "step 1   1 token kept"),
+            (["--search", "sample", "--set", "search.top_k=4"], "step 1   4 tokens kept"),
         ],
     )
     def test_a_path(self, command: Command, runs: Runs, options: list[str], left: str) -> None:
         text, _ = command("trace", runs("lstm"), "a b c", *options)
         steps = [line for line in text.splitlines() if line.startswith("step ")]
         assert steps[0].startswith(left) and text.count("\n▶ ") == len(steps) + 1  # the legend has one too
-        assert "cut-off" in text
+        assert "cutoff" in text
 
     def test_the_path_says_the_translation(self, command: Command, runs: Runs) -> None:
         said = command("trace", runs("transformer"), "a b c", "--search", "greedy")[0].splitlines()
-        taken = [line.split()[1] for line in said if line.startswith("▶ ") and "left in" not in line]
+        taken = [line.split()[1] for line in said if line.startswith("▶ ") and "chosen" not in line]
         assert sentence(taken) == said[0].removeprefix("a b c → ")
 
     @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ class TestTerminal:
     def test_other_beams(self, command: Command, runs: Runs, settings: list[str]) -> None:
         options = [part for setting in settings for part in ("--set", setting)]
         text, _ = command("trace", runs("lstm"), "a b c", "--search", "beam", *options)
-        assert text.count("◀ winner") == 1
+        assert text.count("◀ best") == 1
 
     @pytest.mark.parametrize("options", [BEAM, ("a b c", "--search", "greedy")])
     def test_the_width(self, command: Command, runs: Runs, options: tuple[str, ...]) -> None:

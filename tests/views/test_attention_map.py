@@ -1,13 +1,7 @@
 from __future__ import annotations
 
 import io
-import logging
-import subprocess
-import sys
-import threading
-import warnings
 from pathlib import Path
-from typing import BinaryIO
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from weft.errors import DataError
-from weft.views import attention_map, fonts, picture
-from weft.views.attention_map import draw, terminal
+from weft.views import attention_map
+from weft.views.attention_map import draw_map, terminal_map
 
 SOURCE = ["the", "red", "house", "</s>", "$x$"]
 TARGET = ["la", "maison", "rouge"]
@@ -31,7 +25,7 @@ def printed(view: object, width: int = 80, **settings) -> str:
 
 
 def test_the_map_in_plain_text() -> None:
-    lines = printed(terminal(WEIGHTS_TS, SOURCE, TARGET, title="a map"), color_system=None).splitlines()
+    lines = printed(terminal_map(WEIGHTS_TS, SOURCE, TARGET, title="a map"), color_system=None).splitlines()
     assert [line.rstrip() for line in lines] == [
         "a map",
         "       ┌ the",
@@ -48,7 +42,7 @@ def test_the_map_in_plain_text() -> None:
 
 
 def test_colors_where_the_terminal_has_them() -> None:
-    view = terminal(WEIGHTS_TS, SOURCE, TARGET)
+    view = terminal_map(WEIGHTS_TS, SOURCE, TARGET)
     colored = printed(view, force_terminal=True, color_system="truecolor")
     assert "48;2;8;48;107" in colored  # the largest weight: deep blue
     assert "48;2;255;255;255" in colored  # none: white
@@ -61,7 +55,7 @@ def test_colors_where_the_terminal_has_them() -> None:
 
 def test_terminals_without_unicode_get_ascii() -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    Console(file=out, width=80, _environ={}).print(terminal(WEIGHTS_TS, SOURCE, ["là", "日", " "]))
+    Console(file=out, width=80, _environ={}).print(terminal_map(WEIGHTS_TS, SOURCE, ["là", "日", " "]))
     out.flush()
     text = out.buffer.getvalue().decode("ascii")
     assert "##" in text
@@ -70,10 +64,10 @@ def test_terminals_without_unicode_get_ascii() -> None:
 
 @pytest.mark.parametrize("width", [20, 37, 80, 200])
 def test_every_line_fits_and_every_column_is_shown(width: int) -> None:
-    source = [f"source{place}" for place in range(41)]
-    target = [f"target{place}" for place in range(7)]
+    source = [f"source{index}" for index in range(41)]
+    target = [f"target{index}" for index in range(7)]
     weights_TS = np.eye(7, 41)
-    lines = printed(terminal(weights_TS, source, target), width, color_system=None).splitlines()
+    lines = printed(terminal_map(weights_TS, source, target), width, color_system=None).splitlines()
     assert max(map(cell_len, lines)) <= width
     assert sum("┌" in line for line in lines) == 41
     assert sum(line.count("██") for line in lines) == 7
@@ -81,13 +75,13 @@ def test_every_line_fits_and_every_column_is_shown(width: int) -> None:
 
 
 def test_width_can_be_given() -> None:
-    view = terminal(np.ones((2, 31)), ["w"] * 31, ["a", "b"], width=30)
+    view = terminal_map(np.ones((2, 31)), ["w"] * 31, ["a", "b"], width=30)
     assert max(map(cell_len, printed(view, 100, color_system=None).splitlines())) <= 30
 
 
 def test_wide_characters_and_marks_keep_the_cells_in_line() -> None:
     target = ["日本語", "e\u0301te\u0301", "मैं", "한국어の長い言葉です", "x", " "]
-    lines = printed(terminal(np.eye(6, 2)[:, ::-1] + 1, ["私", "は"], target), color_system=None).splitlines()
+    lines = printed(terminal_map(np.eye(6, 2)[:, ::-1] + 1, ["私", "は"], target), color_system=None).splitlines()
     rows = lines[2:8]
     assert len({cell_len(row) for row in rows}) == 1
     assert lines[1].index("┌") == lines[0].index("┌") + 2
@@ -104,10 +98,10 @@ def test_wide_characters_and_marks_keep_the_cells_in_line() -> None:
 )
 def test_maps_that_make_no_sense(weights_TS, source, target, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
-        terminal(weights_TS, source, target)
+        terminal_map(weights_TS, source, target)
     assert str(error.value) == message
     with pytest.raises(DataError):
-        draw(weights_TS, source, target, tmp_path / "map.svg")
+        draw_map(weights_TS, source, target, tmp_path / "map.svg")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -118,67 +112,15 @@ def texts(path: Path) -> list[str]:
 def test_svg_keeps_text_as_text(tmp_path: Path) -> None:
     source = ["日本語", "हिन्दी", "مرحبا", "🙂", "$x^2$", "<s> & co"]
     target = [" ", "\n", "\x1b", "_a_{b}", "\\frac", "", "$"]
-    path = draw(np.ones((7, 6)), source, target, tmp_path / "map.svg", title="cost $5 and $6")
+    path = draw_map(np.ones((7, 6)), source, target, tmp_path / "map.svg", title="cost $5 and $6")
     found = texts(path)
     assert {"日本語", "हिन्दी", "مرحبا", "🙂", "$x^2$", "<s>␣&␣co", "cost $5 and $6"} <= set(found)
     assert {"␣", "⏎", "⟨1B⟩", "_a_{b}", "\\frac", "∅", "$"} <= set(found)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")]
-)
-def test_formats(suffix: str, start: bytes, tmp_path: Path) -> None:
-    path = draw(WEIGHTS_TS, SOURCE, TARGET, tmp_path / f"map.{suffix}", title="two\nlines")
-    assert path.read_bytes().startswith(start)
-    first = path.read_bytes()
-    assert draw(WEIGHTS_TS, SOURCE, TARGET, str(path), title="two\nlines") == path
-    assert path.read_bytes() == first
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_unknown_format(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"map.jpg: cannot draw a picture of type 'jpg'; choose one of svg, png, pdf"):
-        draw(WEIGHTS_TS, SOURCE, TARGET, tmp_path / "map.jpg")
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"absent/map.svg: cannot be written: No such file or directory"):
-        draw(WEIGHTS_TS, SOURCE, TARGET, tmp_path / "absent" / "map.svg")
-
-
-def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "map.png"
-    path.write_bytes(b"old")
-
-    def fail(figure: object, file: BinaryIO, suffix: str) -> None:
-        file.write(b"half a pict")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(picture, "_save", fail)
-    with pytest.raises(KeyboardInterrupt):
-        draw(WEIGHTS_TS, SOURCE, TARGET, path)
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
-def test_missing_glyphs_are_said_once(suffix: str, tmp_path: Path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(picture, "choose", lambda text: fonts.Choice(["DejaVu Sans"], "日本語学生は"))
-    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
-        warnings.simplefilter("error")
-        draw(np.ones((1, 3)), ["日本語", "学生", "は"], ["a"], tmp_path / f"map.{suffix}")
-    messages = [record.getMessage() for record in caplog.records]
-    if suffix == "svg":
-        assert messages == []
-    else:
-        assert len(messages) == 1
-        assert "no installed font has 日 (U+65E5), 本 (U+672C)" in messages[0]
-        assert "and 1 more; boxes stand for them. An .svg shows them." in messages[0]
-
-
 def test_the_picture_grows_with_the_tokens(tmp_path: Path) -> None:
-    small = draw(np.eye(5, 7), ["word"] * 7, ["word"] * 5, tmp_path / "small.svg")
-    large = draw(np.eye(40, 43), ["word"] * 43, ["word"] * 40, tmp_path / "large.svg")
+    small = draw_map(np.eye(5, 7), ["word"] * 7, ["word"] * 5, tmp_path / "small.svg")
+    large = draw_map(np.eye(40, 43), ["word"] * 43, ["word"] * 40, tmp_path / "large.svg")
     assert texts(large).count("word") == 83
     widths = [float(ElementTree.parse(path).getroot().attrib["width"].removesuffix("pt")) for path in (small, large)]
     assert widths[1] > 43 * 18  # a cell is twice as high as its 9-point label
@@ -197,29 +139,3 @@ def test_labels_stay_inside_the_picture(tmp_path: Path) -> None:
         box = text.get_window_extent(canvas.get_renderer())
         assert box.x0 >= 0 and box.y0 >= 0
         assert box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height
-
-
-def test_drawing_leaves_matplotlib_as_it_was(tmp_path: Path) -> None:
-    code = (
-        "import sys, numpy, weft.views.attention_map as m\n"
-        "assert 'matplotlib' not in sys.modules\n"
-        "import matplotlib\n"
-        "settings = lambda: [matplotlib.rcParams[key] for key in matplotlib.rcParams if key != 'backend']\n"
-        "before = settings()\n"
-        f"m.draw(numpy.ones((1, 1)), ['a'], ['b'], {str(tmp_path / 'map.svg')!r})\n"
-        "assert 'matplotlib.pyplot' not in sys.modules\n"
-        "assert settings() == before\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_threads_may_draw_at_once(tmp_path: Path) -> None:
-    paths = [tmp_path / f"map{place}.{suffix}" for place in range(3) for suffix in ("svg", "png")]
-    threads = [threading.Thread(target=draw, args=(WEIGHTS_TS, SOURCE, TARGET, path)) for path in paths]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
-    assert len({path.read_bytes() for path in paths}) == 2

@@ -10,9 +10,9 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with no fonts but those matplotlib brings."""
     from matplotlib import font_manager, get_data_path
 
-    fonts._look_again()
-    own = [font for font in font_manager.fontManager.ttflist if font.fname.startswith(get_data_path())]
-    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    fonts._add_new_system_fonts()
+    bundled = [font for font in font_manager.fontManager.ttflist if font.fname.startswith(get_data_path())]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", bundled)
 
 
 def test_latin_needs_the_default_font_only() -> None:

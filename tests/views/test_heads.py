@@ -1,16 +1,10 @@
 from __future__ import annotations
 
 import io
-import logging
 import re
-import subprocess
-import sys
-import threading
-import warnings
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,18 +13,19 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from weft.errors import DataError
-from weft.views import fonts, heads, picture
-from weft.views.heads import HeadPanel, draw_heads, terminal_heads
+from weft.translation.results import HeadAttention
+from weft.views import heads
+from weft.views.heads import draw_heads, terminal_heads
 
 SOURCE = ["the", "red", "house", "</s>", "$x$"]
 TARGET = ["la", "maison", "rouge"]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def grid(layers: int, count: int, source: list[str], target: list[str], kind: str = "cross") -> list[HeadPanel]:
-    """Heads that each look at one place further to the right than the one before."""
+def grid(layers: int, count: int, source: list[str], target: list[str], kind: str = "cross") -> list[HeadAttention]:
+    """Heads that each attend one token further to the right than the previous one."""
     return [
-        HeadPanel(kind, layer, head, np.roll(np.eye(len(target), len(source)), head - 1, axis=1), source, target)
+        HeadAttention(kind, layer, head, np.roll(np.eye(len(target), len(source)), head - 1, axis=1), source, target)
         for layer in range(1, layers + 1)
         for head in range(1, count + 1)
     ]
@@ -57,13 +52,13 @@ def test_a_panel_for_each_head_and_labels_at_the_edges_only(layers: int, count: 
     assert [found[label] for label in TARGET] == [layers] * 3
     assert [found[label] for label in SOURCE] == [count] * 5
     assert found["all heads"] == found["cross-attention"] == 1
-    assert found["attention weight, one scale for all panels; rows look at columns"] == 1
+    assert found["attention weight, one scale for all panels; rows attend to columns"] == 1
 
 
 def test_each_kind_has_a_block_of_its_own(tmp_path: Path) -> None:
     panels = [
-        *grid(2, 3, SOURCE, SOURCE, "encoder self"),
-        *grid(2, 3, TARGET, TARGET, "decoder self"),
+        *grid(2, 3, SOURCE, SOURCE, "encoder"),
+        *grid(2, 3, TARGET, TARGET, "decoder"),
         *grid(2, 3, SOURCE, TARGET),
     ]
     found = Counter(texts(draw_heads(panels, tmp_path / "heads.svg", title="")))
@@ -73,7 +68,7 @@ def test_each_kind_has_a_block_of_its_own(tmp_path: Path) -> None:
     assert found["maison"] == 2 + 3 + 2
 
 
-def cells(panels: list[HeadPanel]) -> dict[str, np.ndarray]:
+def cells(panels: list[HeadAttention]) -> dict[str, np.ndarray]:
     """The numbers that were colored, by the title of their panel."""
     figure = heads._figure(heads._blocks(panels), "", ["DejaVu Sans"])
     drawn = {axes.get_title(loc="left"): axes.collections[0] for axes in figure.axes if axes.get_title(loc="left")}
@@ -84,16 +79,16 @@ def cells(panels: list[HeadPanel]) -> dict[str, np.ndarray]:
 def test_every_weight_lands_in_its_panel_on_one_scale() -> None:
     random = np.random.default_rng(0)
     panels = [panel._replace(weights_TS=random.random((3, 5))) for panel in grid(2, 3, SOURCE, TARGET)]
-    found = cells(panels[::-1])  # the order they come in is of no matter
+    found = cells(panels[::-1])  # their order does not matter
     assert len(found) == 6
     for panel in panels:
         assert np.array_equal(found[f"layer {panel.layer} · head {panel.head}"], panel.weights_TS)
 
 
-def test_panels_stand_where_their_layer_and_head_say() -> None:
+def test_panels_are_ordered_by_layer_and_head() -> None:
     figure = heads._figure(heads._blocks(grid(2, 3, SOURCE, TARGET)[::-1]), "", ["DejaVu Sans"])
-    places = {axes.get_title(loc="left"): axes.get_position() for axes in figure.axes}
-    first, right, below = (places[f"layer {name}"] for name in ("1 · head 1", "1 · head 2", "2 · head 1"))
+    boxes = {axes.get_title(loc="left"): axes.get_position() for axes in figure.axes}
+    first, right, below = (boxes[f"layer {name}"] for name in ("1 · head 1", "1 · head 2", "2 · head 1"))
     assert right.x0 > first.x1 and right.y0 == pytest.approx(first.y0)
     assert below.y1 < first.y0 and below.x0 == pytest.approx(first.x0)
 
@@ -111,12 +106,12 @@ def test_text_stays_text(tmp_path: Path) -> None:
     target = [" ", "\n", "\x1b", "_a_{b}", "\\frac", "", "$", "incomprehensibilities"]
     path = draw_heads(grid(1, 2, source, target, "a & b"), tmp_path / "heads.svg", title="cost $5 and $6")
     found = set(texts(path))
-    assert {"日本語", "हिन्दी", "مرحبا", "🙂", "$x^2$", "<s>␣&␣co", "cost $5 and $6", "a & b-attention"} <= found
+    assert {"日本語", "हिन्दी", "مرحبا", "🙂", "$x^2$", "<s>␣&␣co", "cost $5 and $6", "a & b attention"} <= found
     assert {"␣", "⏎", "⟨1B⟩", "_a_{b}", "\\frac", "∅", "$", "incomprehensibili…"} <= found
 
 
-def test_labels_of_large_maps_are_thinned_and_it_is_said(tmp_path: Path) -> None:
-    source, target = [f"s{place}" for place in range(67)], [f"t{place}" for place in range(61)]
+def test_labels_of_large_maps_are_thinned_with_a_note(tmp_path: Path) -> None:
+    source, target = [f"s{index}" for index in range(67)], [f"t{index}" for index in range(61)]
     found = texts(draw_heads(grid(2, 8, source, target), tmp_path / "heads.svg", title="long"))
     note = next(text for text in found if text.startswith("attention weight"))
     assert "at least 1 token in 4 is labeled" in note
@@ -129,8 +124,8 @@ def test_labels_of_large_maps_are_thinned_and_it_is_said(tmp_path: Path) -> None
 def test_nothing_leaves_the_picture_and_labels_do_not_touch(rows: int, columns: int) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    source = [f"{'W' * (place % 17)}{place}"[:18] for place in range(columns)]
-    target = [f"{'M' * (place % 13)}{place}"[:18] for place in range(rows)]
+    source = [f"{'W' * (index % 17)}{index}"[:18] for index in range(columns)]
+    target = [f"{'M' * (index % 13)}{index}"[:18] for index in range(rows)]
     figure = heads._figure(heads._blocks(grid(2, 3, source, target)), "a title " * 9, ["DejaVu Sans"])
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -149,26 +144,13 @@ def test_nothing_leaves_the_picture_and_labels_do_not_touch(rows: int, columns: 
         assert box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height
 
 
-@pytest.mark.parametrize(
-    ("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")]
-)
-def test_formats(suffix: str, start: bytes, tmp_path: Path) -> None:
-    panels = grid(1, 2, SOURCE, TARGET)
-    path = draw_heads(panels, tmp_path / f"heads.{suffix}", title="two\nlines")
-    first = path.read_bytes()
-    assert first.startswith(start)
-    assert draw_heads(panels, str(path), title="two\nlines") == path
-    assert path.read_bytes() == first
-    assert list(tmp_path.iterdir()) == [path]
-
-
-PANEL = HeadPanel("cross", 2, 1, np.ones((3, 5)), SOURCE, TARGET)
+PANEL = HeadAttention("cross", 2, 1, np.ones((3, 5)), SOURCE, TARGET)
 
 
 @pytest.mark.parametrize(
     ("panels", "message"),
     [
-        ([], "no attention maps to draw; expected at least 1 panel"),
+        ([], "no attention maps to draw; expected at least 1"),
         (
             [PANEL._replace(weights_TS=np.ones((5, 3)))],
             "cross layer 2 head 1: attention weights are 5 × 3, expected 3 target × 5 source tokens",
@@ -186,11 +168,11 @@ PANEL = HeadPanel("cross", 2, 1, np.ones((3, 5)), SOURCE, TARGET)
         ([PANEL, PANEL], "cross layer 2 head 1: given twice; expected one map for each head"),
         (
             [PANEL, PANEL._replace(head=2, target=["le", "chat", "noir"])],
-            "cross layer 2 head 2: its tokens are not those of layer 2 head 1; panels of one kind share their labels",
+            "cross layer 2 head 2: its tokens are not those of layer 2 head 1; maps of one kind share their labels",
         ),
     ],
 )
-def test_panels_that_make_no_sense(panels: list[HeadPanel], message: str, tmp_path: Path) -> None:
+def test_maps_that_cannot_be_drawn(panels: list[HeadAttention], message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         draw_heads(panels, tmp_path / "heads.svg", title="")
     assert str(error.value) == message
@@ -198,69 +180,6 @@ def test_panels_that_make_no_sense(panels: list[HeadPanel], message: str, tmp_pa
         terminal_heads(panels)
     assert str(error.value) == message
     assert list(tmp_path.iterdir()) == []
-
-
-def test_unknown_format(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"heads.jpg: cannot draw a picture of type 'jpg'; choose one of svg, png, pdf"):
-        draw_heads([PANEL], tmp_path / "heads.jpg", title="")
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"absent/heads.svg: cannot be written: No such file or directory"):
-        draw_heads([PANEL], tmp_path / "absent" / "heads.svg", title="")
-
-
-def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "heads.png"
-    path.write_bytes(b"old")
-
-    def fail(figure: object, file: BinaryIO, suffix: str) -> None:
-        file.write(b"half a pict")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(picture, "_save", fail)
-    with pytest.raises(KeyboardInterrupt):
-        draw_heads([PANEL], path, title="")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_missing_glyphs_are_said_once(suffix: str, tmp_path: Path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(picture, "choose", lambda text: fonts.Choice(["DejaVu Sans"], "日本語学生は"))
-    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
-        warnings.simplefilter("error")
-        draw_heads(grid(1, 2, ["日本語", "学生は"], ["a"]), tmp_path / f"heads.{suffix}", title="")
-    messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == (suffix == "png")
-    assert all("no installed font has 日 (U+65E5), 本 (U+672C)" in message for message in messages)
-
-
-def test_drawing_leaves_matplotlib_as_it_was(tmp_path: Path) -> None:
-    code = (
-        "import sys, numpy, weft.views.heads as h\n"
-        "assert 'matplotlib' not in sys.modules\n"
-        "import matplotlib\n"
-        "settings = lambda: [matplotlib.rcParams[key] for key in matplotlib.rcParams if key != 'backend']\n"
-        "before = settings()\n"
-        "panel = h.HeadPanel('cross', 1, 1, numpy.ones((1, 1)), ['a'], ['b'])\n"
-        f"h.draw_heads([panel], {str(tmp_path / 'heads.svg')!r}, title='')\n"
-        "assert 'matplotlib.pyplot' not in sys.modules\n"
-        "assert settings() == before\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_threads_may_draw_at_once(tmp_path: Path) -> None:
-    paths = [tmp_path / f"heads{place}.{suffix}" for place in range(2) for suffix in ("svg", "png")]
-    threads = [threading.Thread(target=draw_heads, args=([PANEL], path), kwargs={"title": ""}) for path in paths]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
-    assert len({path.read_bytes() for path in paths}) == 2
 
 
 def test_the_overview_in_plain_text() -> None:
@@ -281,19 +200,19 @@ def test_the_overview_in_plain_text() -> None:
         "· · ██· ·   · · · ██·",
         "",
         "░ 0.1+  ▒ 0.3+  ▓ 0.5+  █ 0.75+",
-        "layer.head; rows look at columns",
+        "layer.head; rows attend to columns",
     ]
 
 
 def test_large_maps_are_pooled_to_their_largest_weights() -> None:
     weights_TS = np.zeros((24, 48))
     weights_TS[5, 7] = weights_TS[23, 47] = 1.0
-    panel = HeadPanel("cross", 1, 1, weights_TS, ["s"] * 48, ["t"] * 24)
+    panel = HeadAttention("cross", 1, 1, weights_TS, ["s"] * 48, ["t"] * 24)
     lines = printed(terminal_heads([panel]), color_system=None).splitlines()
     rows = lines[2:14]
     assert {len(row) for row in rows} == {24}
     assert [(row, line.index("█")) for row, line in enumerate(rows) if "█" in line] == [(2, 3), (11, 23)]
-    assert "a sign stands for up to 2 by 2 weights and shows the largest" in " ".join(" ".join(lines).split())
+    assert "a character covers up to 2 by 2 weights and shows the largest" in " ".join(" ".join(lines).split())
 
 
 @pytest.mark.parametrize("width", [9, 20, 37, 80, 200])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from rich.cells import cell_len
 from weft.errors import DataError
 from weft.search.trace import Draw, PathTrace
 from weft.views import search_path
-from weft.views.search_path import cut_off, draw_path, path_svg, shown, terminal_path
+from weft.views.search_path import Panel, candidates, cutoff, draw_path, terminal_path
 
 SVG = "{http://www.w3.org/2000/svg}"
 WORDS = {3: "il", 4: "elle", 5: "on", 6: "je", 7: "m'", 8: "entarté", 2: "</s>"}
@@ -25,26 +26,26 @@ SAMPLED = PathTrace(
     ]
 )
 GOLDEN = """\
-step 1   2 tokens left in, p 0.75
+step 1   2 tokens kept, p 0.75
   il      0.500 ████████
 ▶ elle    0.250 ████
-  ──────── cut-off ──────────────
+  ──────── cutoff ───────────────
   on      0.125 ░░
   je      0.062 ░
 
-step 2   12 tokens left in, p 1.00
+step 2   12 tokens kept, p 1.00
 ▶ m'      0.750 ████████████
   entarté 0.250 ████
 
-step 3   1 token left in, p 0.88
+step 3   1 token kept, p 0.88
 ▶ </s>    0.875 ██████████████
-  ──────── cut-off ──────────────
+  ──────── cutoff ───────────────
   m'      0.100 ░░
   il      0.020 ·
 
-▶ taken   █ left in   ░ cut off
-p: probability of the token (all
-bars: 0 to 1)
+▶ chosen   █ kept   ░ removed by a
+filter   p: probability of the
+token (all bars: 0 to 1)
 """
 
 
@@ -54,8 +55,8 @@ def word(token: int) -> str:
 
 def draw(kept: str, drawn: int = 0, probabilities: list[float] | None = None) -> Draw:
     count = len(kept)
-    given = probabilities or [2.0 ** -(place + 1) for place in range(count)]
-    return Draw(list(range(count)), given, [sign == "k" for sign in kept], drawn, 0.5, kept.count("k"))
+    probabilities = probabilities or [2.0 ** -(index + 1) for index in range(count)]
+    return Draw(list(range(count)), probabilities, [sign == "k" for sign in kept], drawn, 0.5, kept.count("k"))
 
 
 @pytest.mark.parametrize(
@@ -71,21 +72,21 @@ def draw(kept: str, drawn: int = 0, probabilities: list[float] | None = None) ->
         ("k", None),
     ],
 )
-def test_where_the_cut_off_falls(kept: str, line: int | None) -> None:
-    assert cut_off(draw(kept)) == line
+def test_where_the_cutoff_falls(kept: str, line: int | None) -> None:
+    assert cutoff(draw(kept)) == line
 
 
-class TestWhichAreShown:
-    def test_the_likeliest(self) -> None:
-        assert shown(draw("kkkkkk"), 4) == [0, 1, 2, 3]
+class TestCandidates:
+    def test_the_most_probable(self) -> None:
+        assert candidates(draw("kkkkkk"), 4) == [0, 1, 2, 3]
 
-    def test_always_the_one_taken(self) -> None:
-        assert shown(draw("kkkkkk", 5), 4) == [0, 1, 2, 5]
+    def test_always_the_chosen_one(self) -> None:
+        assert candidates(draw("kkkkkk", 5), 4) == [0, 1, 2, 5]
 
-    def test_beyond_two_none_next_to_nothing(self) -> None:
+    def test_beyond_two_none_near_zero(self) -> None:
         small = [0.9997, 0.0001, 0.0001, 0.0001]
-        assert shown(draw("kkkk", 0, small), 8) == [0, 1]
-        assert shown(draw("kkkk", 3, small), 8) == [0, 1, 3]
+        assert candidates(draw("kkkk", 0, small), 8) == [0, 1]
+        assert candidates(draw("kkkk", 3, small), 8) == [0, 1, 3]
 
 
 def bare(text: str) -> str:
@@ -107,7 +108,7 @@ class TestTerminal:
         text = terminal_path(SAMPLED, odd.__getitem__, width=width, color=False)
         assert "\x1b" not in text and all(cell_len(line) <= width for line in text.splitlines())
 
-    def test_a_gap_before_the_one_taken(self) -> None:
+    def test_a_gap_before_the_chosen_one(self) -> None:
         lines = terminal_path(PathTrace([draw("k" * 9, 8)]), str, width=80, color=False, most=3).splitlines()
         assert [line[:3] for line in lines[1:5]] == ["  0", "  1", "  …", "▶ 8"]
 
@@ -123,74 +124,71 @@ def tree(text: str) -> ElementTree.Element:
     return ElementTree.fromstring(text)
 
 
+def svg(trace: PathTrace, label: Callable[[int], str], folder: Path, **options: str) -> str:
+    return draw_path(trace, label, folder / "path.svg", **options).read_text("utf-8")
+
+
 def texts(text: str) -> list[str]:
-    return [one.text or "" for one in tree(text).iter(f"{SVG}text")]
+    return [element.text or "" for element in tree(text).iter(f"{SVG}text")]
 
 
 def bars(figure: Figure) -> dict[str, Rectangle]:
     """The bars of the candidates, by their names."""
     patches = figure.axes[0].patches
-    return {name: one for one in patches if isinstance(one, Rectangle) and (name := one.get_gid())}
+    return {name: bar for bar in patches if isinstance(bar, Rectangle) and (name := bar.get_gid())}
 
 
 class TestPicture:
-    def test_a_bar_for_each_candidate_by_what_became_of_it(self) -> None:
-        found = [one.get("id", "") for one in tree(path_svg(SAMPLED, word)).iter(f"{SVG}g")]
-        names = [key for key in found if re.fullmatch(r"(taken|kept|cut)-\d+-\d+", key)]
+    def test_a_bar_for_each_candidate_named_by_its_kind(self, tmp_path: Path) -> None:
+        ids = [group.get("id", "") for group in tree(svg(SAMPLED, word, tmp_path)).iter(f"{SVG}g")]
+        names = [key for key in ids if re.fullmatch(r"(chosen|kept|removed)-\d+-\d+", key)]
         assert names == [
-            *("kept-1-0", "taken-1-1", "cut-1-2", "cut-1-3"),
-            *("taken-2-0", "kept-2-1"),
-            *("taken-3-0", "cut-3-1", "cut-3-2"),
+            *("kept-1-0", "chosen-1-1", "removed-1-2", "removed-1-3"),
+            *("chosen-2-0", "kept-2-1"),
+            *("chosen-3-0", "removed-3-1", "removed-3-2"),
         ]
 
     def test_bars_are_as_long_as_the_probability(self) -> None:
-        figure = search_path._figure(
-            SAMPLED.steps,
-            [[(place, "x") for place in range(len(step.tokens))] for step in SAMPLED.steps],
-            "",
-            ["DejaVu Sans"],
-        )
-        wide = {name: bar.get_width() for name, bar in bars(figure).items()}
+        panels = [
+            Panel(number, step, [(index, "x") for index in range(len(step.tokens))])
+            for number, step in enumerate(SAMPLED.steps, 1)
+        ]
+        figure = search_path._figure(panels, "", ["DejaVu Sans"])
+        widths = {name: bar.get_width() for name, bar in bars(figure).items()}
         for number, step in enumerate(SAMPLED.steps, 1):
-            for place, p in enumerate(step.probabilities):
-                kind = "taken" if place == step.drawn else "kept" if step.kept[place] else "cut"
-                assert wide[f"{kind}-{number}-{place}"] == pytest.approx(max(p * search_path.BAR, 0.01))
+            for index, p in enumerate(step.probabilities):
+                kind = "chosen" if index == step.drawn else "kept" if step.kept[index] else "removed"
+                assert widths[f"{kind}-{number}-{index}"] == pytest.approx(max(p * search_path.BAR, 0.01))
 
-    def test_words_and_numbers(self) -> None:
-        found = texts(path_svg(SAMPLED, word, title="he hit me"))
-        assert {"he hit me", "2 tokens left in, p 0.75", "1 token left in, p 0.88", "entarté", "0.125"} <= set(found)
-        assert found.count("▶") == 3
+    def test_words_and_numbers(self, tmp_path: Path) -> None:
+        written = texts(svg(SAMPLED, word, tmp_path, title="he hit me"))
+        assert {"he hit me", "2 tokens kept, p 0.75", "1 token kept, p 0.88", "entarté", "0.125"} <= set(written)
+        assert written.count("▶") == 3
 
-    def test_labels_are_text_and_nothing_else(self) -> None:
-        found = texts(path_svg(SAMPLED, lambda token: "<&>$x$\x1b" if token == 3 else "\u0301", title="a <b> & c"))
-        assert {"<&>$x$⟨1B⟩", "◌\u0301", "a <b> & c"} <= set(found)
+    def test_labels_are_text_and_nothing_else(self, tmp_path: Path) -> None:
+        def label(token: int) -> str:
+            return "<&>$x$\x1b" if token == 3 else "\u0301"
+
+        written = texts(svg(SAMPLED, label, tmp_path, title="a <b> & c"))
+        assert {"<&>$x$⟨1B⟩", "◌\u0301", "a <b> & c"} <= set(written)
 
     def test_many_steps_stand_in_rows(self) -> None:
         trace = PathTrace([draw("kkkcc", step % 3) for step in range(31)])
-        figure = search_path._figure(trace.steps, [[(0, "w"), (1, "w")]] * 31, "", ["DejaVu Sans"])
-        found = bars(figure).items()
-        corners = [next(bar.get_xy() for name, bar in found if name.endswith(f"-{step}-0")) for step in range(1, 32)]
+        panels = [Panel(number, step, [(0, "w"), (1, "w")]) for number, step in enumerate(trace.steps, 1)]
+        figure = search_path._figure(panels, "", ["DejaVu Sans"])
+        named = bars(figure).items()
+        corners = [next(bar.get_xy() for name, bar in named if name.endswith(f"-{step}-0")) for step in range(1, 32)]
         assert len({round(x, 3) for x, _ in corners}) > 3 and len({round(y, 3) for _, y in corners}) > 3
         for (x, y), (after, below) in pairwise(corners):
             assert (after > x + search_path.BAR and y == pytest.approx(below)) or (below > y + 0.5 and after < x)
         assert figure.get_size_inches()[0] < search_path.PAGE + 1
 
-    @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
-    def test_formats_and_the_same_bytes_twice(self, suffix: str, tmp_path: Path) -> None:
-        path = draw_path(SAMPLED, word, tmp_path / f"path.{suffix}")
-        before = path.read_bytes()
-        assert len(before) > 1000 and draw_path(SAMPLED, word, path).read_bytes() == before
-
     def test_what_cannot_be_drawn(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="the search made no step; expected a trace of at least 1"):
             draw_path(PathTrace([]), word, tmp_path / "path.svg")
-        with pytest.raises(DataError, match="svg, png, pdf"):
-            draw_path(SAMPLED, word, tmp_path / "path.gif")
         assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("count", "words"), [(1, "1 token left in, p 0.50"), (32_000, "32,000 tokens left in, p 0.50")]
-)
-def test_what_is_left_in(count: int, words: str) -> None:
-    assert search_path.left_in(draw("k")._replace(left=count)) == words
+@pytest.mark.parametrize(("count", "words"), [(1, "1 token kept, p 0.50"), (32_000, "32,000 tokens kept, p 0.50")])
+def test_summary_of_what_was_kept(count: int, words: str) -> None:
+    assert search_path.kept_summary(draw("k")._replace(left=count)) == words

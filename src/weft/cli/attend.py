@@ -40,7 +40,7 @@ def command(
 
     from weft.evaluation.alignment import write_pharaoh
     from weft.translation.load import load
-    from weft.views.attention_map import draw, terminal
+    from weft.views.attention_map import draw_map, terminal_map
 
     if heads or layer is not None or head is not None or kind is not None:
         _show_heads(load(run, device=device).heads(sentence, target), layer, head, kind, heads, to, sentence)
@@ -50,12 +50,12 @@ def command(
     if tokens and found.attention is not None:
         weights_TS, source, said = found.attention, found.source_tokens, found.tokens
     if to is not None:
-        draw(weights_TS, source, said, to, title=found.text)
+        draw_map(weights_TS, source, said, to, title=found.text)
         typer.echo(to)
         return
     console = Console(highlight=False)
     console.print(f"{found.text}\n", markup=False)
-    console.print(terminal(weights_TS, source, said))
+    console.print(terminal_map(weights_TS, source, said))
     console.print(f"\nlinks {write_pharaoh(found.links)}   log p {found.log_probability:.3f}", markup=False)
 
 
@@ -73,8 +73,8 @@ def _show_heads(
     from rich.console import Console
 
     from weft.errors import SearchError
-    from weft.views.attention_map import draw, terminal
-    from weft.views.heads import HeadPanel, draw_heads, terminal_heads
+    from weft.views.attention_map import draw_map, terminal_map
+    from weft.views.heads import draw_heads, terminal_heads
 
     kinds = list(dict.fromkeys(one.kind for one in maps))
     if kind is not None and kind not in kinds:
@@ -93,17 +93,15 @@ def _show_heads(
         raise SearchError(f"{asked}: this model has {layers} layers and {heads} heads at most")
     console = Console(highlight=False)
     if grid:
-        names = {"encoder": "encoder self", "decoder": "decoder self", "cross": "cross"}
-        panels = [HeadPanel(names[one.kind], *one[1:]) for one in chosen]
         if to is not None:
-            typer.echo(draw_heads(panels, to, title=title))
+            typer.echo(draw_heads(chosen, to, title=title))
             return
-        console.print(terminal_heads(panels, title=title))
+        console.print(terminal_heads(chosen, title=title))
         return
     weights_TS = np.mean([one.weights_TS for one in chosen], axis=0)
     which = f"{chosen[0].kind}, layer {layer}, " + (f"head {head}" if head else f"mean of {len(chosen)} heads")
     if to is not None:
-        typer.echo(draw(weights_TS, chosen[0].source, chosen[0].target, to, title=which))
+        typer.echo(draw_map(weights_TS, chosen[0].source, chosen[0].target, to, title=which))
         return
     console.print(f"{which}\n", markup=False)
-    console.print(terminal(weights_TS, chosen[0].source, chosen[0].target))
+    console.print(terminal_map(weights_TS, chosen[0].source, chosen[0].target))

@@ -39,14 +39,13 @@ def command(
     from rich.console import Console
 
     from weft.errors import SearchError
-    from weft.search.trace import BeamTrace
     from weft.translation.load import load
-    from weft.views.picture import picture_format
-    from weft.views.search_path import draw_path, terminal_path
-    from weft.views.search_tree import caption, draw_tree, terminal_tree
+    from weft.views.labels import caption
+    from weft.views.picture import check_format
+    from weft.views.trace import VIEWS
 
     if to is not None:
-        picture_format(to)  # refused before the model is loaded, not after
+        check_format(to)
     model = load(run, device=device)
     settings = search_changes(search, changes)
     kind = model.search_settings(settings).kind
@@ -62,10 +61,7 @@ def command(
 
     title = f"{text} → {found.text}"
     if to is not None:
-        if isinstance(trace, BeamTrace):
-            draw_tree(trace, label, to, title=title)
-        else:
-            draw_path(trace, label, to, title=title)
+        VIEWS[type(trace)].draw(trace, label, to, title=title)
         if not as_json:
             typer.echo(to)
     if as_json:
@@ -81,10 +77,7 @@ def command(
         if console.options.ascii_only:
             heading = heading.replace("→", "->").encode("ascii", "backslashreplace").decode()
         sys.stdout.write(f"{heading}\n\n")
-        if isinstance(trace, BeamTrace):
-            sys.stdout.write(terminal_tree(trace, label, **look))
-        else:
-            sys.stdout.write(terminal_path(trace, label, **look))
+        sys.stdout.write(VIEWS[type(trace)].terminal(trace, label, **look))
 
 
 def record(found: Translation, kind: str, trace: Trace, label: Callable[[int], str]) -> dict[str, Any]:

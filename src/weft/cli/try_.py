@@ -33,7 +33,7 @@ def command(
     from weft.recipe import load_recipe
     from weft.training.train import train
     from weft.translation.load import load
-    from weft.views.attention_map import draw, terminal
+    from weft.views.attention_map import draw_map, terminal_map
 
     console = Console(stderr=True, highlight=False)
     folder = out or _unused(Path("runs/try"))
@@ -50,8 +50,8 @@ def command(
         console.print(f"\n  {sentence}\n  [bold]{found.text}[/]")
     if words.target:
         console.print()
-        console.print(terminal(*words))
-        draw(*words, picture, title=found.text)
+        console.print(terminal_map(*words))
+        draw_map(*words, picture, title=found.text)
     seconds = time.monotonic() - begun
     aer = None if report.alignment is None else report.alignment.error_rate
     console.print(f"\nOn {report.pairs} unseen sentences: {exact:.1f} % translated exactly, BLEU {bleu:.1f}.")
