@@ -77,7 +77,7 @@ def test_a_metric_of_one_reference_is_refused_before_the_search(copier: Translat
         evaluate(copier, PAIRS, ["rogue_l"])
     assert counted == []
     alone = evaluate(copier, PAIRS[3:], ["token_error_rate"], references="grouped")  # no source stands there twice
-    assert alone.measures[0].value == pytest.approx(100)
+    assert alone.scores[0].value == pytest.approx(100)
 
 
 def test_references_are_as_many_as_outputs_where_they_are_measured_alone(copier: Translator) -> None:
