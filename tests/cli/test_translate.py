@@ -158,7 +158,7 @@ class TestResume:
     def test_without_resume_nothing_is_thrown_away(
         self, refusal: Refusal, runs: Runs, source: Path, stopped: Path
     ) -> None:
-        message = "8 lines of an output that was not finished; go on with --resume, or remove it to start anew"
+        message = "8 lines of an unfinished output; continue it with --resume, or remove it to start again"
         assert refusal("translate", runs("lstm"), source, "--output", stopped) == f"{stopped}.part: {message}"
 
     @pytest.mark.parametrize(
@@ -174,7 +174,10 @@ class TestResume:
         self, refusal: Refusal, runs: Runs, source: Path, stopped: Path, changes: list[str], what: str
     ) -> None:
         said = refusal("translate", runs("lstm"), source, "--output", stopped, "--resume", *changes)
-        assert said == f"{stopped}.part: begun otherwise: {what}; give the same again, or remove it to start anew"
+        assert (
+            said
+            == f"{stopped}.part: written with other options: {what}; use the same again, or remove it to start again"
+        )
 
     def test_smaller_batches_are_welcome(self, command: Command, runs: Runs, source: Path, stopped: Path) -> None:
         """For who ran out of memory."""
@@ -183,12 +186,12 @@ class TestResume:
 
     def test_another_run(self, refusal: Refusal, runs: Runs, source: Path, stopped: Path) -> None:
         said = refusal("translate", runs("transformer"), source, "--output", stopped, "--resume")
-        assert said.startswith(f'{stopped}.part: begun otherwise: weights was ["')
+        assert said.startswith(f'{stopped}.part: written with other options: weights was ["')
 
     def test_another_source(self, refusal: Refusal, runs: Runs, source: Path, stopped: Path) -> None:
         source.write_text("x\n" + source.read_text("utf-8"), "utf-8")
         said = refusal("translate", runs("lstm"), source, "--output", stopped, "--resume")
-        assert said.startswith(f"{stopped}.part: its first 8 source lines were not those of this source")
+        assert said.startswith(f"{stopped}.part: its first 8 source lines differ from those of this source")
 
     def test_what_cannot_be_read_again(self, refusal: Refusal, runs: Runs, tmp_path: Path, out: Path) -> None:
         message = "is no regular file, so it cannot be read again; give one"

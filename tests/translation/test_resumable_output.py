@@ -100,7 +100,7 @@ class TestOneAfterTheOther:
         write(out, stop=0)
         assert list(folder.iterdir()) == []
 
-    def test_resuming_nothing_starts_anew(self, out: Path) -> None:
+    def test_resuming_nothing_starts_again(self, out: Path) -> None:
         assert write(out, resume=True) == 0 and out.read_bytes() == WHOLE
 
     def test_a_removed_part_is_forgotten(self, out: Path, folder: Path) -> None:
@@ -143,7 +143,7 @@ class TestComplete:
 class TestRefusals:
     def test_without_resume(self, out: Path) -> None:
         write(out, stop=1)
-        message = "3 lines of an output that was not finished; go on with --resume, or remove it to start anew"
+        message = "3 lines of an unfinished output; continue it with --resume, or remove it to start again"
         assert refused(out) == f"{out}.part: {message}"
         assert write(out, resume=True) == 3, "it is still there"
 
@@ -151,33 +151,36 @@ class TestRefusals:
         write(out, stop=1)
         said = refused(out, resume=True, made_by={"search.size": 8, "--n-best": 2})
         changed = 'search.size was 5, is 8; weights was ["12ab"], is not given; --n-best was not given, is 2'
-        assert said == f"{out}.part: begun otherwise: {changed}; give the same again, or remove it to start anew"
+        assert (
+            said
+            == f"{out}.part: written with other options: {changed}; use the same again, or remove it to start again"
+        )
 
     @pytest.mark.parametrize("sources", [["a", "", "é"], ["a"], [], ["a", "é b"], ["a\n", "é b", "c"]], ids=str)
     def test_another_source(self, out: Path, sources: list[str]) -> None:
         write(out, stop=1)
         said = refused(out, resume=True, sources=sources)
-        assert said.startswith(f"{out}.part: its first 3 source lines were not those of this source; give the same")
+        assert said.startswith(f"{out}.part: its first 3 source lines differ from those of this source; use the same")
         assert write(out, resume=True) == 3
 
     def test_a_part_that_is_too_short(self, out: Path, folder: Path) -> None:
         write(out, stop=1)
         os.truncate(folder / "out.txt.part", 4)
         assert refused(out, resume=True) == (
-            f"{out}.part: 4 bytes, but its record says {len(answers(SOURCES[:3]))}; remove it to start anew"
+            f"{out}.part: 4 bytes, but out.txt.part.json says {len(answers(SOURCES[:3]))}; remove it to start again"
         )
 
     @pytest.mark.parametrize("resume", [False, True])
     def test_a_stranger_in_the_way(self, out: Path, folder: Path, resume: bool) -> None:
         (folder / "out.txt.part").write_text("mine", "utf-8")
-        assert refused(out, resume=resume) == f"{out}.part: in the way, and without a record of what it is; remove it"
+        assert refused(out, resume=resume) == f"{out}.part: exists, but out.txt.part.json does not; remove it"
         assert (folder / "out.txt.part").read_text("utf-8") == "mine"
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"lines":3}', '{"lines":"3","bytes":1,"sources":"","made_by":0}'])
     def test_a_damaged_record(self, out: Path, folder: Path, text: str) -> None:
         write(out, stop=1)
         (folder / "out.txt.part.json").write_text(text, "utf-8")
-        assert refused(out, resume=True) == f"{out}.part.json: damaged; remove it and out.txt.part to start anew"
+        assert refused(out, resume=True) == f"{out}.part.json: damaged; remove it and out.txt.part to start again"
         assert (folder / "out.txt.part").exists()
 
     def test_places_that_cannot_be_written(self, out: Path, folder: Path) -> None:
@@ -230,7 +233,7 @@ class TestRefusals:
         assert write(out, resume=True) == 3 and out.read_bytes() == WHOLE
 
     def test_only_within_its_context(self, out: Path) -> None:
-        with pytest.raises(ValueError, match="within its context"):
+        with pytest.raises(ValueError, match="inside its `with` block"):
             ResumableOutput(out).add(["a"], b"a\n")
 
 

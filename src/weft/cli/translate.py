@@ -98,12 +98,12 @@ def command(
     if output is None:
         _translate(load(), form, settings, stream_lines(file), _to_stdout)
         return
-    growing = ResumableOutput(output, resume=resume)
-    if resume and growing.is_complete(since=[Path(file), *(one / "model.safetensors" for one in runs)]):
-        growing.forget()
+    resumable = ResumableOutput(output, resume=resume)
+    if resume and resumable.is_complete(since=[Path(file), *(one / "model.safetensors" for one in runs)]):
+        resumable.remove_progress()
         print(f"weft: {output} is complete; to translate again, leave --resume out", file=sys.stderr)
         return
-    with growing:
+    with resumable:
         model = load()
         made_by = {
             "weights": [_fingerprint(one) for one in runs],
@@ -112,16 +112,16 @@ def command(
         }
         del made_by["search.batch_tokens"]  # whoever ran out of memory may go on with smaller batches
         stream = stream_lines(file)
-        growing.begin(made_by, stream)
-        if growing.lines:
-            print(f"weft: {growing.lines:,} lines are done; going on", file=sys.stderr)
+        resumable.begin(made_by, stream)
+        if resumable.lines:
+            print(f"weft: {resumable.lines:,} lines are done; going on", file=sys.stderr)
         try:
-            _translate(model, form, settings, stream, growing.add)
+            _translate(model, form, settings, stream, resumable.add)
         except KeyboardInterrupt:
-            if growing.lines and file != "-":
-                print(f"weft: {growing.lines:,} lines are done; --resume goes on from there", file=sys.stderr)
+            if resumable.lines and file != "-":
+                print(f"weft: {resumable.lines:,} lines are done; --resume goes on from there", file=sys.stderr)
             raise
-        growing.finish()
+        resumable.finish()
 
 
 def _translate(

@@ -1,15 +1,15 @@
-"""An output file that grows by whole windows of lines, survives a kill, and appears complete or not at all.
+"""An output file that is written chunk by chunk, can be resumed after a kill, and appears complete or not at all.
 
-    FILE.part         what is there so far: every window one write, brought to the disk
-    FILE.part.json    the record: how many source lines that answers, how many bytes it is, a hash of those source
-                      lines, and what made it; replaced as a whole after every window
-    FILE              FILE.part, renamed once all is there
+    FILE.part         the output so far: one write per chunk, flushed to disk
+    FILE.part.json    the progress: how many source lines are done, how many bytes that is, a hash of those lines, and
+                      the options of the run; replaced atomically after every chunk
+    FILE              FILE.part, renamed when it is complete
 
-A kill leaves at worst a window in FILE.part that the record does not know of: going on cuts it off. So lines, and the
-several lines that may answer one source line, are never there by halves, and never twice. Going on from another
-source, or otherwise than begun, is refused: a source may have grown, but the lines already answered must be the same.
+A kill leaves at worst one chunk in FILE.part that the progress does not count; resuming truncates it. So output lines,
+and the several lines of an n-best list, are never incomplete and never repeated. Resuming with another source or with
+other options is refused: lines may have been appended to the source, but those already done must be the same.
 
-One process at a time: FILE.part is locked (`flock`) while it is written.
+Only one process at a time: FILE.part is locked (`flock`) while it is open.
 """
 
 from __future__ import annotations
@@ -27,57 +27,57 @@ from typing import Any, NamedTuple
 from weft.errors import DataError
 from weft.files import save_text
 
-CHUNK = 4096
-"""Lines that are skipped together."""
+SKIP_LINES = 4096
+"""Source lines that are read at a time when those already done are skipped."""
 
 
-class Record(NamedTuple):
-    """What FILE.part.json says."""
+class Progress(NamedTuple):
+    """The content of FILE.part.json."""
 
     lines: int
-    """Source lines that are answered."""
+    """Source lines that are done."""
     bytes: int
-    """What their answers take."""
+    """The size of their output."""
     sources: str
     """A hash of these source lines."""
     made_by: dict[str, Any]
-    """Names and values that must be the same to go on."""
+    """Options that must be the same to resume."""
 
 
 class ResumableOutput:
-    """An output file, to be written window by window: a context that removes what holds nothing, and keeps the rest."""
+    """An output file that is written chunk by chunk: a context manager that keeps FILE.part, unless it is empty."""
 
     def __init__(self, path: Path | str, *, resume: bool = False) -> None:
         path = Path(path)
         self.resume = resume
         self.path = path.resolve() if path.is_symlink() else path
         self.part = self.path.with_name(f"{self.path.name}.part")
-        self.note = self.path.with_name(f"{self.path.name}.part.json")
+        self.progress_path = self.path.with_name(f"{self.path.name}.part.json")
         self.lines = self.bytes = 0
         self._handle: int | None = None
         self._hash = hashlib.blake2b(digest_size=16)
         self._made_by: dict[str, Any] = {}
-        self._record: Record | None = None
+        self._resumed: Progress | None = None
 
     def is_complete(self, *, since: Iterable[Path] = ()) -> bool:
-        """Whether FILE is there, nothing of it is left to do, and it is not older than any of the files ``since``."""
+        """Whether FILE exists, nothing of it is left to do, and it is not older than any of the files ``since``."""
         if self.part.exists() or not self.path.is_file():
             return False
-        record = self._read_note()
-        if record is not None and record.bytes != self.path.stat().st_size:
+        progress = self._read_progress()
+        if progress is not None and progress.bytes != self.path.stat().st_size:
             return False
-        made = self.path.stat().st_mtime_ns
-        return all(one.stat().st_mtime_ns <= made for one in since if one.exists())
+        modified = self.path.stat().st_mtime_ns
+        return all(path.stat().st_mtime_ns <= modified for path in since if path.exists())
 
     def __enter__(self) -> ResumableOutput:
-        """Open FILE.part and lock it: what cannot be written is refused before any work is done."""
+        """Open FILE.part and lock it: a file that cannot be written is refused before any work is done."""
         if self.path.exists() and not self.path.is_file():
-            what = "is a folder" if self.path.is_dir() else "is not a regular file"
-            raise DataError(f"{self.path}: {what}, so it cannot be replaced by the output; choose another name")
+            kind = "is a folder" if self.path.is_dir() else "is not a regular file"
+            raise DataError(f"{self.path}: {kind}, so it cannot be replaced by the output; choose another name")
         try:
             self._handle = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._lock(self._handle)
-            self._record = self._left()
+            self._resumed = self._find_progress()
         except BaseException as error:
             self._close()
             if isinstance(error, OSError):
@@ -86,40 +86,40 @@ class ResumableOutput:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self._handle is not None and self._holds_nothing():
+        if self._handle is not None and self._is_empty():
             self.part.unlink(missing_ok=True)
-            self.forget()
+            self.remove_progress()
         self._close()
 
     def begin(self, made_by: Mapping[str, Any], sources: Iterator[str | None]) -> None:
-        """Start at the first source line or, to resume, at the first without an answer: those before it are read."""
+        """Start at the first source line or, to resume, at the first that is not done: those before it are read."""
         self._made_by = json.loads(json.dumps(dict(made_by)))
-        if self._record is not None:
-            self._check(self._record)
-            self._skip(self._record, sources)
-            self.bytes = self._record.bytes
+        if self._resumed is not None:
+            self._check_options(self._resumed)
+            self._skip_done(self._resumed, sources)
+            self.bytes = self._resumed.bytes
         try:
             os.ftruncate(self._open, self.bytes)
             os.lseek(self._open, 0, os.SEEK_END)
-            self._write_note()
+            self._write_progress()
         except OSError as error:
             raise self._unwritable(error) from None
 
     def add(self, sources: Sequence[str], content: bytes) -> None:
-        """The answers to the next source lines: all of them, or after a kill none."""
+        """Write the output of the next source lines: all of it or, after a kill, nothing."""
         try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(self._open, rest) :]
+            unwritten = memoryview(content)
+            while unwritten:
+                unwritten = unwritten[os.write(self._open, unwritten) :]
             os.fsync(self._open)
             self._count(sources)
             self.bytes += len(content)
-            self._write_note()
+            self._write_progress()
         except OSError as error:
             raise self._unwritable(error) from None
 
     def finish(self) -> None:
-        """All is there: FILE.part takes the place of FILE."""
+        """Rename FILE.part, which is complete, to FILE."""
         try:
             os.fsync(self._open)
             self.part.replace(self.path)
@@ -128,23 +128,23 @@ class ResumableOutput:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-            self.forget()
+            self.remove_progress()
         except OSError as error:
             raise self._unwritable(error) from None
         self._close()
 
-    def forget(self) -> None:
-        """Remove the record, and what a kill left of one half-written."""
-        self.note.unlink(missing_ok=True)
-        name = f".{self.note.name}."
-        for stray in self.note.parent.iterdir():
+    def remove_progress(self) -> None:
+        """Remove FILE.part.json, and half-written copies of it that a killed process left."""
+        self.progress_path.unlink(missing_ok=True)
+        name = f".{self.progress_path.name}."
+        for stray in self.progress_path.parent.iterdir():
             if stray.name.startswith(name) and stray.name.endswith(".part"):
                 stray.unlink(missing_ok=True)
 
     @property
     def _open(self) -> int:
         if self._handle is None:
-            raise ValueError("a ResumableOutput is written to within its context")
+            raise ValueError("a ResumableOutput can be written only inside its `with` block")
         return self._handle
 
     def _size(self) -> int:
@@ -153,12 +153,12 @@ class ResumableOutput:
     def _lock(self, handle: int) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.path.samestat(os.fstat(handle), self.part.stat())  # else another has just finished it
+            locked = os.path.samestat(os.fstat(handle), self.part.stat())  # else another process has just finished it
         except (BlockingIOError, FileNotFoundError):
-            mine = False
+            locked = False
         except OSError:  # a file system without locks
-            mine = True
-        if not mine:
+            locked = True
+        if not locked:
             raise DataError(f"{self.part}: another process is writing it; wait for it, or choose another name")
 
     def _close(self) -> None:
@@ -166,75 +166,76 @@ class ResumableOutput:
             os.close(self._handle)
             self._handle = None
 
-    def _left(self) -> Record | None:
-        """What there is to go on with."""
+    def _find_progress(self) -> Progress | None:
+        """The progress to resume from, if any."""
         if not self._size():
             return None
-        record = self._read_note()
-        if record is None:
-            raise DataError(f"{self.part}: in the way, and without a record of what it is; remove it")
-        if record.lines and not self.resume:
+        progress = self._read_progress()
+        if progress is None:
+            raise DataError(f"{self.part}: exists, but {self.progress_path.name} does not; remove it")
+        if progress.lines and not self.resume:
             raise DataError(
-                f"{self.part}: {record.lines:,} lines of an output that was not finished; "
-                "go on with --resume, or remove it to start anew"
+                f"{self.part}: {progress.lines:,} lines of an unfinished output; "
+                "continue it with --resume, or remove it to start again"
             )
-        return record if record.lines else None
+        return progress if progress.lines else None
 
-    def _check(self, record: Record) -> None:
-        """Refuse to go on otherwise than begun."""
-        names = [*record.made_by, *(name for name in self._made_by if name not in record.made_by)]
-        pairs = [(name, record.made_by.get(name), self._made_by.get(name)) for name in names]
-        changed = [f"{name} was {_shown(was)}, is {_shown(now)}" for name, was, now in pairs if was != now]
+    def _check_options(self, progress: Progress) -> None:
+        """Refuse to resume with other options."""
+        names = [*progress.made_by, *(name for name in self._made_by if name not in progress.made_by)]
+        values = [(name, progress.made_by.get(name), self._made_by.get(name)) for name in names]
+        changed = [f"{name} was {_shown(old)}, is {_shown(new)}" for name, old, new in values if old != new]
         if changed:
             raise DataError(
-                f"{self.part}: begun otherwise: {'; '.join(changed)}; give the same again, or remove it to start anew"
+                f"{self.part}: written with other options: {'; '.join(changed)}; use the same again, or remove it to "
+                "start again"
             )
-        if self._size() < record.bytes:
+        if self._size() < progress.bytes:
             raise DataError(
-                f"{self.part}: {self._size():,} bytes, but its record says {record.bytes:,}; remove it to start anew"
+                f"{self.part}: {self._size():,} bytes, but {self.progress_path.name} says {progress.bytes:,}; remove "
+                "it to start again"
             )
 
-    def _skip(self, record: Record, sources: Iterator[str | None]) -> None:
-        """Read past the lines that are answered; they must be those that were."""
+    def _skip_done(self, progress: Progress, sources: Iterator[str | None]) -> None:
+        """Read past the source lines that are done; they must be the same as before."""
         lines = (line for line in sources if line is not None)
-        while self.lines < record.lines:
-            passed = list(islice(lines, min(CHUNK, record.lines - self.lines)))
-            if not passed:
+        while self.lines < progress.lines:
+            skipped = list(islice(lines, min(SKIP_LINES, progress.lines - self.lines)))
+            if not skipped:
                 break
-            self._count(passed)
-        if (self.lines, self._hash.hexdigest()) != (record.lines, record.sources):
+            self._count(skipped)
+        if (self.lines, self._hash.hexdigest()) != (progress.lines, progress.sources):
             raise DataError(
-                f"{self.part}: its first {record.lines:,} source lines were not those of this source; "
-                "give the same again, or remove it to start anew"
+                f"{self.part}: its first {progress.lines:,} source lines differ from those of this source; "
+                "use the same again, or remove it to start again"
             )
 
     def _count(self, sources: Sequence[str]) -> None:
         self._hash.update("".join(line + "\n" for line in sources).encode("utf-8"))
         self.lines += len(sources)
 
-    def _write_note(self) -> None:
-        record = Record(self.lines, self.bytes, self._hash.hexdigest(), self._made_by)
-        save_text(self.note, json.dumps(record._asdict(), indent=1, ensure_ascii=False) + "\n")
+    def _write_progress(self) -> None:
+        progress = Progress(self.lines, self.bytes, self._hash.hexdigest(), self._made_by)
+        save_text(self.progress_path, json.dumps(progress._asdict(), indent=1, ensure_ascii=False) + "\n")
 
-    def _read_note(self) -> Record | None:
+    def _read_progress(self) -> Progress | None:
         try:
-            found = json.loads(self.note.read_text("utf-8"))
-            record = Record(**found)
-            if not isinstance(record.lines + record.bytes, int) or not isinstance(record.made_by, dict):
+            progress = Progress(**json.loads(self.progress_path.read_text("utf-8")))
+            if not isinstance(progress.lines + progress.bytes, int) or not isinstance(progress.made_by, dict):
                 raise TypeError
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
-            raise DataError(f"{self.note}: damaged; remove it and {self.part.name} to start anew") from None
-        return record
+            raise DataError(f"{self.progress_path}: damaged; remove it and {self.part.name} to start again") from None
+        return progress
 
-    def _holds_nothing(self) -> bool:
-        """Whether FILE.part can be removed and nothing is lost."""
+    def _is_empty(self) -> bool:
+        """Whether FILE.part can be removed without losing anything."""
         try:
-            record = self._read_note()
+            progress = self._read_progress()
         except DataError:
             return False
-        return not self._size() or (record is not None and not record.lines)
+        return not self._size() or (progress is not None and not progress.lines)
 
     def _unwritable(self, error: OSError) -> DataError:
         return DataError(f"{self.path}: cannot write: {error.strerror or error}")
