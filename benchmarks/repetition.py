@@ -31,12 +31,14 @@ import weft
 from weft.data.pairs import Pair
 from weft.evaluation.repetition import find_loop, repeat_curve, repetition
 from weft.recipe import load_recipe
-from weft.search.constraints import NOTHING, NoLoops
+from weft.search import constraints
+from weft.search.constraints import NoLoops
+from weft.search.interface import NO_TOKEN
+from weft.search.loops import LoopLimits
 from weft.tasks import generate
 from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
 from weft.training.train import train
-from weft.translation import strategies
 from weft.translation.translator import Translator
 
 LANGUAGE_MODEL = [
@@ -59,8 +61,8 @@ LANGUAGE_MODEL = [
 ]
 RULES = {
     "the default, 3 copies, 10 tokens": NoLoops(),
-    "4 copies, 16 tokens": NoLoops(copies=4, tokens=16),
-    "3 copies, 8 tokens": NoLoops(copies=3, tokens=8),
+    "4 copies, 16 tokens": NoLoops(LoopLimits(copies=4, tokens=16)),
+    "3 copies, 8 tokens": NoLoops(LoopLimits(copies=3, tokens=8)),
 }
 CPU = ["training.device=cpu", "training.validate_every=0", "training.save_every=0"]
 
@@ -78,7 +80,7 @@ def interfered(rule: NoLoops, sequences: Sequence[Sequence[int]]) -> int:
     found = 0
     for ids in sequences:
         distinct, said_T = torch.tensor(ids).unique(return_inverse=True)
-        before_TW = torch.full((len(ids), len(ids)), NOTHING)
+        before_TW = torch.full((len(ids), len(ids)), NO_TOKEN)
         for place in range(1, len(ids)):
             before_TW[place, -place:] = said_T[:place]
         ratings_TV = rule(torch.zeros(len(ids), len(distinct)), before_TW, torch.zeros_like(said_T))
@@ -144,12 +146,14 @@ def of_models_that_loop(runs: dict[str, Translator], language: Translator, pairs
 
 def _ruled(rule: str, ask: Callable[..., list[str]], *arguments: Any, **search: Any) -> list[str]:
     """Ask under a rule, which takes the place of weft's own meanwhile."""
-    own = strategies.NO_LOOPS
-    strategies.NO_LOOPS = RULES.get(rule, own)
+    default = constraints.CONSTRAINTS["no_loops"]
+    constraints.CONSTRAINTS["no_loops"] = lambda enabled: RULES[rule] if enabled else None
+    constraints.make_constraint.cache_clear()
     try:
         return ask(*arguments, no_loops=rule in RULES, **search)
     finally:
-        strategies.NO_LOOPS = own
+        constraints.CONSTRAINTS["no_loops"] = default
+        constraints.make_constraint.cache_clear()
 
 
 def _continued(run: Translator, prompts: Sequence[str], **search: Any) -> list[str]:

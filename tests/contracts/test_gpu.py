@@ -14,7 +14,7 @@ from weft.models.layers import Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.runs.layout import RunFolder
-from weft.search import beam
+from weft.search import BeamOptions, SearchRequest, beam_search
 from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step
 from weft.training.loss import NOTHING, batch_loss, output_cross_entropy
@@ -48,9 +48,15 @@ def test_the_same_on_both(name: str, kind: str) -> None:
         there = batch.to(device)
         loss = batch_loss(model, there, begin=1, smoothing=0.1)
         loss.smoothed.backward()
-        hypotheses = beam(
-            model.eval(), model.encode(there.source), [5, 6, 7], begin=1, end=2, size=3, n_best=2, device=device
+        request = SearchRequest(
+            memory=model.eval().encode(there.source),
+            max_lengths=[5, 6, 7],
+            begin=1,
+            end=2,
+            n_best=2,
+            device=torch.device(device),
         )
+        hypotheses = beam_search(model, request, BeamOptions(size=3))
         gradients = [parameter.grad.cpu() for parameter in model.parameters()]
         found.append((loss.smoothed.detach().cpu(), gradients, hypotheses))
     (cpu_loss, cpu_gradients, cpu_found), (gpu_loss, gpu_gradients, gpu_found) = found

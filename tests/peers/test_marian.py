@@ -17,7 +17,7 @@ from weft.models.positions import sinusoids
 from weft.models.transformer import TransformerLayer
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
-from weft.search import follow, greedy
+from weft.search import SearchRequest, greedy_search
 from weft.text.specials import BEGIN, END
 
 transformers = pytest.importorskip("transformers")
@@ -205,7 +205,8 @@ def test_greedy_sentences() -> None:
         input_ids=ids, attention_mask=mask, num_beams=1, do_sample=False, max_new_tokens=limit
     )
     memory = pair.ours.encode(Ragged.of(sources))
-    answers = [one for [one] in follow(pair.ours, memory, [limit] * len(sources), greedy, begin=BEGIN, end=END)]
+    request = SearchRequest(memory=memory, max_lengths=[limit] * len(sources), begin=BEGIN, end=END)
+    answers = [one for [one] in greedy_search(pair.ours, request)]
     expected = []
     for row in theirs.tolist():
         assert row[0] == BEGIN

@@ -9,12 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.search_requests import beam, greedy
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, TableMemory, exhaustive, log_probability, script, table
 from weft.errors import SearchError
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
-from weft.search import Hypothesis, Ranking, beam, follow, greedy
+from weft.search import Hypothesis, Ranking
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=40)
@@ -22,14 +23,10 @@ PENALTIES = st.sampled_from([0.0, 0.6, 1.0])
 NETWORKS = ["after", "before", "feeding", "lm"]
 
 
-def search(model, memory, limits, **options) -> list[list[Hypothesis]]:
-    return beam(model, memory, limits, begin=BEGIN, end=END, **options)
-
-
 def by_hand(scripts, limits=None, *, vocabulary: int = 6, **options):
     """Search in models written by hand; the model comes along, for it has seen every prefix that was asked about."""
     model = script(*scripts, vocabulary=vocabulary)
-    return search(model, model.memory(), limits or [9] * len(scripts), **options), model
+    return beam(model, model.memory(), limits or [9] * len(scripts), **options), model
 
 
 def tokens_of(hypotheses: list[Hypothesis]) -> list[tuple[int, ...]]:
@@ -146,18 +143,18 @@ def test_a_sentence_at_its_limit_leaves_the_batch() -> None:
     model = Table()
     memory = table(3, 7, seed=1)
     memory.logits[:, :, END] = float("-inf")
-    found = search(model, memory, [4, 1, 2], size=2)
+    found = beam(model, memory, [4, 1, 2], size=2)
     assert model.rows == [6, 4, 2, 2]
     assert [len(hypotheses[0].tokens) for hypotheses in found] == [4, 1, 2]
 
 
 def test_a_beam_needs_room() -> None:
     with pytest.raises(SearchError, match=r"^search.size: 0; a beam holds at least 1 hypothesis$"):
-        search(Table(), table(1, 5, seed=1), [3], size=0)
+        beam(Table(), table(1, 5, seed=1), [3], size=0)
 
 
 def test_no_sentences_no_answers() -> None:
-    assert search(Table(), table(0, 5, seed=1), [], size=3) == []
+    assert beam(Table(), table(0, 5, seed=1), [], size=3) == []
 
 
 # Against trying everything
@@ -176,7 +173,7 @@ def agrees(found: list[Hypothesis], model, memory, *, vocabulary: int, limit: in
 @given(st.integers(0, 10**6), PENALTIES, st.floats(0.5, 4.0))
 def test_a_wide_beam_finds_all_that_there_is_in_a_table(seed: int, length_penalty: float, spread: float) -> None:
     memory = table(1, 4, seed=seed, spread=spread)
-    [found] = search(Table(), memory, [3], size=40, n_best=40, ranking=Ranking(alpha=length_penalty))
+    [found] = beam(Table(), memory, [3], size=40, n_best=40, ranking=Ranking(alpha=length_penalty))
     agrees(found, Table(), memory, vocabulary=4, limit=3, length_penalty=length_penalty)
 
 
@@ -188,7 +185,7 @@ def test_a_wide_beam_finds_all_that_there_is_in_a_network(
 ) -> None:
     model = neural(kind, vocabulary=4, seed=seed)
     memory = model.encode(Ragged.of([source]))
-    [found] = search(model, memory, [3], size=40, n_best=40, ranking=Ranking(alpha=length_penalty))
+    [found] = beam(model, memory, [3], size=40, n_best=40, ranking=Ranking(alpha=length_penalty))
     agrees(found, model, memory, vocabulary=4, limit=3, length_penalty=length_penalty)
 
 
@@ -196,10 +193,9 @@ def test_a_wide_beam_finds_all_that_there_is_in_a_network(
 @given(st.integers(0, 10**6), st.integers(1, 6))
 def test_a_beam_of_one_that_stops_at_its_first_end_is_greedy(seed: int, limit: int) -> None:
     memory = table(3, 5, seed=seed)
-    options = {"begin": BEGIN, "end": END}
     for [found], [expected] in zip(
-        beam(Table(), memory, [limit] * 3, size=1, finish=1, **options),
-        follow(Table(), memory, [limit] * 3, greedy, **options),
+        beam(Table(), memory, [limit] * 3, size=1, finish=1),
+        greedy(Table(), memory, [limit] * 3),
         strict=True,
     ):
         assert (found.tokens, found.ended) == (expected.tokens, expected.ended)
@@ -210,11 +206,11 @@ def test_a_beam_of_one_that_stops_at_its_first_end_is_greedy(seed: int, limit: i
 @given(st.integers(0, 10**6), PENALTIES)
 def test_greedy_is_never_better_than_a_wide_beam(seed: int, length_penalty: float) -> None:
     memory = table(2, 5, seed=seed)
-    options = {"begin": BEGIN, "end": END, "ranking": Ranking(alpha=length_penalty)}
+    ranking = Ranking(alpha=length_penalty)
     for [one], [best], [patient] in zip(
-        follow(Table(), memory, [4, 4], greedy, **options),
-        beam(Table(), memory, [4, 4], size=400, **options),
-        beam(Table(), memory, [4, 4], size=1, finish=3, **options),
+        greedy(Table(), memory, [4, 4], ranking),
+        beam(Table(), memory, [4, 4], size=400, ranking=ranking),
+        beam(Table(), memory, [4, 4], size=1, finish=3, ranking=ranking),
         strict=True,
     ):
         if one.ended == "end":
@@ -229,8 +225,14 @@ def test_greedy_is_never_better_than_a_wide_beam(seed: int, length_penalty: floa
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 6), PENALTIES)
 def test_hypotheses_are_sorted_distinct_and_add_up(seed: int, size: int, n_best: int, length_penalty: float) -> None:
     memory = table(3, 6, seed=seed)
-    found = search(
-        Table(), memory, [5, 3, 4], size=size, n_best=n_best, ranking=Ranking(alpha=length_penalty), weights=True
+    found = beam(
+        Table(),
+        memory,
+        [5, 3, 4],
+        size=size,
+        n_best=n_best,
+        ranking=Ranking(alpha=length_penalty),
+        return_attention=True,
     )
     for row, (limit, hypotheses) in enumerate(zip([5, 3, 4], found, strict=True)):
         assert 1 <= len(hypotheses) <= n_best
@@ -265,7 +267,7 @@ SOURCES = [[3, 7, 5], [10], [4, 9, 3, 10, 6], [8, 5]]
 def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
     model = neural(kind, vocabulary=7)
     sources = [[] for _ in SOURCES] if kind == "lm" else SOURCES
-    found = search(model, model.encode(Ragged.of(sources)), [7] * 4, size=3, n_best=3, weights=True)
+    found = beam(model, model.encode(Ragged.of(sources)), [7] * 4, size=3, n_best=3, return_attention=True)
     for source, hypotheses in zip(sources, found, strict=True):
         for hypothesis in hypotheses:
             said = hypothesis.tokens + [END] * (hypothesis.ended == "end")
@@ -285,9 +287,9 @@ def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
 
 def test_weights_come_only_on_request_and_only_from_models_that_look() -> None:
     memory = table(1, 5, seed=1)
-    assert search(Table(), memory, [3], size=2)[0][0].attention_TS is None
+    assert beam(Table(), memory, [3], size=2)[0][0].attention_TS is None
     model = neural("none", vocabulary=7, score="none")
-    [[found]] = search(model, model.encode(Ragged.of([[3, 4]])), [3], size=2, weights=True)
+    [[found]] = beam(model, model.encode(Ragged.of([[3, 4]])), [3], size=2, return_attention=True)
     assert found.attention_TS is None
 
 
@@ -307,11 +309,11 @@ def test_company_and_order_change_nothing(seed: int, order: list[int], size: int
     memory = table(5, 6, seed=seed)
     limits = [5, 2, 6, 1, 4]
     options = {"size": size, "n_best": 2}
-    together = search(Table(), memory, limits, **options)
-    moved = search(Table(), select(memory, torch.tensor(order)), [limits[row] for row in order], **options)
+    together = beam(Table(), memory, limits, **options)
+    moved = beam(Table(), select(memory, torch.tensor(order)), [limits[row] for row in order], **options)
     for place, row in enumerate(order):
         same(moved[place], together[row])
-        [alone] = search(Table(), select(memory, torch.tensor([row])), [limits[row]], **options)
+        [alone] = beam(Table(), select(memory, torch.tensor([row])), [limits[row]], **options)
         same(alone, together[row])
 
 
@@ -319,9 +321,9 @@ def test_company_and_order_change_nothing(seed: int, order: list[int], size: int
 def test_company_changes_nothing_for_networks(kind: str) -> None:
     model = neural(kind, vocabulary=7)
     sources = [[] for _ in SOURCES] if kind == "lm" else SOURCES
-    together = search(model, model.encode(Ragged.of(sources)), [6, 3, 5, 4], size=3, n_best=2)
+    together = beam(model, model.encode(Ragged.of(sources)), [6, 3, 5, 4], size=3, n_best=2)
     for row, limit in enumerate([6, 3, 5, 4]):
-        [alone] = search(model, model.encode(Ragged.of([sources[row]])), [limit], size=3, n_best=2)
+        [alone] = beam(model, model.encode(Ragged.of([sources[row]])), [limit], size=3, n_best=2)
         same(alone, together[row])
 
 
@@ -335,8 +337,8 @@ def test_a_provable_stop_loses_nothing(seed: int, length_penalty: float, n_best:
     memory = table(3, 6, seed=seed)
     options = {"size": 3, "n_best": n_best, "ranking": Ranking(alpha=length_penalty)}
     patient, quicker = Table(), Table()
-    expected = search(patient, memory, [7, 7, 7], stop="steps", **options)
-    found = search(quicker, memory, [7, 7, 7], stop="provable", **options)
+    expected = beam(patient, memory, [7, 7, 7], stop="steps", **options)
+    found = beam(quicker, memory, [7, 7, 7], stop="provable", **options)
     ended = [[one.score for one in row if one.ended == "end"] for row in expected]
     assert [[one.score for one in row if one.ended == "end"] for row in found] == [
         pytest.approx(scores) for scores in ended
@@ -370,7 +372,7 @@ def slow_diverse(memory, *, size: int, groups: int, diversity: float, limit: int
 def test_groups_avoid_each_other(seed: int) -> None:
     memory = table(1, 6, seed=seed)
     memory.logits[:, :, END] = -30.0
-    [found] = search(Table(), memory, [3], size=4, groups=2, diversity=1.5, n_best=4)
+    [found] = beam(Table(), memory, [3], size=4, groups=2, diversity=1.5, n_best=4)
     expected = slow_diverse(memory, size=4, groups=2, diversity=1.5, limit=3)
     distinct = {prefix for group in expected for prefix in group}
     assert {tuple(one.tokens) for one in found} == distinct
@@ -382,7 +384,7 @@ def test_groups_avoid_each_other(seed: int) -> None:
 @given(st.integers(0, 10**6))
 def test_prefixes_and_least_lengths_hold(seed: int) -> None:
     memory = table(2, 7, seed=seed)
-    found = search(Table(), memory, [6, 6], size=3, n_best=3, prefixes=[[5, 3], []], least=[0, 4])
+    found = beam(Table(), memory, [6, 6], size=3, n_best=3, prefixes=[[5, 3], []], min_lengths=[0, 4])
     for row, hypotheses in enumerate(found):
         for one in hypotheses:
             said = one.tokens + [END] * (one.ended == "end")
@@ -396,7 +398,7 @@ def test_prefixes_and_least_lengths_hold(seed: int) -> None:
 def test_a_trace_is_the_search(seed: int, size: int, groups: int) -> None:
     size *= groups
     memory = table(2, 7, seed=seed)
-    for [found] in search(Table(), memory, [5, 5], size=size, groups=groups, trace=True):
+    for [found] in beam(Table(), memory, [5, 5], size=size, groups=groups, return_trace=True):
         tree = found.trace
         assert tree is not None
         said = found.tokens + [END] * (found.ended == "end")
@@ -415,12 +417,12 @@ def test_where_nothing_may_follow_the_search_stops() -> None:
     class Nothing:
         window, forbids = 1, True
 
-        def __call__(self, ratings_RV, said_RW, sentences_R, *, in_place=False):
-            return ratings_RV.masked_fill(said_RW[:, -1:] >= 0, float("-inf"))
+        def __call__(self, scores_RV, history_RW, sentences_R, *, in_place=False):
+            return scores_RV.masked_fill(history_RW[:, -1:] >= 0, float("-inf"))
 
     memory = table(1, 6, seed=3)
     memory.logits[:, :, END] = -30.0
-    [[found]] = search(Table(), memory, [5], size=2, rules=[Nothing()])
+    [[found]] = beam(Table(), memory, [5], size=2, constraints=(Nothing(),))
     assert (len(found.tokens), found.ended) == (1, "constraints")
-    [[alone]] = follow(Table(), memory, [5], greedy, begin=BEGIN, end=END, rules=[Nothing()])
+    [[alone]] = greedy(Table(), memory, [5], constraints=(Nothing(),))
     assert (alone.tokens, alone.ended) == (found.tokens, "constraints")

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.search_requests import beam, constrained_beam
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, exhaustive, log_probability, script, table
 from weft.errors import SearchError
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
-from weft.search.beam import beam
-from weft.search.constrained_beam import Phrases, constrained_beam, failure_function
+from weft.search.constrained_beam import PhraseTracker, failure_function
 from weft.search.constraints import BannedPhrases, RepetitionPenalty
 from weft.search.interface import Hypothesis
 from weft.search.ranking import Ranking
@@ -25,7 +25,7 @@ others = st.sampled_from([0, 1, 3])
 
 
 def search(model, memory, limits, required, **options) -> list[list[Hypothesis]]:
-    return constrained_beam(model, memory, limits, begin=BEGIN, end=END, required=required, **options)
+    return constrained_beam(model, memory, limits, required=required, **options)
 
 
 def count(tokens: tuple[int, ...] | list[int], phrase: list[int]) -> int:
@@ -60,16 +60,16 @@ def test_failure_function(phrase: list[int]) -> None:
     st.lists(st.integers(0, 2), max_size=12),
 )
 def test_phrases_follow_what_is_said(required: list[list[int]], said: list[int]) -> None:
-    phrases = Phrases(required)
+    phrases = PhraseTracker(required)
     progress = phrases.start
     for token in said:
         before = phrases.met(progress)
-        for wanted in phrases.wanted(progress):
+        for wanted in phrases.next_tokens(progress):
             assert any(
                 matched or times > old
                 for (times, matched), (old, _) in zip(phrases.advance(progress, wanted), progress, strict=True)
             )
-        best = max((phrases.met(phrases.advance(progress, one)) for one in phrases.wanted(progress)), default=None)
+        best = max((phrases.met(phrases.advance(progress, one)) for one in phrases.next_tokens(progress)), default=None)
         assert best is None or best > before
         progress = phrases.advance(progress, token)
     times = [times for times, _ in progress]
@@ -79,12 +79,12 @@ def test_phrases_follow_what_is_said(required: list[list[int]], said: list[int])
 
 
 def test_an_interrupted_phrase_falls_back_to_what_still_matches() -> None:
-    phrases = Phrases([[4, 4, 3]])
+    phrases = PhraseTracker([[4, 4, 3]])
     progress = phrases.start
     for token, met in [(4, 1), (4, 2), (4, 2), (3, 3)]:
         progress = phrases.advance(progress, token)
         assert phrases.met(progress) == met
-    assert phrases.wanted(((0, 2),)) == [3, 4] and phrases.wanted(((1, 0),)) == []
+    assert phrases.next_tokens(((0, 2),)) == [3, 4] and phrases.next_tokens(((1, 0),)) == []
 
 
 # What it finds
@@ -133,9 +133,9 @@ def test_every_phrase_is_said_if_there_is_room(seed: int, required: list[list[li
 @given(seed=st.integers(0, 999), size=st.integers(1, 4), n_best=st.integers(1, 5), least=st.integers(0, 3))
 def test_with_nothing_required_it_is_the_beam(seed: int, size: int, n_best: int, least: int) -> None:
     memory, limits = table(3, 7, seed=seed), [9, 2, 6]
-    options = {"size": size, "n_best": n_best, "weights": True, "ranking": Ranking(beta=0.3)}
-    found = search(Table(), memory, limits, [[], [], []], minimums=[least] * 3, **options)
-    expected = beam(Table(), memory, limits, begin=BEGIN, end=END, least=[least] * 3, **options)
+    options = {"size": size, "n_best": n_best, "return_attention": True, "ranking": Ranking(beta=0.3)}
+    found = search(Table(), memory, limits, [[], [], []], min_lengths=[least] * 3, **options)
+    expected = beam(Table(), memory, limits, min_lengths=[least] * 3, **options)
     for ours, theirs in zip(found, expected, strict=True):
         ours, theirs = ([one for one in some if one.ended == "end"] for some in (ours, theirs))
         assert [one.tokens for one in ours] == [one.tokens for one in theirs]
@@ -150,7 +150,7 @@ def test_company_changes_nothing(kind: str) -> None:
     model = neural(kind, vocabulary=11)
     limits, required = [9, 4, 7], [[[4, 5]], [[7], [3, 3]], []]
     sources = [[]] * 3 if kind == "lm" else [[3, 5, 7], [4], [9, 3, 3, 8, 10]]
-    options = {"size": 3, "n_best": 2, "weights": True}
+    options = {"size": 3, "n_best": 2, "return_attention": True}
     together = search(model, model.encode(Ragged.of(sources)), limits, required, **options)
     for source, limit, phrases, found in zip(sources, limits, required, together, strict=True):
         [alone] = search(model, model.encode(Ragged.of([source])), [limit], [phrases], **options)
@@ -210,7 +210,7 @@ def test_those_cut_off_come_after_the_finished_and_the_fullest_first() -> None:
     assert met == sorted(met, reverse=True) and not met[-1]
 
 
-def test_where_nothing_can_be_said_what_was_said_comes_back() -> None:
+def test_where_no_token_may_follow_the_last_beam_is_returned() -> None:
     model = script({(): {3: 1.0}, (3,): {END: 1.0}}, vocabulary=6)
     [[best]] = search(model, model.memory(), [9], [[[4]]], size=2)
     assert (best.tokens, best.ended) == ([3], "length")
@@ -219,36 +219,37 @@ def test_where_nothing_can_be_said_what_was_said_comes_back() -> None:
     assert sorted(one.tokens for one in found) == [[], [3]] and {one.ended for one in found} == {"end"}
 
 
-def test_minimums_hold_the_end_mark_back() -> None:
-    assert len(best_of([[3]], minimums=[4], size=1).tokens) >= 4
+def test_minimum_lengths_delay_the_end_token() -> None:
+    assert len(best_of([[3]], min_lengths=[4], size=1).tokens) >= 4
 
 
-def test_rules_hold_and_log_probability_stays_the_models_own() -> None:
-    best = best_of([[3, 3]], rules=[BannedPhrases([[4], [0]]), RepetitionPenalty(2.0)], ranking=Ranking(alpha=0.0))
+def test_constraints_hold_and_log_probability_stays_the_models() -> None:
+    best = best_of(
+        [[3, 3]], constraints=(BannedPhrases([[4], [0]]), RepetitionPenalty(2.0)), ranking=Ranking(alpha=0.0)
+    )
     one = float(torch.tensor([0.0, -9.0, 3.0, 0.0, 0.0, 0.0]).log_softmax(-1)[3])
     end = float(torch.tensor([0.0, -9.0, 3.0, 0.0, 0.0, 0.0]).log_softmax(-1)[2])
     assert best.tokens == [3, 3]
     assert best.log_probability == pytest.approx(2 * one + end, abs=1e-5)
     assert best.score == pytest.approx(3 * one + end, abs=1e-5)
-    banned = best_of([[3]], rules=[BannedPhrases([[3]])], limit=4)
+    banned = best_of([[3]], constraints=(BannedPhrases([[3]]),), limit=4)
     assert banned.ended == "length" and 3 not in banned.tokens
 
 
-def test_rules_see_the_tokens_they_ask_for() -> None:
-    seen: list[list[list[int]]] = []
+def test_constraints_receive_the_history() -> None:
+    histories: list[list[list[int]]] = []
 
-    class Watching:
-        def __init__(self, window: int | None) -> None:
-            self.window = window
+    class Recorder:
+        window, forbids = 2, True
 
-        def __call__(self, ratings_RV, said_RW, sentences_R):
-            seen.append(said_RW.tolist())
+        def __call__(self, scores_RV, history_RW, sentences_R, *, in_place=False):
+            histories.append(history_RW.tolist())
             assert sentences_R.tolist() == [0, 0]
-            return ratings_RV
+            return scores_RV
 
-    best_of([[3, 4, 5]], limit=3, size=2, rules=[Watching(2), Watching(None)])
-    assert seen[0] == [[-1, -1]] * 2 and seen[1] == [[], []]
-    assert seen[2][0] == [-1, 3] and seen[3][0] == [3] and seen[4][0] == seen[5][0] == [3, 4]
+    best_of([[3, 4, 5]], limit=3, size=2, constraints=(Recorder(),))
+    assert histories[0] == [[-1, -1]] * 2
+    assert [history[0] for history in histories[1:]] == [[-1, 3], [3, 4]]
 
 
 def test_no_sentences() -> None:
@@ -265,8 +266,8 @@ def test_no_sentences() -> None:
         ([[]], {"size": 0}, "search.size: 0; a beam holds at least 1 hypothesis"),
         ([], {}, "required phrases for 0 sentences, expected 1: a list for each"),
         ([[[3], []]], {}, "sentence 1: a required phrase is empty; expected at least 1 token"),
-        ([[[3, END]]], {}, "sentence 1: a required phrase has the end mark in it, which cannot be said"),
-        ([[[3, -4]]], {}, "sentence 1: a required phrase has the id -4 in it, which cannot be said"),
+        ([[[3, END]]], {}, "sentence 1: a required phrase contains the end token, which cannot be generated"),
+        ([[[3, -4]]], {}, "sentence 1: a required phrase contains the id -4, which cannot be generated"),
         ([[[3, 6]]], {}, "sentence 1: a required phrase has the id 6; the vocabulary has 6"),
         ([[]], {"ranking": Ranking(beta=0.2)}, "search.coverage_penalty: this model has no attention"),
     ],

@@ -1,4 +1,4 @@
-"""Rules: each against a literal, slow reading of its own statement."""
+"""Constraints: each against a literal, slow version of its definition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from weft.errors import SearchError
 from weft.search.constraints import (
-    NOTHING,
     BannedPhrases,
     LogitsConstraint,
     NoLoops,
@@ -19,9 +18,10 @@ from weft.search.constraints import (
     forbid,
     lower,
 )
+from weft.search.interface import FORBIDDEN, NO_TOKEN
+from weft.search.loops import LoopLimits
 
 VOCABULARY = 5
-NEVER = float("-inf")
 quick = settings(deadline=None, max_examples=150)
 
 tokens = st.integers(0, VOCABULARY - 1)
@@ -34,32 +34,36 @@ def rows_of(token: st.SearchStrategy[int], longest: int) -> st.SearchStrategy[li
 
 
 def window(rows: list[list[int]], *, spare: int = 0) -> Tensor:
-    """Rows as a search gives them: the newest token in the last column, NOTHING before the first."""
+    """Rows as a search gives them: the newest token in the last column, NO_TOKEN before the first."""
     width = max(map(len, rows)) + spare
-    return torch.tensor([[NOTHING] * (width - len(row)) + row for row in rows], dtype=torch.int64).view(len(rows), -1)
+    return torch.tensor([[NO_TOKEN] * (width - len(row)) + row for row in rows], dtype=torch.int64).view(len(rows), -1)
 
 
-def ratings(rows: int, *, seed: int = 0, vocabulary: int = VOCABULARY) -> Tensor:
+def scores(rows: int, *, seed: int = 0, vocabulary: int = VOCABULARY) -> Tensor:
     return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed)).log_softmax(-1)
 
 
-def apply(rule: LogitsConstraint, rows: list[list[int]], *, spare: int = 0, cut: bool = True) -> tuple[Tensor, Tensor]:
-    """Ratings before and after, the window cut to what the rule asked for."""
-    before_RV, said_RW = ratings(len(rows)), window(rows, spare=spare)
-    if cut and rule.window is not None:
-        said_RW = said_RW[:, max(said_RW.shape[1] - rule.window, 0) :]
-    untouched_RV, untouched_RW = before_RV.clone(), said_RW.clone()
-    after_RV = rule(before_RV, said_RW, torch.arange(len(rows)))
-    assert torch.equal(before_RV, untouched_RV) and torch.equal(said_RW, untouched_RW)
+def apply(
+    constraint: LogitsConstraint, rows: list[list[int]], *, spare: int = 0, cut: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Ratings before and after, the window cut to what the constraint asked for."""
+    before_RV, history_RW = scores(len(rows)), window(rows, spare=spare)
+    if cut and constraint.window is not None:
+        history_RW = history_RW[:, max(history_RW.shape[1] - constraint.window, 0) :]
+    untouched_RV, untouched_RW = before_RV.clone(), history_RW.clone()
+    after_RV = constraint(before_RV, history_RW, torch.arange(len(rows)))
+    assert torch.equal(before_RV, untouched_RV) and torch.equal(history_RW, untouched_RW)
     written_RV = before_RV.clone()
-    assert rule(written_RV, said_RW, torch.arange(len(rows)), in_place=True) is written_RV
+    assert constraint(written_RV, history_RW, torch.arange(len(rows)), in_place=True) is written_RV
     assert torch.equal(written_RV, after_RV)
     return before_RV, after_RV
 
 
-def forbidden_by(rule: LogitsConstraint, rows: list[list[int]], *, spare: int = 0, cut: bool = True) -> list[set[int]]:
-    """The tokens a rule forbids; all others must be rated as before."""
-    before_RV, after_RV = apply(rule, rows, spare=spare, cut=cut)
+def forbidden_by(
+    constraint: LogitsConstraint, rows: list[list[int]], *, spare: int = 0, cut: bool = True
+) -> list[set[int]]:
+    """The tokens a constraint forbids; all others must be rated as before."""
+    before_RV, after_RV = apply(constraint, rows, spare=spare, cut=cut)
     banned_RV = after_RV.isneginf()
     assert torch.equal(after_RV.masked_fill(banned_RV, 0.0), before_RV.masked_fill(banned_RV, 0.0))
     return [set(row.nonzero()[:, 0].tolist()) for row in banned_RV]
@@ -68,19 +72,19 @@ def forbidden_by(rule: LogitsConstraint, rows: list[list[int]], *, spare: int = 
 # The oracles
 
 
-def completes_a_phrase(said: list[int], token: int, phrases: list[list[int]]) -> bool:
-    after = [*said, token]
+def completes_a_phrase(history: list[int], token: int, phrases: list[list[int]]) -> bool:
+    after = [*history, token]
     return any(after[-len(phrase) :] == phrase for phrase in phrases)
 
 
-def says_an_ngram_again(said: list[int], token: int, n: int) -> bool:
-    after = [*said, token]
+def says_an_ngram_again(history: list[int], token: int, n: int) -> bool:
+    after = [*history, token]
     grams = [tuple(after[place : place + n]) for place in range(len(after) - n + 1)]
     return bool(grams) and grams[-1] in grams[:-1]
 
 
-def completes_a_loop(said: list[int], token: int, *, longest: int, copies: int, tokens: int) -> bool:
-    after = [*said, token]
+def completes_a_loop(history: list[int], token: int, *, longest: int, copies: int, tokens: int) -> bool:
+    after = [*history, token]
     for n in range(1, longest + 1):
         least = max(copies * n, tokens)
         run = after[len(after) - least :] if least <= len(after) else []
@@ -99,7 +103,7 @@ def every(condition) -> set[int]:
 @quick
 @given(rows_of(tokens, 7), st.lists(st.lists(tokens, min_size=1, max_size=4), max_size=4), st.integers(0, 4))
 def test_banned(rows: list[list[int]], phrases: list[list[int]], spare: int) -> None:
-    expected = [every(lambda token, said=said: completes_a_phrase(said, token, phrases)) for said in rows]
+    expected = [every(lambda token, history=history: completes_a_phrase(history, token, phrases)) for history in rows]
     assert forbidden_by(BannedPhrases(phrases), rows, spare=spare) == expected
     assert forbidden_by(BannedPhrases(phrases), rows, spare=spare, cut=False) == expected
 
@@ -107,7 +111,7 @@ def test_banned(rows: list[list[int]], phrases: list[list[int]], spare: int) -> 
 @quick
 @given(rows_of(tokens, 11), st.integers(1, 4), st.integers(0, 4))
 def test_no_repeat(rows: list[list[int]], n: int, spare: int) -> None:
-    expected = [every(lambda token, said=said: says_an_ngram_again(said, token, n)) for said in rows]
+    expected = [every(lambda token, history=history: says_an_ngram_again(history, token, n)) for history in rows]
     assert forbidden_by(NoRepeatNgrams(n), rows, spare=spare) == expected
 
 
@@ -115,31 +119,31 @@ def test_no_repeat(rows: list[list[int]], n: int, spare: int) -> None:
 @given(rows_of(few_tokens, 23), st.integers(1, 4), st.integers(2, 4), st.integers(0, 11), st.integers(0, 4))
 def test_no_loops(rows: list[list[int]], longest: int, copies: int, tokens: int, spare: int) -> None:
     sizes = {"longest": longest, "copies": copies, "tokens": tokens}
-    expected = [every(lambda token, said=said: completes_a_loop(said, token, **sizes)) for said in rows]
-    assert forbidden_by(NoLoops(**sizes), rows, spare=spare) == expected
-    assert forbidden_by(NoLoops(**sizes), rows, spare=spare, cut=False) == expected
+    expected = [every(lambda token, history=history: completes_a_loop(history, token, **sizes)) for history in rows]
+    assert forbidden_by(NoLoops(LoopLimits(**sizes)), rows, spare=spare) == expected
+    assert forbidden_by(NoLoops(LoopLimits(**sizes)), rows, spare=spare, cut=False) == expected
 
 
 @quick
 @given(rows_of(tokens, 7), st.sampled_from([1.0, 1.2, 3.0]), st.integers(0, 4))
 def test_repetition_penalty(rows: list[list[int]], theta: float, spare: int) -> None:
     before_RV, after_RV = apply(RepetitionPenalty(theta), rows, spare=spare)
-    for row, said in enumerate(rows):
+    for row, history in enumerate(rows):
         for token in range(VOCABULARY):
-            factor = theta if token in said else 1.0
+            factor = theta if token in history else 1.0
             assert float(after_RV[row, token]) == pytest.approx(float(before_RV[row, token]) * factor)
 
 
-# What they promise in words
+# What the docstrings promise
 
 
 @pytest.mark.parametrize("phrase", [[0], [1, 2], [0, 1, 2, 3], [4, 3, 4, 4, 3]])
 def test_a_real_loop_is_stopped(phrase: list[int]) -> None:
     """Saying the phrase on and on while it is allowed."""
-    rule, other = NoLoops(), (phrase[-1] + 1) % VOCABULARY
+    constraint, other = NoLoops(), (phrase[-1] + 1) % VOCABULARY
     on_and_on = phrase * 20
     for length in range(max(3 * len(phrase), 10)):
-        stopped = forbidden_by(rule, [[other, *on_and_on[:length]]])[0]
+        stopped = forbidden_by(constraint, [[other, *on_and_on[:length]]])[0]
         assert stopped == ({on_and_on[length]} if length == max(3 * len(phrase), 10) - 1 else set())
 
 
@@ -150,12 +154,12 @@ def test_what_people_write_is_no_loop() -> None:
 
 
 def test_a_loop_longer_than_the_longest_phrase_goes_on() -> None:
-    assert forbidden_by(NoLoops(longest=2, copies=2, tokens=3), [[1, 2, 3] * 9]) == [set()]
-    assert forbidden_by(NoLoops(longest=3, copies=2, tokens=3), [[1, 2, 3] * 9]) == [{1}]
+    assert forbidden_by(NoLoops(LoopLimits(2, 2, 3)), [[1, 2, 3] * 9]) == [set()]
+    assert forbidden_by(NoLoops(LoopLimits(3, 2, 3)), [[1, 2, 3] * 9]) == [{1}]
 
 
 def test_windows_are_no_wider_than_needed() -> None:
-    assert NoLoops().window == 47 and NoLoops(longest=2, copies=3, tokens=9).window == 8
+    assert NoLoops().window == 47 and NoLoops(LoopLimits(2, 3, 9)).window == 8
     assert (
         BannedPhrases([[1], [1, 2, 3]]).window == 2
         and BannedPhrases([[1]]).window == 1
@@ -169,11 +173,16 @@ def test_one_token_phrases_are_forbidden_before_anything_is_said() -> None:
 
 
 def test_what_is_forbidden_stays_forbidden() -> None:
-    said_RW = window([[1, 2, 1]])
-    for rule in (BannedPhrases([[1, 2]]), NoRepeatNgrams(2), RepetitionPenalty(1.5), NoLoops(1, 2, 0)):
-        before_RV = ratings(1).index_fill(1, torch.tensor([0, 1]), NEVER)
-        after_RV = rule(before_RV, said_RW, torch.zeros(1, dtype=torch.int64))
-        assert after_RV[0, :2].tolist() == [NEVER, NEVER] and not after_RV.isnan().any()
+    history_RW = window([[1, 2, 1]])
+    for constraint in (
+        BannedPhrases([[1, 2]]),
+        NoRepeatNgrams(2),
+        RepetitionPenalty(1.5),
+        NoLoops(LoopLimits(1, 2, 0)),
+    ):
+        before_RV = scores(1).index_fill(1, torch.tensor([0, 1]), FORBIDDEN)
+        after_RV = constraint(before_RV, history_RW, torch.zeros(1, dtype=torch.int64))
+        assert after_RV[0, :2].tolist() == [FORBIDDEN, FORBIDDEN] and not after_RV.isnan().any()
 
 
 def test_nothing_penalises_no_token() -> None:
@@ -183,15 +192,17 @@ def test_nothing_penalises_no_token() -> None:
 
 
 def test_half_precision_is_kept() -> None:
-    for rule in (BannedPhrases([[1]]), NoRepeatNgrams(1), RepetitionPenalty(1.5), NoLoops(1, 2, 0)):
-        assert rule(ratings(1).bfloat16(), window([[1, 2, 1]]), torch.zeros(1)).dtype is torch.bfloat16
+    for constraint in (BannedPhrases([[1]]), NoRepeatNgrams(1), RepetitionPenalty(1.5), NoLoops(LoopLimits(1, 2, 0))):
+        assert constraint(scores(1).bfloat16(), window([[1, 2, 1]]), torch.zeros(1)).dtype is torch.bfloat16
 
 
 def test_lower_takes_the_least() -> None:
     before_RV = torch.tensor([[-1.0, -2.0, -3.0]])
-    tokens_RX, to_RX = torch.tensor([[1, 1, 0, NOTHING]]), torch.tensor([[-4.0, -9.0, -0.5, float("inf")]])
+    tokens_RX, to_RX = torch.tensor([[1, 1, 0, NO_TOKEN]]), torch.tensor([[-4.0, -9.0, -0.5, float("inf")]])
     assert lower(before_RV, tokens_RX, to_RX).tolist() == [[-1.0, -9.0, -3.0]]
-    assert forbid(before_RV, tokens_RX, torch.tensor([[True, False, False, False]])).tolist() == [[-1.0, NEVER, -3.0]]
+    assert forbid(before_RV, tokens_RX, torch.tensor([[True, False, False, False]])).tolist() == [
+        [-1.0, FORBIDDEN, -3.0]
+    ]
 
 
 # Errors
@@ -205,8 +216,11 @@ def test_lower_takes_the_least() -> None:
         (lambda: NoRepeatNgrams(0), "no-repeat: n-grams of 0 tokens; expected at least 1"),
         (lambda: RepetitionPenalty(0.9), "repetition penalty: 0.9; expected 1"),
         (lambda: RepetitionPenalty(float("nan")), "repetition penalty: nan; expected 1"),
-        (lambda: NoLoops(longest=0), "no-loops: phrases of up to 0 tokens, 3 copies; expected at least 1 token"),
-        (lambda: NoLoops(copies=1), "no-loops: phrases of up to 16 tokens, 1 copies; expected"),
+        (
+            lambda: NoLoops(LoopLimits(longest=0)),
+            "no-loops: phrases of up to 0 tokens, 3 copies; expected at least 1 token",
+        ),
+        (lambda: NoLoops(LoopLimits(copies=1)), "no-loops: phrases of up to 16 tokens, 1 copies; expected"),
         (lambda: apply(BannedPhrases([[2, 5]]), [[1]]), "a banned phrase has the id 5; the vocabulary has 5"),
     ],
 )
@@ -220,21 +234,21 @@ def test_recorded_in_a_cuda_graph() -> None:
     """The same numbers as on the CPU, replayed on other rows than were recorded."""
     generator = torch.Generator().manual_seed(7)
     windows = [torch.randint(0, 2, (13, 63), generator=generator) for _ in range(2)]
-    rules: list[LogitsConstraint] = [
+    constraints: list[LogitsConstraint] = [
         BannedPhrases([[1], [0, 1, 0]]),
         NoRepeatNgrams(3),
         RepetitionPenalty(1.3),
-        NoLoops(3, 2, 6),
+        NoLoops(LoopLimits(3, 2, 6)),
     ]
-    said_RW, before_RV, sentences_R = windows[0].cuda(), ratings(13).cuda(), torch.arange(13).cuda()
-    for rule in rules:
-        rule(before_RV, said_RW, sentences_R)
+    history_RW, before_RV, sentences_R = windows[0].cuda(), scores(13).cuda(), torch.arange(13).cuda()
+    for constraint in constraints:
+        constraint(before_RV, history_RW, sentences_R)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            after_RV = rule(before_RV, said_RW, sentences_R)
+            after_RV = constraint(before_RV, history_RW, sentences_R)
         for window_RW in windows:
-            said_RW.copy_(window_RW)
+            history_RW.copy_(window_RW)
             graph.replay()
-            expected_RV = rule(before_RV.cpu(), window_RW, torch.arange(13))
+            expected_RV = constraint(before_RV.cpu(), window_RW, torch.arange(13))
             torch.testing.assert_close(after_RV.cpu(), expected_RV)
-        said_RW.copy_(windows[0])
+        history_RW.copy_(windows[0])

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.search_requests import exact, exhaustive
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, TableMemory, log_probability, script, table
 from fixtures.table_model import exhaustive as try_all
@@ -17,9 +18,8 @@ from weft.models.build import build_model
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
-from weft.search.exact import exact, exhaustive
 from weft.search.interface import Hypothesis
-from weft.search.ranking import Ranking, coverage
+from weft.search.ranking import Ranking, coverage_score
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=20)
@@ -27,7 +27,6 @@ SEEDS = st.integers(0, 10_000)
 LIMITS = st.integers(1, 5)
 ALPHAS = st.sampled_from([0.0, 0.6, 1.0])
 RANKINGS = st.sampled_from([Ranking("none"), Ranking("power", 0.6), Ranking("power", 1.0), Ranking("gnmt", 1.3)])
-MARKS = {"begin": BEGIN, "end": END}
 SIZES = {1: 7, 2: 7, 3: 7, 4: 5, 5: 4}
 """Vocabularies that can be tried by hand, for every limit."""
 
@@ -46,7 +45,7 @@ def scores_of(hypotheses: list[Hypothesis]) -> list[float]:
 
 def by_hand(*scripts, limit: int = 9, vocabulary: int = 6, search=exact, **options):
     model = script(*scripts, vocabulary=vocabulary)
-    options = {"ranking": Ranking("none"), **MARKS, **options}
+    options = {"ranking": Ranking("none"), **options}
     return search(model, model.memory(), [limit] * len(scripts), **options), model
 
 
@@ -68,7 +67,7 @@ def test_finds_what_trying_everything_finds(search, seed: int, limit: int, alpha
     memory = table(1, SIZES[limit], seed=seed)
     answers = [one for one in try_all(Table(), memory, vocabulary=SIZES[limit], limit=limit, length_penalty=alpha)
                if one.finished]  # fmt: skip
-    [found] = search(Table(), memory, [limit], ranking=power(alpha), n_best=n_best, **MARKS)
+    [found] = search(Table(), memory, [limit], ranking=power(alpha), n_best=n_best)
     assert scores_of(found) == pytest.approx([one.score for one in answers[:n_best]], abs=1e-5)
     assert len(found) == min(n_best, len(answers))
     assert all(one.proven and one.ended == "end" for one in found)
@@ -81,17 +80,17 @@ def test_finds_what_trying_everything_finds(search, seed: int, limit: int, alpha
 @given(seed=SEEDS, limit=LIMITS, ranking=RANKINGS)
 def test_the_scores_add_up(search, seed: int, limit: int, ranking: Ranking) -> None:
     memory = table(1, 5, seed=seed)
-    [found] = search(Table(), memory, [limit], ranking=ranking, n_best=4, weights=True, **MARKS)
+    [found] = search(Table(), memory, [limit], ranking=ranking, n_best=4, return_attention=True)
     for one in found:
         assert sum(one.token_scores) == one.log_probability
         assert one.log_probability == pytest.approx(log_probability(Table(), memory, [*one.tokens, END]), abs=1e-5)
         assert one.score == ranking.score(one.log_probability, len(one.tokens) + 1)
         assert len(one.token_scores) == len(one.tokens) + 1
         assert one.attention_TS is not None
-        assert torch.equal(one.attention_TS, looks_at(memory, [*one.tokens, END]))
+        assert torch.equal(one.attention_TS, attention_of(memory, [*one.tokens, END]))
 
 
-def looks_at(memory: TableMemory, tokens: list[int]) -> torch.Tensor:
+def attention_of(memory: TableMemory, tokens: list[int]) -> torch.Tensor:
     """Where the table looks when it says these, one step at a time."""
     model, rows = Table(), []
     state = model.start(memory)
@@ -109,10 +108,10 @@ def test_a_coverage_penalty_counts(seed: int, limit: int, beta: float, n_best: i
     scored = []
     for one in try_all(Table(), memory, vocabulary=5, limit=limit, length_penalty=0.0):
         if one.finished:
-            covered = float(coverage(looks_at(memory, [*one.tokens, END]).sum(0)))
+            covered = float(coverage_score(attention_of(memory, [*one.tokens, END]).sum(0)))
             scored.append(one.log_probability / (len(one.tokens) + 1) ** 0.6 + beta * covered)
     for search in (exhaustive, exact):
-        [found] = search(Table(), memory, [limit], ranking=ranking, n_best=n_best, **MARKS)
+        [found] = search(Table(), memory, [limit], ranking=ranking, n_best=n_best)
         assert scores_of(found) == pytest.approx(sorted(scored, reverse=True)[:n_best], abs=1e-5)
 
 
@@ -129,7 +128,7 @@ def test_a_coverage_penalty_counts(seed: int, limit: int, beta: float, n_best: i
 )
 def test_exact_is_exhaustive(seed: int, limits: list[int], ranking: Ranking, n_best: int, width: int) -> None:
     memory = table(len(limits), 5, seed=seed)
-    options = {"ranking": ranking, "n_best": n_best, **MARKS}
+    options = {"ranking": ranking, "n_best": n_best}
     tried, looked = Table(), Table()
     theirs = exhaustive(tried, memory, limits, **options)
     ours = exact(looked, memory, limits, width=width, **options)
@@ -141,7 +140,7 @@ def test_exact_looks_at_far_less() -> None:
     for ranking, share in ((Ranking("none"), 0.02), (power(1.0), 0.5)):
         tried, looked = Table(), Table()
         memory = table(3, 7, seed=3, spread=4.0)
-        options = {"ranking": ranking, **MARKS}
+        options = {"ranking": ranking}
         same(exact(looked, memory, [6] * 3, **options), exhaustive(tried, memory, [6] * 3, **options))
         assert sum(tried.rows) == 1 + 3 * sum(6**length for length in range(6)), "one step to count the tokens"
         assert sum(looked.rows) < share * sum(tried.rows)
@@ -152,9 +151,9 @@ def test_exact_looks_at_far_less() -> None:
 def test_only_prefixes_that_might_win_are_looked_at_once_the_answer_is_known(seed, limit, ranking, width) -> None:
     """With the best score given, every prefix looked at has a bound above it; there is no smaller proof."""
     memory = table(1, 5, seed=seed)
-    [[best]] = exact(Table(), memory, [limit], ranking=ranking, **MARKS)
+    [[best]] = exact(Table(), memory, [limit], ranking=ranking)
     model = Table()
-    same(exact(model, memory, [limit], ranking=ranking, start=[best.score], width=width, **MARKS), [[best]])
+    same(exact(model, memory, [limit], ranking=ranking, known_scores=[best.score], width=width), [[best]])
     needed = 0
     for one in try_all(Table(), memory, vocabulary=5, limit=limit, length_penalty=0.0):
         if len(one.tokens) < limit:
@@ -166,7 +165,7 @@ def test_only_prefixes_that_might_win_are_looked_at_once_the_answer_is_known(see
 def test_company_changes_nothing() -> None:
     memory = table(4, 6, seed=11)
     limits = [3, 5, 1, 4]
-    options = {"ranking": power(1.0), "n_best": 3, "weights": True, **MARKS}
+    options = {"ranking": power(1.0), "n_best": 3, "return_attention": True}
     for search in (exhaustive, exact):
         together = search(Table(), memory, limits, **options)
         for row, limit in enumerate(limits):
@@ -177,7 +176,7 @@ def test_company_changes_nothing() -> None:
 
 def test_exhaustive_is_the_same_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = table(2, 6, seed=5)
-    options = {"ranking": power(0.6), "n_best": 7, **MARKS}
+    options = {"ranking": power(0.6), "n_best": 7}
     whole, parts = Table(), Table()
     expected = exhaustive(whole, memory, [4, 4], **options)
     monkeypatch.setattr("weft.search.exact.CHUNK", 3)
@@ -194,11 +193,11 @@ def test_exhaustive_is_the_same_in_small_chunks(monkeypatch: pytest.MonkeyPatch)
 def test_a_known_score_changes_the_work_and_not_the_answer(seed: int, n_best: int, nearness: float) -> None:
     """Even where it is wrong."""
     memory = table(2, 5, seed=seed)
-    options = {"ranking": power(1.0), "n_best": n_best, **MARKS}
+    options = {"ranking": power(1.0), "n_best": n_best}
     expected = exhaustive(Table(), memory, [4, 3], **options)
     start = [row[-1].score + nearness for row in expected]
-    same(exact(Table(), memory, [4, 3], start=start, **options), expected)
-    same(exact(Table(), memory, [4, 3], start=[float("-inf")] * 2, **options), expected)
+    same(exact(Table(), memory, [4, 3], known_scores=start, **options), expected)
+    same(exact(Table(), memory, [4, 3], known_scores=[float("-inf")] * 2, **options), expected)
 
 
 # Budgets
@@ -207,16 +206,16 @@ def test_a_known_score_changes_the_work_and_not_the_answer(seed: int, n_best: in
 def test_a_budget_that_is_not_enough() -> None:
     memory = table(1, 7, seed=2, spread=0.5)
     model = Table()
-    [[one]] = exact(model, memory, [6], ranking=power(1.0), max_nodes=40, width=8, **MARKS)
+    [[one]] = exact(model, memory, [6], ranking=power(1.0), max_nodes=40, width=8)
     assert (one.proven, one.ended, sum(model.rows)) == (False, "end", 40)
-    [[best]] = exact(Table(), memory, [6], ranking=power(1.0), **MARKS)
+    [[best]] = exact(Table(), memory, [6], ranking=power(1.0))
     assert best.proven
     assert one.score <= best.score
 
 
 def test_more_budget_never_finds_less() -> None:
     memory = table(1, 6, seed=8, spread=1.0)
-    options = {"ranking": power(1.0), "width": 4, **MARKS}
+    options = {"ranking": power(1.0), "width": 4}
     found = [exact(Table(), memory, [5], max_nodes=nodes, **options)[0][0] for nodes in range(1, 700, 9)]
     assert [one.score for one in found] == sorted(one.score for one in found)
     assert [one.proven for one in found] == sorted(one.proven for one in found)
@@ -226,7 +225,7 @@ def test_more_budget_never_finds_less() -> None:
 def test_a_budget_is_for_every_row() -> None:
     memory = table(3, 5, seed=1)
     model = Table()
-    found = exact(model, memory, [5] * 3, ranking=power(1.0), max_nodes=5, **MARKS)
+    found = exact(model, memory, [5] * 3, ranking=power(1.0), max_nodes=5)
     assert [one.proven for [one] in found] == [False] * 3
     assert sum(model.rows) == 15
 
@@ -249,10 +248,10 @@ def test_nothing_can_end(search) -> None:
     assert (one.tokens, one.ended, one.proven) == ([3, 3], "length", False)
     memory = table(1, 5, seed=1)
     memory.logits[:, :, END] = float("-inf")
-    [[one]] = search(Table(), memory, [3], ranking=power(1.0), weights=True, **MARKS)
+    [[one]] = search(Table(), memory, [3], ranking=power(1.0), return_attention=True)
     assert (len(one.tokens), one.ended, one.proven) == (3, "length", False)
     assert one.attention_TS is not None
-    assert torch.equal(one.attention_TS, looks_at(memory, one.tokens))
+    assert torch.equal(one.attention_TS, attention_of(memory, one.tokens))
     assert one.score == pytest.approx(one.log_probability / 3)
 
 
@@ -283,7 +282,7 @@ def test_tables_full_of_zeros(seed: int, limit: int, ranking: Ranking) -> None:
     gone = torch.rand(memory.logits.shape, generator=generator) < 0.5
     gone[..., 3] = False
     memory.logits.masked_fill_(gone, float("-inf"))
-    options = {"ranking": ranking, "n_best": 6, **MARKS}
+    options = {"ranking": ranking, "n_best": 6}
     [found] = exact(Table(), memory, [limit], **options)
     same([found], exhaustive(Table(), memory, [limit], **options))
     finite = [
@@ -299,23 +298,23 @@ def test_tables_full_of_zeros(seed: int, limit: int, ranking: Ranking) -> None:
 def test_a_space_too_large_is_refused() -> None:
     model = Table()
     with pytest.raises(SearchError) as caught:
-        exhaustive(model, table(2, 1201, seed=1), [2, 9], ranking=power(1.0), **MARKS)
+        exhaustive(model, table(2, 1201, seed=1), [2, 9], ranking=power(1.0))
     assert str(caught.value) == (
         "exhaustive search: 4.3e+24 sequences of at most 9 tokens out of 1201; at most 1,000,000 are tried; "
         "lower search.max_length, or use search.kind = 'exact'"
     )
     assert sum(model.rows) == 1
     with pytest.raises(SearchError, match="1,111 sequences of at most 4 tokens out of 11; at most 1,110 are tried"):
-        exhaustive(Table(), table(1, 11, seed=1), [4], ranking=power(1.0), max_space=1110, **MARKS)
-    exhaustive(Table(), table(1, 11, seed=1), [4], ranking=power(1.0), max_space=1111, **MARKS)
+        exhaustive(Table(), table(1, 11, seed=1), [4], ranking=power(1.0), max_space=1110)
+    exhaustive(Table(), table(1, 11, seed=1), [4], ranking=power(1.0), max_space=1111)
     with pytest.raises(SearchError, match=r"e\+1539 sequences"):
-        exhaustive(Table(), table(1, 1201, seed=1), [501], ranking=power(1.0), **MARKS)
+        exhaustive(Table(), table(1, 1201, seed=1), [501], ranking=power(1.0))
 
 
 @pytest.mark.parametrize("option", ["n_best", "max_nodes", "width"])
 def test_counts_below_one_are_refused(option: str) -> None:
     with pytest.raises(SearchError, match=f"exact search: {option} = 0; at least 1"):
-        exact(Table(), table(1, 5, seed=1), [3], ranking=power(1.0), **{option: 0}, **MARKS)
+        exact(Table(), table(1, 5, seed=1), [3], ranking=power(1.0), **{option: 0})
 
 
 @pytest.mark.parametrize("search", [exhaustive, exact])
@@ -323,7 +322,7 @@ def test_numbers_that_are_none_are_refused(search) -> None:
     memory = table(1, 5, seed=1)
     memory.logits.fill_(float("nan"))
     with pytest.raises(SearchError, match="no token any probability"):
-        search(Table(), memory, [3], ranking=power(1.0), **MARKS)
+        search(Table(), memory, [3], ranking=power(1.0))
 
 
 def test_a_coverage_penalty_wants_attention() -> None:
@@ -333,7 +332,7 @@ def test_a_coverage_penalty_wants_attention() -> None:
 
 def test_no_rows() -> None:
     for search in (exhaustive, exact):
-        assert search(Table(), table(0, 5, seed=1), [], ranking=power(1.0), **MARKS) == []
+        assert search(Table(), table(0, 5, seed=1), [], ranking=power(1.0)) == []
 
 
 # Ties
@@ -345,9 +344,9 @@ def test_equals_stand_in_a_fixed_order(search, width: int) -> None:
     """All tokens equally likely, by probability alone: the shorter first, then in dictionary order."""
     memory = TableMemory(torch.zeros(1, 31, 4), torch.zeros(1, 31, 5))
     options = {"width": width} if search is exact else {}
-    [found] = search(Table(), memory, [3], ranking=Ranking("none"), n_best=7, **options, **MARKS)
+    [found] = search(Table(), memory, [3], ranking=Ranking("none"), n_best=7, **options)
     assert tokens_of(found) == [(), (0,), (1,), (3,), (0, 0), (0, 1), (0, 3)]
-    [found] = search(Table(), memory, [3], ranking=power(1.0), n_best=4, **options, **MARKS)
+    [found] = search(Table(), memory, [3], ranking=power(1.0), n_best=4, **options)
     assert tokens_of(found) == [(), (0,), (1,), (3,)], "equal means: the higher log p first"
 
 
@@ -390,7 +389,7 @@ def test_every_network_is_searched(kind: str, alpha: float) -> None:
     sources = [[], []] if kind == "lm" else [[3, 4, 5, 6, 2], [7, 2]]
     with torch.no_grad():
         memory = model.encode(Ragged.of(sources))
-    options = {"ranking": power(alpha), "n_best": 3, "weights": True, **MARKS}
+    options = {"ranking": power(alpha), "n_best": 3, "return_attention": True}
     tried = exhaustive(model, memory, [4, 3], **options)
     same(exact(model, memory, [4, 3], width=5, **options), tried)
     for source, limit, found in zip(sources, [4, 3], tried, strict=True):
@@ -424,7 +423,7 @@ def test_the_same_on_a_gpu(kind: str) -> None:
         model = network(kind, 7).to(device)
         with torch.no_grad():
             memory = model.encode(Ragged.of([[3, 4, 5, 6, 2], [7, 2]], device))
-        options = {"ranking": Ranking("power", 0.6, 0.2), "n_best": 3, "weights": True, "device": device, **MARKS}
+        options = {"ranking": Ranking("power", 0.6, 0.2), "n_best": 3, "return_attention": True, "device": device}
         tried = exhaustive(model, memory, [4, 3], **options)
         same(exact(model, memory, [4, 3], width=5, **options), tried)
         found.append(tried)

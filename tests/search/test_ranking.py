@@ -9,9 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.table_model import BEGIN, END, Table, table
-from weft.search import Ranking, beam
-from weft.search.ranking import LEAST, coverage
+from fixtures.search_requests import beam
+from fixtures.table_model import Table, table
+from weft.search import Ranking
+from weft.search.ranking import MIN_COVERAGE, coverage_score
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
@@ -35,17 +36,17 @@ def test_nothing_that_goes_on_beats_the_bound(total: float, length: int, more: i
 
 def test_coverage() -> None:
     looked = torch.tensor([[0.25, 3.0, 1.0, 0.0], [1e-9, 0.5, 0.5, 0.0]])
-    expected = [math.log(0.25), math.log(LEAST) + 2 * math.log(0.5)]
-    assert coverage(looked).tolist() == pytest.approx(expected), "the last column is padding"
+    expected = [math.log(0.25), math.log(MIN_COVERAGE) + 2 * math.log(0.5)]
+    assert coverage_score(looked).tolist() == pytest.approx(expected), "the last column is padding"
 
 
 def test_a_beam_is_ranked_by_coverage() -> None:
     memory = table(4, 6, seed=11)
     ranking = Ranking("gnmt", 0.8, 0.7)
-    for found in beam(Table(), memory, [6] * 4, begin=BEGIN, end=END, size=4, n_best=4, ranking=ranking, weights=True):
+    for found in beam(Table(), memory, [6] * 4, size=4, n_best=4, ranking=ranking, return_attention=True):
         for one in found:
             assert one.attention_TS is not None
-            penalty = sum(math.log(min(max(total, LEAST), 1.0)) for total in one.attention_TS.sum(0).tolist())
+            penalty = sum(math.log(min(max(total, MIN_COVERAGE), 1.0)) for total in one.attention_TS.sum(0).tolist())
             length = len(one.token_scores)
             expected = one.log_probability / ((5 + length) / 6) ** 0.8 + (0.7 * penalty if one.ended == "end" else 0.0)
             assert one.score == pytest.approx(expected, abs=1e-4)

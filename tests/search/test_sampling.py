@@ -11,20 +11,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.search_requests import draw, greedy
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, log_probability, table
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
-from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter, follow, greedy
-from weft.search.backtrace import stack_weights
+from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter
+from weft.search.backtrace import stack_attention
+from weft.search.sampling import GREEDY
 from weft.search.trace import PathTrace
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=40)
 
 
-def run(model, memory, limits, choose=greedy, **options) -> list[Hypothesis]:
-    return [one for [one] in follow(model, memory, limits, choose, begin=BEGIN, end=END, **options)]
+def run(model, memory, max_lengths, sampler: Sampler | None = None, **values) -> list[Hypothesis]:
+    if sampler is None:
+        return [hypothesis for [hypothesis] in greedy(model, memory, max_lengths, **values)]
+    return [hypothesis for [hypothesis] in draw(model, memory, max_lengths, sampler, **values)]
 
 
 # Greedy
@@ -35,7 +39,7 @@ def run(model, memory, limits, choose=greedy, **options) -> list[Hypothesis]:
 def test_greedy_takes_the_likeliest_token_at_every_step(seed: int) -> None:
     memory = table(3, 6, seed=seed)
     limits = [5, 1, 8]
-    for row, found in enumerate(run(Table(), memory, limits, weights=True, ranking=Ranking(alpha=0.6))):
+    for row, found in enumerate(run(Table(), memory, limits, return_attention=True, ranking=Ranking(alpha=0.6))):
         own = select(memory, torch.tensor([row]))
         state, said, looks = Table().start(own), [BEGIN], []
         while len(said) <= limits[row] and (len(said) == 1 or said[-1] != END):
@@ -58,7 +62,7 @@ def test_of_equals_the_smallest_id() -> None:
     logits[1, [7, 4001]] = 1.0
     logits[2, 5002] = 1.0
     nothing = torch.zeros(3, dtype=torch.int64)
-    assert greedy.take(logits, nothing, nothing, nothing[:1]).tolist() == [0, 7, 5002]
+    assert GREEDY.choose(logits, nothing, nothing, nothing[:1]).tolist() == [0, 7, 5002]
 
 
 @quick
@@ -89,7 +93,9 @@ def test_no_sentences_no_answers() -> None:
 def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
     model = neural(kind, vocabulary=7)
     sources = [[], []] if kind == "lm" else [[3, 7, 5], [10]]
-    for source, found in zip(sources, run(model, model.encode(Ragged.of(sources)), [7, 5], weights=True), strict=True):
+    for source, found in zip(
+        sources, run(model, model.encode(Ragged.of(sources)), [7, 5], return_attention=True), strict=True
+    ):
         said = found.tokens + [END] * (found.ended == "end")
         with torch.no_grad():
             forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), return_attention=True)
@@ -108,7 +114,7 @@ def test_weights_come_only_on_request() -> None:
 
 def test_a_growing_past_is_filled_with_zeros() -> None:
     rows = [torch.tensor([1.0]), torch.tensor([0.3, 0.7])]
-    assert stack_weights(rows).tolist() == [[1.0, 0.0], rows[1].tolist()]
+    assert stack_attention(rows).tolist() == [[1.0, 0.0], rows[1].tolist()]
 
 
 # Prefixes
@@ -157,7 +163,7 @@ def check_frequencies(found: Counter, expected: dict, total: int) -> None:
 
 def test_whole_sentences_come_as_often_as_they_are_probable() -> None:
     memory, count, limit = table(1, 4, seed=4, spread=1.0), 6000, 2
-    [found] = follow(Table(), memory, [limit], Sampler(seed=5), begin=BEGIN, end=END, paths=count)
+    [found] = draw(Table(), memory, [limit], Sampler(seed=5), n_best=count)
     others = [token for token in range(4) if token != END]
     expected = {}
     for length in range(limit + 1):
@@ -175,31 +181,31 @@ def test_whole_sentences_come_as_often_as_they_are_probable() -> None:
 @quick
 @given(st.integers(0, 10**6), st.permutations(range(4)))
 def test_a_sample_does_not_depend_on_its_company(seed: int, order: list[int]) -> None:
-    memory, limits, names = table(4, 6, seed=seed), [3, 7, 2, 5], [11, 7, 7, 500]
-    choose = Sampler(SamplingFilter(temperature=1.5, top_k=5), seed=seed)
-    together = run(Table(), memory, limits, choose, names=names)
+    memory, limits, rng_keys = table(4, 6, seed=seed), [3, 7, 2, 5], [11, 7, 7, 500]
+    sampler = Sampler(SamplingFilter(temperature=1.5, top_k=5), seed=seed)
+    together = run(Table(), memory, limits, sampler, rng_keys=rng_keys)
     moved = run(
         Table(),
         select(memory, torch.tensor(order)),
         [limits[row] for row in order],
-        choose,
-        names=[names[row] for row in order],
+        sampler,
+        rng_keys=[rng_keys[row] for row in order],
     )
     for place, row in enumerate(order):
-        [alone] = run(Table(), select(memory, torch.tensor([row])), [limits[row]], choose, names=[names[row]])
+        [alone] = run(Table(), select(memory, torch.tensor([row])), [limits[row]], sampler, rng_keys=[rng_keys[row]])
         assert alone.tokens == moved[place].tokens == together[row].tokens
 
 
 def test_several_paths_are_different_draws_and_the_first_is_the_one_drawn_alone() -> None:
     memory = table(2, 9, seed=5, spread=0.5)
-    many = follow(Table(), memory, [6, 6], Sampler(seed=3), begin=BEGIN, end=END, paths=7)
+    many = draw(Table(), memory, [6, 6], Sampler(seed=3), n_best=7)
     assert [paths[0].tokens for paths in many] == [one.tokens for one in run(Table(), memory, [6, 6], Sampler(seed=3))]
     assert all(len({tuple(one.tokens) for one in paths}) > 3 for paths in many)
 
 
 def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
     memory = table(1, 9, seed=5)
-    [found] = run(Table(), memory, [6], Sampler(SamplingFilter(top_k=3), seed=3), trace=True)
+    [found] = run(Table(), memory, [6], Sampler(SamplingFilter(top_k=3), seed=3), return_trace=True)
     assert isinstance(found.trace, PathTrace)
     said = [*found.tokens, *[END] * (found.ended == "end")]
     assert [step.tokens[step.drawn] for step in found.trace.steps] == said
@@ -212,5 +218,5 @@ def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
 @quick
 @given(st.integers(0, 10**6))
 def test_no_path_ends_before_its_least_length(seed: int) -> None:
-    found = run(Table(), table(3, 6, seed=seed), [8, 8, 3], least=[4, 0, 9])
+    found = run(Table(), table(3, 6, seed=seed), [8, 8, 3], min_lengths=[4, 0, 9])
     assert len(found[0].tokens) >= 4 and len(found[2].tokens) == 3

@@ -1,4 +1,4 @@
-"""Sampling: every cut-off against its definition, draws against their distribution, and chance that is a function."""
+"""Sampling: every filter against its definition, draws against their distribution, random numbers as a function."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from weft.errors import SearchError
-from weft.search.sampling_filters import BLOCK, GAMMA, SamplingFilter, _mix, draw, numbers, streams, uniforms
+from weft.search.interface import FORBIDDEN
+from weft.search.sampling_filters import BLOCK, GAMMA, SamplingFilter, _mix, draw, uniforms
 
 quick = settings(deadline=None, max_examples=60)
-NEVER = float("-inf")
-RATINGS = torch.log(torch.tensor([0.4, 0.05, 0.3, 0.19, 0.06]))
-OPTIONS = {
+SCORES = torch.log(torch.tensor([0.4, 0.05, 0.3, 0.19, 0.06]))
+FILTERS = {
     "plain": SamplingFilter(),
     "hot": SamplingFilter(temperature=2.0),
     "cold": SamplingFilter(temperature=0.5),
@@ -34,15 +34,15 @@ OPTIONS = {
 }
 SHARES = st.integers(0, 997).map(lambda number: number / 997)
 """Probabilities that no sum of the tests' own comes near, so that rounding never decides."""
-every_cut = pytest.mark.parametrize("cuts", OPTIONS.values(), ids=OPTIONS)
+every_filter = pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
 
 
-# Cut-offs
+# Filters
 
 
-def slow_cuts(cuts: SamplingFilter, ratings: list[float]) -> dict[int, float]:
+def slow_filter(filters: SamplingFilter, scores: list[float]) -> dict[int, float]:
     """The probabilities that are left, one definition after the other, one token at a time."""
-    weights = {token: math.exp(rating / cuts.temperature) for token, rating in enumerate(ratings)}
+    weights = {token: math.exp(rating / filters.temperature) for token, rating in enumerate(scores)}
     left = {token: weight for token, weight in weights.items() if weight > 0}
 
     def shares() -> dict[int, float]:
@@ -57,24 +57,24 @@ def slow_cuts(cuts: SamplingFilter, ratings: list[float]) -> dict[int, float]:
             else:
                 held, last = held + share[token], oddness[token]
 
-    if cuts.top_k:
-        least = sorted(left.values(), reverse=True)[: cuts.top_k][-1]
+    if filters.top_k:
+        least = sorted(left.values(), reverse=True)[: filters.top_k][-1]
         left = {token: weight for token, weight in left.items() if weight >= least}
-    if cuts.top_p < 1:
-        keep_fewest(cuts.top_p, {token: -weight for token, weight in left.items()})
-    least = cuts.min_p * max(left.values())
+    if filters.top_p < 1:
+        keep_fewest(filters.top_p, {token: -weight for token, weight in left.items()})
+    least = filters.min_p * max(left.values())
     left = {token: weight for token, weight in left.items() if weight >= least}
-    if cuts.typical < 1:
+    if filters.typical < 1:
         share = shares()
         entropy = -sum(p * math.log(p) for p in share.values())
-        keep_fewest(cuts.typical, {token: abs(-math.log(p) - entropy) for token, p in share.items()})
+        keep_fewest(filters.typical, {token: abs(-math.log(p) - entropy) for token, p in share.items()})
     return {token: shares().get(token, 0.0) for token in weights}
 
 
-@every_cut
-def test_the_definitions(cuts: SamplingFilter) -> None:
-    found = cuts(RATINGS[None].double()).softmax(-1)[0].tolist()
-    assert found == pytest.approx(list(slow_cuts(cuts, RATINGS.double().tolist()).values()), abs=1e-12)
+@every_filter
+def test_the_definitions(filters: SamplingFilter) -> None:
+    found = filters(SCORES[None].double()).softmax(-1)[0].tolist()
+    assert found == pytest.approx(list(slow_filter(filters, SCORES.double().tolist()).values()), abs=1e-12)
 
 
 @quick
@@ -90,68 +90,71 @@ def test_the_definitions(cuts: SamplingFilter) -> None:
         typical=SHARES,
     ),
 )
-def test_the_definitions_for_any_row(eighths: list[int], forbidden: set[int], cuts: SamplingFilter) -> None:
-    ratings = torch.tensor(eighths, dtype=torch.float64) / 8
-    ratings[[token for token in forbidden if token < len(ratings) - 1]] = NEVER
-    found = cuts(ratings[None])[0]
-    expected = slow_cuts(cuts, ratings.tolist())
+def test_the_definitions_for_any_row(eighths: list[int], forbidden: set[int], filters: SamplingFilter) -> None:
+    scores = torch.tensor(eighths, dtype=torch.float64) / 8
+    scores[[token for token in forbidden if token < len(scores) - 1]] = FORBIDDEN
+    found = filters(scores[None])[0]
+    expected = slow_filter(filters, scores.tolist())
     assert found.softmax(-1).tolist() == pytest.approx(list(expected.values()), abs=1e-9)
     assert found.isfinite().any() and not found.isnan().any()
-    assert found[ratings == NEVER].isneginf().all()
+    assert found[scores == FORBIDDEN].isneginf().all()
 
 
-@every_cut
-def test_each_row_by_itself_and_the_order_of_tokens_says_nothing(cuts: SamplingFilter) -> None:
+@every_filter
+def test_each_row_by_itself_and_the_order_of_tokens_says_nothing(filters: SamplingFilter) -> None:
     generator = torch.Generator().manual_seed(2)
-    ratings = torch.randn(7, 11, generator=generator) * 2
-    ratings[3, 4:] = NEVER
-    together = cuts(ratings)
-    assert torch.equal(together, torch.cat([cuts(row[None]) for row in ratings]))
+    scores = torch.randn(7, 11, generator=generator) * 2
+    scores[3, 4:] = FORBIDDEN
+    together = filters(scores)
+    assert torch.equal(together, torch.cat([filters(row[None]) for row in scores]))
     order = torch.randperm(11, generator=generator)
-    assert torch.equal(cuts(ratings[:, order]).isneginf(), together[:, order].isneginf())
+    assert torch.equal(filters(scores[:, order]).isneginf(), together[:, order].isneginf())
 
 
 @pytest.mark.parametrize(
-    "cuts", [SamplingFilter(top_k=2), SamplingFilter(top_p=0.5), SamplingFilter(min_p=0.9), SamplingFilter(typical=0.3)]
+    "filters",
+    [SamplingFilter(top_k=2), SamplingFilter(top_p=0.5), SamplingFilter(min_p=0.9), SamplingFilter(typical=0.3)],
 )
-def test_equals_share_one_fate(cuts: SamplingFilter) -> None:
-    assert cuts(torch.zeros(1, 7)).isfinite().all()
+def test_equals_share_one_fate(filters: SamplingFilter) -> None:
+    assert filters(torch.zeros(1, 7)).isfinite().all()
 
 
 def test_each_over_what_those_before_left_in() -> None:
     """Of 0.4, 0.3, 0.2 (the three most likely) the first holds 4/9 ≥ 0.42; of all five it does not."""
-    ratings = torch.tensor([[0.4, 0.3, 0.2, 0.07, 0.03]]).log()
-    assert SamplingFilter(top_k=3, top_p=0.42)(ratings).isfinite().tolist() == [[True, False, False, False, False]]
-    assert SamplingFilter(top_p=0.42)(ratings).isfinite().tolist() == [[True, True, False, False, False]]
+    scores = torch.tensor([[0.4, 0.3, 0.2, 0.07, 0.03]]).log()
+    assert SamplingFilter(top_k=3, top_p=0.42)(scores).isfinite().tolist() == [[True, False, False, False, False]]
+    assert SamplingFilter(top_p=0.42)(scores).isfinite().tolist() == [[True, True, False, False, False]]
 
 
 def test_typical_may_leave_the_likeliest_out() -> None:
     """Meister et al. 2023: −log 0.4 = 0.92 is farther from the entropy, 1.75, than −log 0.1 = 2.30 is."""
-    ratings = torch.tensor([[0.4] + [0.1] * 6]).log()
-    assert SamplingFilter(typical=0.3)(ratings).isfinite().tolist() == [[False, *[True] * 6]]
+    scores = torch.tensor([[0.4] + [0.1] * 6]).log()
+    assert SamplingFilter(typical=0.3)(scores).isfinite().tolist() == [[False, *[True] * 6]]
 
 
 def test_what_is_kept_is_as_it_was() -> None:
-    given_RV = RATINGS[None].clone()
+    given_RV = SCORES[None].clone()
     found = SamplingFilter(top_k=3)(given_RV)
-    assert torch.equal(found[0, [0, 2, 3]], RATINGS[[0, 2, 3]])
-    assert torch.equal(given_RV, RATINGS[None])
+    assert torch.equal(found[0, [0, 2, 3]], SCORES[[0, 2, 3]])
+    assert torch.equal(given_RV, SCORES[None])
     assert SamplingFilter(top_k=3)(given_RV.bfloat16()).dtype == torch.float32
 
 
-@every_cut
+@every_filter
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_any_temperature_and_any_ratings(cuts: SamplingFilter, scale: float) -> None:
-    ratings = torch.tensor([[1.0, -1.0, NEVER, 0.5], [NEVER, NEVER, -3.0, NEVER], [NEVER] * 4]) * scale
-    for temperature in (1e-30, cuts.temperature, 1e30):
-        found = SamplingFilter(temperature, cuts.top_k, cuts.top_p, cuts.min_p, cuts.typical)(ratings)
+def test_any_temperature_and_any_ratings(filters: SamplingFilter, scale: float) -> None:
+    scores = (
+        torch.tensor([[1.0, -1.0, FORBIDDEN, 0.5], [FORBIDDEN, FORBIDDEN, -3.0, FORBIDDEN], [FORBIDDEN] * 4]) * scale
+    )
+    for temperature in (1e-30, filters.temperature, 1e30):
+        found = SamplingFilter(temperature, filters.top_k, filters.top_p, filters.min_p, filters.typical)(scores)
         assert not found.isnan().any() and found[0].isfinite().any()
         assert found[1].isfinite().tolist() == [False, False, True, False]
         assert found[2].isneginf().all()
 
 
 def test_a_low_temperature_is_greedy() -> None:
-    assert SamplingFilter(temperature=1e-3)(RATINGS[None]).softmax(-1)[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert SamplingFilter(temperature=1e-3)(SCORES[None]).softmax(-1)[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -202,31 +205,31 @@ def many(count: int, seed: int = 5) -> Tensor:
 
 def test_the_inverse_of_the_cumulative_distribution() -> None:
     grid_R = torch.linspace(0, 1, 1001, dtype=torch.float64)[:-1] + 0.0005
-    ratings = RATINGS.double().log_softmax(-1)
-    found = draw(ratings.expand(1000, -1), grid_R)
-    assert found.tolist() == [slow_draw(ratings.exp().tolist(), uniform) for uniform in grid_R.tolist()]
+    scores = SCORES.double().log_softmax(-1)
+    found = draw(scores.expand(1000, -1), grid_R)
+    assert found.tolist() == [slow_draw(scores.exp().tolist(), uniform) for uniform in grid_R.tolist()]
 
 
 @pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 3])
 def test_the_same_over_several_blocks(size: int) -> None:
-    ratings = torch.randn(size, generator=torch.Generator().manual_seed(size), dtype=torch.float64) * 3
-    ratings[BLOCK // 2 : -1 : 2] = NEVER
-    ratings[BLOCK : 3 * BLOCK] = NEVER
-    found = draw(ratings.expand(2_000, -1), many(2_000)).tolist()
-    probabilities = ratings.softmax(-1).tolist()
+    scores = torch.randn(size, generator=torch.Generator().manual_seed(size), dtype=torch.float64) * 3
+    scores[BLOCK // 2 : -1 : 2] = FORBIDDEN
+    scores[BLOCK : 3 * BLOCK] = FORBIDDEN
+    found = draw(scores.expand(2_000, -1), many(2_000)).tolist()
+    probabilities = scores.softmax(-1).tolist()
     assert found == [slow_draw(probabilities, uniform) for uniform in many(2_000).tolist()]
 
 
-@every_cut
-def test_frequencies(cuts: SamplingFilter) -> None:
-    found = draw(cuts(RATINGS.expand(20_000, -1)), many(20_000)).tolist()
-    chi_squared(Counter(found), slow_cuts(cuts, RATINGS.tolist()), len(found))
+@every_filter
+def test_frequencies(filters: SamplingFilter) -> None:
+    found = draw(filters(SCORES.expand(20_000, -1)), many(20_000)).tolist()
+    chi_squared(Counter(found), slow_filter(filters, SCORES.tolist()), len(found))
 
 
 def test_frequencies_over_a_large_vocabulary() -> None:
     """A flat distribution over 32,000 tokens, counted by the thousand; the last ones come as often as the first."""
-    ratings = torch.full((1, 32_000), 3.7)
-    found = torch.cat([draw(ratings.expand(len(part), -1), part) for part in many(2_000).split(500)])
+    scores = torch.full((1, 32_000), 3.7)
+    found = torch.cat([draw(scores.expand(len(part), -1), part) for part in many(2_000).split(500)])
     chi_squared(Counter((found // 1000).tolist()), dict.fromkeys(range(32), 1 / 32), len(found))
 
 
@@ -245,12 +248,12 @@ def test_frequencies_over_a_large_vocabulary() -> None:
 def test_the_impossible_is_never_drawn(size: int, uniform: Tensor) -> None:
     generator = torch.Generator().manual_seed(size)
     for possible in (1, max(size // 2, 1), size - 1):
-        ratings = torch.full((5, size), NEVER)
-        for row in ratings:
+        scores = torch.full((5, size), FORBIDDEN)
+        for row in scores:
             row[torch.randperm(size, generator=generator)[:possible]] = torch.randn(possible, generator=generator)
-        found = draw(ratings, uniform.expand(5))
-        assert ratings[torch.arange(5), found].isfinite().all()
-        places = [row.isfinite().nonzero()[:, 0] for row in ratings]
+        found = draw(scores, uniform.expand(5))
+        assert scores[torch.arange(5), found].isfinite().all()
+        places = [row.isfinite().nonzero()[:, 0] for row in scores]
         if uniform < 0.5:
             assert found.tolist() == [int(place[0]) for place in places]
 
@@ -263,7 +266,7 @@ def test_tokens_too_unlikely_for_float32_sums() -> None:
 
 
 def test_a_row_without_a_possible_token_gives_one_all_the_same() -> None:
-    assert draw(torch.full((2, 3), NEVER), torch.tensor([0.0, 0.9])).tolist() == [0, 0]
+    assert draw(torch.full((2, 3), FORBIDDEN), torch.tensor([0.0, 0.9])).tolist() == [0, 0]
 
 
 def test_no_rows() -> None:
@@ -310,14 +313,6 @@ def test_a_seed_may_be_a_tensor() -> None:
     assert torch.equal(uniforms(torch.tensor(77), ones, ones, ones), uniforms(77, ones, ones, ones))
 
 
-def test_what_stays_the_same_from_step_to_step() -> None:
-    rows, paths = torch.arange(5), torch.tensor(3)
-    stream = streams(9, rows, paths)
-    for step in range(4):
-        at = torch.tensor(step)
-        assert torch.equal(numbers(stream, at), uniforms(9, rows, paths, at))
-
-
 def test_company_and_order_say_nothing() -> None:
     sentence, number = (torch.tensor(side) for side in zip(*[(s, d) for s in range(7) for d in range(5)], strict=True))
     whole = uniforms(3, sentence, number, torch.tensor(4))
@@ -325,7 +320,7 @@ def test_company_and_order_say_nothing() -> None:
     assert torch.equal(uniforms(3, sentence[order], number[order], torch.full((11,), 4)), whole[order])
 
 
-ARGUMENTS = ("seed", "sentence", "draw", "step")
+ARGUMENTS = ("seed", "rng key", "sample", "step")
 every_argument = pytest.mark.parametrize("place", range(4), ids=ARGUMENTS)
 
 
@@ -386,11 +381,11 @@ def test_every_bit_matters(place: int) -> None:
 # Devices
 
 
-@every_cut
-def test_nothing_depends_on_values_but_values(cuts: SamplingFilter) -> None:
+@every_filter
+def test_nothing_depends_on_values_but_values(filters: SamplingFilter) -> None:
     """On the meta device there are none: whatever waits for one, or makes a shape of one, fails there."""
     rows = torch.zeros(5, dtype=torch.int64, device="meta")
-    assert draw(cuts(torch.zeros(5, 11, device="meta")), uniforms(1, rows, rows, rows)).shape == (5,)
+    assert draw(filters(torch.zeros(5, 11, device="meta")), uniforms(1, rows, rows, rows)).shape == (5,)
 
 
 with_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -406,25 +401,25 @@ class TestOnAGpu:
         rows = torch.arange(1000)
         assert torch.equal(uniforms(-5, rows.cuda(), rows.cuda(), rows.cuda()).cpu(), uniforms(-5, rows, rows, rows))
 
-    @every_cut
+    @every_filter
     @pytest.mark.parametrize("size", [31, 32_003])
-    def test_the_same_tokens(self, cuts: SamplingFilter, size: int) -> None:
-        ratings = torch.randn(300, size, generator=torch.Generator().manual_seed(9)) * 3
-        ratings[:, ::7] = NEVER
-        here, there = cuts(ratings), cuts(ratings.cuda())
+    def test_the_same_tokens(self, filters: SamplingFilter, size: int) -> None:
+        scores = torch.randn(300, size, generator=torch.Generator().manual_seed(9)) * 3
+        scores[:, ::7] = FORBIDDEN
+        here, there = filters(scores), filters(scores.cuda())
         assert float((here.isfinite() != there.cpu().isfinite()).double().mean()) < 1e-5
         found = draw(here, many(300)), draw(there, many(300).cuda()).cpu()
         assert int((found[0] != found[1]).sum()) <= 1
         edges = torch.tensor([0.0, 0.99999994, 1.0]).repeat(100).cuda()
         assert there.gather(1, draw(there, edges)[:, None]).isfinite().all()
 
-    @every_cut
-    def test_recorded(self, cuts: SamplingFilter) -> None:
-        ratings = torch.randn(70, 1009, generator=torch.Generator().manual_seed(10)).cuda()
+    @every_filter
+    def test_recorded(self, filters: SamplingFilter) -> None:
+        scores = torch.randn(70, 1009, generator=torch.Generator().manual_seed(10)).cuda()
         rows, step, zero = torch.arange(70).cuda(), torch.zeros((), dtype=torch.int64).cuda(), torch.tensor(0).cuda()
 
         def run() -> Tensor:
-            return draw(cuts(ratings), uniforms(6, rows, zero, step))
+            return draw(filters(scores), uniforms(6, rows, zero, step))
 
         expected = []
         for number in range(3):

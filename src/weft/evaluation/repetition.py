@@ -20,6 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 from weft import __version__
 from weft.errors import DataError
 from weft.evaluation.metrics import MetricScore, ngrams
+from weft.search.loops import runs
 
 T = TypeVar("T", bound=Hashable)
 
@@ -53,15 +54,11 @@ def find_loop(
     best: Loop[T] | None = None
     covered = max(min_tokens, 1) - 1
     for length in range(1, min(max_phrase, len(tokens) // min_copies) + 1):
-        start = 0
-        for position in range(length, len(tokens) + 1):
-            if position < len(tokens) and tokens[position] == tokens[position - length]:
-                continue
-            copies = (position - start) // length  # tokens[start:position] has this period, and no longer run has
+        for start, stop in runs(tokens, length):
+            copies = (stop - start) // length
             if copies >= min_copies and copies * length > covered:
                 best = Loop(tuple(tokens[start : start + length]), start, copies)
                 covered = copies * length
-            start = position - length + 1
     return best
 
 

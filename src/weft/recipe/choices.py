@@ -73,6 +73,24 @@ FORMATS: dict[str, str] = {
 }
 """Formats of tables that pairs are read from."""
 
+STRATEGIES: dict[str, str] = {
+    "greedy": "weft.translation.strategies:greedy",
+    "beam": "weft.translation.strategies:beam",
+    "sample": "weft.translation.strategies:sampling",
+    "mbr": "weft.translation.mbr:mbr",
+    "exact": "weft.translation.strategies:exact",
+    "exhaustive": "weft.translation.strategies:exhaustive",
+}
+"""Search strategies."""
+
+UTILITIES: dict[str, str] = {
+    "chrf": "weft.translation.utilities:chrf",
+    "bleu": "weft.translation.utilities:bleu",
+    "edit": "weft.translation.utilities:edit",
+    "exact": "weft.translation.utilities:exact",
+}
+"""Utility functions of minimum Bayes risk."""
+
 
 def resolve(table: Mapping[str, str], name: str) -> Any:
     """The class that a table has under this name, imported now."""
@@ -111,3 +129,5 @@ CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
 TokenizerKind = Annotated[str, Choice(TOKENIZERS)]
 TargetTokenizerKind = Annotated[str, Choice(TOKENIZERS, besides=("same",))]
+StrategyName = Annotated[str, Choice(STRATEGIES)]
+UtilityName = Annotated[str, Choice(UTILITIES)]

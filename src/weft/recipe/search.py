@@ -1,4 +1,4 @@
-"""[search]: how a trained model is asked."""
+"""[search]: how outputs are searched for."""
 
 from __future__ import annotations
 
@@ -7,62 +7,74 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from weft.recipe.base import Count, CountOrNone, Probability, Settings
+from weft.recipe.choices import StrategyName, UtilityName
 
 
 class SearchSettings(Settings):
-    """[search]: how a trained model is asked."""
+    """[search]: how outputs are searched for."""
 
-    kind: Literal["greedy", "beam", "sample", "mbr", "exact", "exhaustive"] = Field(
+    kind: StrategyName = Field(
         "beam",
-        description="the way to search: one path, several side by side, by chance, by chance and then the one that "
-        "agrees most with the others, the provably best (branch and bound), all there are",
+        description="the search strategy: the most likely token at each step (greedy), several hypotheses side by side "
+        "(beam), random (sample), the sample most similar to the others (mbr), the provably best by branch and bound "
+        "(exact), the best of all (exhaustive)",
     )
-    size: Count = Field(5, description="beam: hypotheses kept")
+    size: Count = Field(5, description="beam: number of hypotheses in the beam")
     stop: Literal["finished", "provable", "steps"] = Field(
-        "finished", description="beam: stop at enough finished, when nothing better can come, or at the longest output"
+        "finished",
+        description="beam: stop when enough hypotheses have finished, when no better one can follow, or at the "
+        "maximum length",
     )
-    finish: CountOrNone = Field(0, description="beam: stop at so many finished; 0: as many as the beam holds")
-    groups: Count = Field(1, description="beam: so many groups that avoid each other's tokens (diverse beam)")
-    diversity: float = Field(0.5, ge=0, description="beam: how much a token counts less for each group that chose it")
+    finish: CountOrNone = Field(0, description="beam: finished hypotheses at which to stop; 0: the size of the beam")
+    groups: Count = Field(1, description="beam: number of groups that avoid each other's tokens (diverse beam search)")
+    diversity: float = Field(
+        0.5, ge=0, description="beam: log-probability subtracted from a token for each group that chose it"
+    )
     normalization: Literal["power", "gnmt", "none"] = Field(
         "power", description="rank by log p / length^α, log p / ((5 + length) / 6)^α, or log p"
     )
-    length_penalty: float = Field(1.0, ge=0, description="the α of the normalization")
-    coverage_penalty: float = Field(0.0, ge=0, description="how much source tokens that were not looked at count")
-    max_length: CountOrNone = Field(0, description="longest output in tokens; 0: as the next two say")
-    max_ratio: float = Field(2.0, ge=0, description="longest output: this times the source's tokens …")
-    max_extra: CountOrNone = Field(10, description="… plus this")
-    min_length: CountOrNone = Field(0, description="shortest output in tokens …")
-    min_ratio: float = Field(0.0, ge=0, description="… and in the source's tokens")
-    temperature: float = Field(1.0, gt=0, description="sample, mbr: above 1 flatter, below 1 sharper")
-    top_k: CountOrNone = Field(0, description="sample, mbr: only from the k likeliest; 0: from all")
+    length_penalty: float = Field(1.0, ge=0, description="the exponent α of the normalization")
+    coverage_penalty: float = Field(0.0, ge=0, description="weight of the penalty for source tokens without attention")
+    max_length: CountOrNone = Field(0, description="maximum output length in tokens; 0: max_ratio and max_extra apply")
+    max_ratio: float = Field(2.0, ge=0, description="maximum output length: this times the source length …")
+    max_extra: CountOrNone = Field(10, description="… plus this number of tokens")
+    min_length: CountOrNone = Field(0, description="minimum output length in tokens …")
+    min_ratio: float = Field(0.0, ge=0, description="… and as a multiple of the source length")
+    temperature: float = Field(
+        1.0, gt=0, description="sample, mbr: above 1 a flatter distribution, below 1 a sharper one"
+    )
+    top_k: CountOrNone = Field(0, description="sample, mbr: draw from the k most likely tokens only; 0: from all")
     top_p: Annotated[float, Field(gt=0, le=1)] = Field(
-        1.0, description="sample, mbr: only from the fewest that hold this probability"
+        1.0, description="sample, mbr: draw from the fewest tokens that hold this probability (nucleus)"
     )
-    min_p: Probability = Field(0.0, description="sample, mbr: only from those with this share of the likeliest's")
+    min_p: Probability = Field(
+        0.0, description="sample, mbr: draw from tokens with at least this fraction of the largest probability"
+    )
     typical: Annotated[float, Field(gt=0, le=1)] = Field(
-        1.0, description="sample, mbr: only from the most ordinary that hold this probability"
+        1.0, description="sample, mbr: draw from the most typical tokens that hold this probability"
     )
-    seed: CountOrNone | None = Field(None, description="sample, mbr: of the draws; not given: the recipe's seed")
-    samples: Count = Field(32, description="mbr: outputs drawn a sentence")
-    utility: Literal["chrf", "bleu", "edit", "exact"] = Field("chrf", description="mbr: how outputs are compared")
-    prefix: str = Field("", description="what every output begins with")
-    banned: list[str] = Field([], description="phrases that are not said")
+    seed: CountOrNone | None = Field(None, description="sample, mbr: random seed; if not set, the recipe's seed")
+    samples: Count = Field(32, description="mbr: samples per sentence")
+    utility: UtilityName = Field("chrf", description="mbr: the utility function that compares samples")
+    prefix: str = Field("", description="text that every output begins with")
+    banned: list[str] = Field([], description="phrases that no output contains")
     required: list[str] = Field([], description="beam: phrases that every output contains")
-    no_repeat_ngram: CountOrNone = Field(0, description="no so many tokens in a row are said twice; 0: they may be")
-    repetition_penalty: float = Field(1.0, ge=1, description="log p of a token that was said already × this")
+    no_repeat_ngram: CountOrNone = Field(0, description="length of n-grams that may not occur twice; 0: no such limit")
+    repetition_penalty: float = Field(1.0, ge=1, description="factor on log p of a token that occurred before")
     no_loops: bool = Field(
-        True, description="a phrase of up to 16 tokens is not said 3 times in a row or more, over 10 tokens or more"
+        True, description="forbid phrases of up to 16 tokens 3 or more times in a row, over 10 tokens or more"
     )
-    replace_unknown: bool = Field(False, description="unknown tokens become the source word looked at most")
+    replace_unknown: bool = Field(
+        False, description="replace unknown tokens by the source word with the most attention"
+    )
     max_space: Count = Field(1_000_000, description="exhaustive: refuse to try more outputs than this")
-    max_nodes: Count = Field(100_000, description="exact: give up after looking beyond so many beginnings")
-    batch_tokens: Count = Field(4_096, description="source tokens a batch")
+    max_nodes: Count = Field(100_000, description="exact: give up after expanding so many prefixes")
+    batch_tokens: Count = Field(4_096, description="source tokens in a batch")
 
     @model_validator(mode="after")
     def _agree(self) -> SearchSettings:
         if self.size % self.groups:
-            raise ValueError(f"search.groups: a beam of {self.size} cannot be parted into {self.groups} equal groups")
+            raise ValueError(f"search.groups: a beam of {self.size} cannot be divided into {self.groups} equal groups")
         if self.max_length and self.min_length > self.max_length:
             raise ValueError(f"search.min_length: {self.min_length} is above search.max_length = {self.max_length}")
         if self.required and self.kind != "beam":

@@ -1,300 +1,313 @@
 """Beam search: k hypotheses side by side.
 
-The policy, in full. At each step every hypothesis is extended by every token; the 2k best extensions are looked at.
-Those among the first k that end are *set aside* as finished; the k best that do not end go on. Finished hypotheses
-are ranked by ``ranking`` (log p(y|x) / |y|^α, the end mark counting in both); those cut off by the limit come after all
-finished ones. A sentence is done at its length limit, or before it
+The policy, in full. At each step every hypothesis is extended by every token; the 2k best extensions are considered.
+Those among the first k that end are *set aside* as finished; the k best that do not end stay in the beam. Finished
+hypotheses are ranked by ``ranking`` (log p(y|x) / |y|^α, the end token counting in both); those cut off by the length
+limit come after all finished ones. A sentence is done at its length limit, or earlier:
 
-    finished   when ``finish`` hypotheses (never fewer than asked for) have been set aside
-    provable   when nothing that is still going on can reach the score of the n-th best finished one: log p only falls
+    finished   when ``finish`` hypotheses (never fewer than requested) have been set aside
+    provable   when nothing in the beam can reach the score of the n-th best finished one: log p only falls
     steps      never
 
-So a beam of one is not greedy search: it sets an ending aside and goes on only where ``finish`` > 1, and then can
-find a better one. With ``groups`` (diverse beam search; Vijayakumar et al. 2018) the beam is parted: at each step a
+So a beam of one is not greedy search: it sets an ending aside and continues only where ``finish`` > 1, and then can
+find a better one. With ``groups`` (diverse beam search; Vijayakumar et al. 2018) the beam is divided: at each step a
 group sees the tokens that the groups before it have just chosen ``diversity`` lower for each time they were chosen;
-that steers the choice and is forgotten afterwards.
+that steers the choice and is undone afterwards.
 
-Rules, forced prefixes and least lengths change what a token is *rated*; log p stays the model's own.
+Constraints, forced prefixes and minimum lengths change the *scores* that hypotheses are compared by; log p stays the
+model's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from weft.errors import SearchError
-from weft.search.backtrace import BeamStep, Looked, trace_back
-from weft.search.constraints import LogitsConstraint
-from weft.search.interface import Hypothesis, StepModel
-from weft.search.ranking import Ranking, coverage
-from weft.search.state import Limits, SearchState, StepLoop, apply_constraints, top_extensions
-from weft.search.top_k import Extensions, best, best_extensions
+from weft.search.backtrace import BeamRecord, Candidates, backtrace
+from weft.search.constraints import LogitsConstraint, apply_constraints
+from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.loop import StepLoop
+from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
+from weft.search.state import SearchState
+from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extensions
 from weft.tree import repeat
 
 STOPS = ("finished", "provable", "steps")
-NEVER = float("-inf")
 
 
-class Found(NamedTuple):
-    """What a beam knows of its sentences between two steps."""
+@dataclass(frozen=True)
+class BeamOptions:
+    """How a beam searches."""
+
+    size: int = 5
+    """k: hypotheses in the beam."""
+    ranking: Ranking = DEFAULT_RANKING
+    stop: str = "finished"
+    finish: int = 0
+    """Hypotheses that are set aside before the search stops; 0: as many as the beam holds."""
+    groups: int = 1
+    diversity: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise SearchError(f"search.size: {self.size}; a beam holds at least 1 hypothesis")
+        if self.groups < 1 or self.size % self.groups:
+            raise SearchError(
+                f"search.groups: {self.groups}; a beam of {self.size} cannot be divided into so many equal groups"
+            )
+        if self.stop not in STOPS:
+            raise SearchError(f"search.stop: {self.stop!r} is not known; use {', '.join(STOPS)}")
+
+    def finished_needed(self, n_best: int) -> int:
+        """Hypotheses to set aside, the same number in each group."""
+        return -(-max(self.finish or self.size, n_best) // self.groups) * self.groups
+
+
+class BeamState(NamedTuple):
+    """What a beam keeps of its sentences between two steps."""
 
     totals_BK: Tensor
     """log p of every hypothesis."""
-    ratings_BK: Tensor
-    """What it is chosen by: log p unless a rule changed it; −∞ for an empty slot."""
-    ended_BG: Tensor
+    scores_BK: Tensor
+    """What hypotheses are compared by: log p unless a constraint changed it; −∞ for an empty slot."""
+    finished_BG: Tensor
     """How many were set aside, by group."""
     best_BN: Tensor
     """For a provable stop: the scores of the n best finished ones, best first."""
-    looked_BKS: Tensor | None
-    """How much each source token was looked at so far, for the coverage penalty."""
+    coverage_BKS: Tensor | None
+    """For a coverage penalty: the attention weights of all steps, summed."""
 
 
-class _Key(NamedTuple):
-    """What a beam's step depends on."""
+@torch.no_grad()
+def beam_search(
+    model: StepModel, request: SearchRequest, options: BeamOptions = BeamOptions()
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of every sentence, best first."""
+    if not request.max_lengths:
+        return []
+    sentences, size, device = len(request.max_lengths), options.size, request.device
+    scores_BK = torch.full((sentences, size), FORBIDDEN, device=device)
+    scores_BK[:, :: size // options.groups] = 0.0
+    coverage_BKS = None
+    if options.ranking.beta:
+        begin_B = torch.full((sentences,), request.begin, device=device)
+        attention_BS = model.step(begin_B, model.start(request.memory), request.memory)[2]
+        if attention_BS is None:
+            raise SearchError(NO_ATTENTION)
+        coverage_BKS = torch.zeros(sentences, size, attention_BS.shape[1], device=device)
+    beam = BeamState(
+        totals_BK=torch.zeros_like(scores_BK),
+        scores_BK=scores_BK,
+        finished_BG=torch.zeros(sentences, options.groups, dtype=torch.int64, device=device),
+        best_BN=torch.full((sentences, request.n_best), FORBIDDEN, device=device),
+        coverage_BKS=coverage_BKS,
+    )
+    step = BeamStep(
+        model,
+        options,
+        end=request.end,
+        n_best=request.n_best,
+        constraints=request.constraints,
+        return_attention=request.return_attention,
+        return_trace=request.return_trace,
+    )
+    state = SearchState.start(request, repeat(model.start(request.memory), size), rows=size, extra=beam)
+    loop = request.loop or StepLoop()
+    records = loop.run(step, state, return_attention=request.return_attention or coverage_BKS is not None)
+    return backtrace(records, request, size, distinct=options.groups > 1)
+
+
+@dataclass(frozen=True)
+class BeamStep:
+    """One step of all sentences; the shapes of the state do not change, so that it can be captured in a CUDA graph."""
 
     model: StepModel
+    options: BeamOptions
     end: int
-    size: int
-    ranking: Ranking
-    finish: int
     n_best: int
-    stop: str
-    groups: int
-    diversity: float
-    rules: tuple[LogitsConstraint, ...]
-    weights: bool
-    trace: bool
+    constraints: tuple[LogitsConstraint, ...]
+    return_attention: bool
+    return_trace: bool
 
+    def __call__(self, state: SearchState) -> tuple[SearchState, BeamRecord]:
+        beam: BeamState = state.extra
+        sentences, size = beam.totals_BK.shape
+        logits_RV, model_state, attention_RS = self.model.step(state.tokens_R, state.model_state, state.memory)
+        coverage_BKS = None
+        if attention_RS is not None and beam.coverage_BKS is not None:
+            coverage_BKS = beam.coverage_BKS + attention_RS.float().view(sentences, size, -1)
+        chosen, candidates = self._choose(logits_RV, state)
 
-class _Beam:
-    """The settings of a beam, and its step."""
+        penalty_1 = self.options.ranking.penalties(state.length_1 + 1)
+        end_ranking_BK = chosen.end_scores_BK / penalty_1
+        if coverage_BKS is not None:
+            coverage_BK = coverage_score(coverage_BKS).gather(1, chosen.end_parents_BK)
+            end_ranking_BK = end_ranking_BK + self.options.ranking.beta * coverage_BK
+        ends_BK = chosen.ends_BK & ~state.done_B[:, None]
+        end_ranking_BK = end_ranking_BK.masked_fill(~ends_BK, FORBIDDEN)
+        finished_BG = beam.finished_BG + ends_BK.unflatten(1, (self.options.groups, -1)).sum(2)
+        stopped_B, best_BN = self._stop(state, chosen.scores_BK, finished_BG, end_ranking_BK)
 
-    def __init__(self, key: _Key) -> None:
-        self.key = key
-        self.model, self.end, self.size, self.ranking, self.finish, self.n_best, self.stop = key[:7]
-        self.groups, self.diversity, self.rules, self.weights, self.trace = key[7:]
-        self.quick = self.groups == 1 and not self.trace and all(rule.forbids for rule in self.rules)
-        """Whether the best extensions can be found without log p of all the others; ratings then are log p."""
-
-    def advance(self, live: SearchState) -> tuple[SearchState, BeamStep]:
-        """One step of all sentences; a tensor for a tensor, so that it can be recorded."""
-        found: Found = live.found
-        rows, size = found.totals_BK.shape
-        logits_RV, state, looked_RS = self.model.step(live.tokens_R, live.state, live.memory)
-        looked_BKS = None
-        if looked_RS is not None and found.looked_BKS is not None:
-            looked_BKS = found.looked_BKS + looked_RS.float().view(rows, size, -1)
-        looked = None
-        if self.quick:
-            best_C = top_extensions(logits_RV, found.ratings_BK, 2 * size, live, self.rules, self.end)
-            chosen = _part(best_C, best_C.ratings_BC, size, self.end)
-        else:
-            log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-            rated_RV = apply_constraints(log_RV, live, self.rules, self.end)
-            chosen = self._choose(rated_RV, log_RV, found)
-            looked = self._looked(rated_RV, log_RV, found, live.time_1 + 1) if self.trace else None
-
-        length_1 = live.time_1 + 1
-        end_scores_BK = chosen.end_ratings_BK / self.ranking.penalties(length_1)
-        if looked_BKS is not None:
-            covered_BK = coverage(looked_BKS).gather(1, chosen.end_parents_BK)
-            end_scores_BK = end_scores_BK + self.ranking.beta * covered_BK
-        ends_BK = chosen.ends_BK & ~live.done_B[:, None]
-        end_scores_BK = end_scores_BK.masked_fill(~ends_BK, NEVER)
-        best_BN = found.best_BN
-        ended_BG = found.ended_BG + ends_BK.unflatten(1, (self.groups, -1)).sum(2)
-        over_B = (live.bounds.limit_B <= length_1) | chosen.ratings_BK.isneginf().all(1)
-        if self.stop == "finished":
-            over_B = over_B | (ended_BG >= self.finish // self.groups).all(1)
-        elif self.stop == "provable":
-            best_BN = torch.cat([found.best_BN, end_scores_BK], 1).topk(self.n_best).values
-            bound_B = chosen.ratings_BK.amax(1) / self.ranking.penalties(live.bounds.limit_B)
-            over_B = over_B | (bound_B <= best_BN[:, -1])
-        done_B = live.done_B | over_B
-
-        rows_R = (chosen.parents_BK + torch.arange(rows, device=live.done_B.device)[:, None] * size).flatten()
-        if looked_BKS is not None:
-            looked_BKS = looked_BKS.flatten(0, 1).index_select(0, rows_R).view(looked_BKS.shape)
-        tokens_R = chosen.tokens_BK.flatten()
-        after = live.take(state, rows_R, tokens_R)._replace(
-            found=Found(chosen.totals_BK, chosen.ratings_BK, ended_BG, best_BN, looked_BKS), done_B=done_B
+        offsets_B1 = torch.arange(sentences, device=state.done_B.device)[:, None] * size
+        parents_R = (chosen.parents_BK + offsets_B1).flatten()
+        if coverage_BKS is not None:
+            coverage_BKS = coverage_BKS.flatten(0, 1).index_select(0, parents_R).view(coverage_BKS.shape)
+        after = state.advance(model_state, parents_R, chosen.tokens_BK.flatten())._replace(
+            extra=BeamState(chosen.totals_BK, chosen.scores_BK, finished_BG, best_BN, coverage_BKS),
+            done_B=state.done_B | stopped_B,
         )
-        step = BeamStep(
+        attention_BKS = None
+        if attention_RS is not None and self.return_attention:
+            attention_BKS = attention_RS.view(sentences, size, -1)
+        record = BeamRecord(
             parents_BK=chosen.parents_BK,
             tokens_BK=chosen.tokens_BK,
             totals_BK=chosen.totals_BK,
-            scores_BK=chosen.ratings_BK / self.ranking.penalties(length_1),
+            ranking_BK=chosen.scores_BK / penalty_1,
             ends_BK=ends_BK,
             end_parents_BK=chosen.end_parents_BK,
             end_totals_BK=chosen.end_totals_BK,
-            end_scores_BK=end_scores_BK,
-            over_B=over_B & ~live.done_B,
-            weights_BKS=looked_RS.view(rows, size, -1) if looked_RS is not None and self.weights else None,
-            looked=looked,
+            end_ranking_BK=end_ranking_BK,
+            stopped_B=stopped_B & ~state.done_B,
+            attention_BKS=attention_BKS,
+            candidates=candidates,
         )
-        return after, step
+        return after, record
 
-    def _choose(self, rated_RV: Tensor, log_RV: Tensor, found: Found) -> _Chosen:
-        """Every hypothesis by every token: the best, parted into those that end and those that go on."""
-        if self.groups == 1:
-            return _extend(rated_RV, log_RV, found.ratings_BK, found.totals_BK, self.end)
-        rows, size = found.totals_BK.shape
-        share = size // self.groups
-        said_BV = log_RV.new_zeros(rows, log_RV.shape[-1])
-        parts: list[_Chosen] = []
-        rated_BKV, log_BKV = rated_RV.view(rows, size, -1), log_RV.view(rows, size, -1)
-        for first in range(0, size, share):
-            own = slice(first, first + share)
-            lowered_RV = (rated_BKV[:, own] - self.diversity * said_BV[:, None]).flatten(0, 1)
-            part = _extend(
-                lowered_RV, log_BKV[:, own].flatten(0, 1), found.ratings_BK[:, own], found.totals_BK[:, own], self.end
-            )
-            back_BK = said_BV.gather(1, part.tokens_BK) * self.diversity  # what steered the choice is forgotten
-            part = part._replace(
-                ratings_BK=part.ratings_BK + back_BK,
-                end_ratings_BK=part.end_ratings_BK + (said_BV[:, self.end] * self.diversity)[:, None],
-                parents_BK=part.parents_BK + first,
-                end_parents_BK=part.end_parents_BK + first,
-            )
-            alive_BK = (~part.ratings_BK.isneginf()).to(said_BV.dtype)
-            said_BV = said_BV.scatter_add(1, part.tokens_BK, alive_BK)
-            parts.append(part)
-        return _Chosen(*(torch.cat(pieces, 1) for pieces in zip(*parts, strict=True)))
+    def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[_Chosen, Candidates | None]:
+        """The extensions that end and those that stay in the beam; for a trace, all that were considered."""
+        beam: BeamState = state.extra
+        size = self.options.size
+        # Where constraints only forbid, scores are log p: the best are found without log p of all the others.
+        if self.options.groups == 1 and not self.return_trace and all(one.forbids for one in self.constraints):
+            best = top_k_constrained(logits_RV, beam.scores_BK, 2 * size, state, self.constraints, self.end)
+            return _divide(best, best.scores_BC, size, self.end), None
+        log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
+        scores_RV = apply_constraints(log_probs_RV, state, self.constraints, self.end)
+        candidates = None
+        if self.options.groups == 1:
+            chosen = _extend(scores_RV, log_probs_RV, beam.scores_BK, beam.totals_BK, self.end)
+        else:
+            chosen = self._choose_by_group(scores_RV, log_probs_RV, beam)
+        if self.return_trace:
+            candidates = self._candidates(scores_RV, log_probs_RV, beam, state.length_1 + 1)
+        return chosen, candidates
 
-    def _looked(self, rated_RV: Tensor, log_RV: Tensor, found: Found, length_1: Tensor) -> Looked:
+    def _choose_by_group(self, scores_RV: Tensor, log_probs_RV: Tensor, beam: BeamState) -> _Chosen:
+        """One group after the other, each avoiding the tokens of those before it."""
+        sentences, size = beam.totals_BK.shape
+        group_size, diversity = size // self.options.groups, self.options.diversity
+        counts_BV = log_probs_RV.new_zeros(sentences, log_probs_RV.shape[-1])
+        groups: list[_Chosen] = []
+        scores_BKV, log_probs_BKV = scores_RV.view(sentences, size, -1), log_probs_RV.view(sentences, size, -1)
+        for first in range(0, size, group_size):
+            slots = slice(first, first + group_size)
+            lowered_RV = (scores_BKV[:, slots] - diversity * counts_BV[:, None]).flatten(0, 1)
+            group_log_probs_RV = log_probs_BKV[:, slots].flatten(0, 1)
+            group = _extend(
+                lowered_RV, group_log_probs_RV, beam.scores_BK[:, slots], beam.totals_BK[:, slots], self.end
+            )
+            undone_BK = counts_BV.gather(1, group.tokens_BK) * diversity
+            group = group._replace(
+                scores_BK=group.scores_BK + undone_BK,
+                end_scores_BK=group.end_scores_BK + (counts_BV[:, self.end] * diversity)[:, None],
+                parents_BK=group.parents_BK + first,
+                end_parents_BK=group.end_parents_BK + first,
+            )
+            used_BK = (~group.scores_BK.isneginf()).to(counts_BV.dtype)
+            counts_BV = counts_BV.scatter_add(1, group.tokens_BK, used_BK)
+            groups.append(group)
+        return _Chosen(*(torch.cat(columns, 1) for columns in zip(*groups, strict=True)))
+
+    def _stop(
+        self, state: SearchState, scores_BK: Tensor, finished_BG: Tensor, end_ranking_BK: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Which sentences are done now, and the scores of the best finished hypotheses."""
+        options, best_BN = self.options, state.extra.best_BN
+        max_lengths_B = state.limits.max_lengths_B
+        stopped_B = (max_lengths_B <= state.length_1 + 1) | scores_BK.isneginf().all(1)
+        if options.stop == "finished":
+            needed = options.finished_needed(self.n_best) // options.groups
+            stopped_B = stopped_B | (finished_BG >= needed).all(1)
+        elif options.stop == "provable":
+            best_BN = torch.cat([best_BN, end_ranking_BK], 1).topk(self.n_best).values
+            bound_B = scores_BK.amax(1) / options.ranking.penalties(max_lengths_B)
+            stopped_B = stopped_B | (bound_B <= best_BN[:, -1])
+        return stopped_B, best_BN
+
+    def _candidates(self, scores_RV: Tensor, log_probs_RV: Tensor, beam: BeamState, length_1: Tensor) -> Candidates:
         """For a trace: the best extensions of every hypothesis, best first."""
-        rows, size = found.totals_BK.shape
-        values_RC, tokens_RC = best(rated_RV, 2 * size)
-        logs_RC = log_RV.gather(1, tokens_RC)
-        count = tokens_RC.shape[1]
-        ratings_BC = (found.ratings_BK.flatten()[:, None] + values_RC).view(rows, -1)
-        totals_BC = (found.totals_BK.flatten()[:, None] + logs_RC).view(rows, -1)
-        parents_BC = torch.arange(size, device=log_RV.device).repeat_interleave(count).expand(rows, -1)
-        order_BC = ratings_BC.argsort(dim=1, descending=True, stable=True)
-        return Looked(
-            tokens_RC.view(rows, -1).gather(1, order_BC),
+        sentences, size = beam.totals_BK.shape
+        scores_RC, tokens_RC = top_k(scores_RV, 2 * size)
+        log_probs_RC = log_probs_RV.gather(1, tokens_RC)
+        scores_BC = (beam.scores_BK.flatten()[:, None] + scores_RC).view(sentences, -1)
+        totals_BC = (beam.totals_BK.flatten()[:, None] + log_probs_RC).view(sentences, -1)
+        slots_K = torch.arange(size, device=scores_RV.device)
+        parents_BC = slots_K.repeat_interleave(tokens_RC.shape[1]).expand(sentences, -1)
+        order_BC = scores_BC.argsort(dim=1, descending=True, stable=True)
+        return Candidates(
+            tokens_RC.view(sentences, -1).gather(1, order_BC),
             parents_BC.gather(1, order_BC),
-            logs_RC.view(rows, -1).gather(1, order_BC),
+            log_probs_RC.view(sentences, -1).gather(1, order_BC),
             totals_BC.gather(1, order_BC),
-            ratings_BC.gather(1, order_BC) / self.ranking.penalties(length_1),
+            scores_BC.gather(1, order_BC) / self.options.ranking.penalties(length_1),
         )
 
 
 class _Chosen(NamedTuple):
+    """The extensions that stay in the beam, and the first k, of which some end."""
+
     parents_BK: Tensor
     tokens_BK: Tensor
     totals_BK: Tensor
-    ratings_BK: Tensor
+    scores_BK: Tensor
     ends_BK: Tensor
     end_parents_BK: Tensor
     end_totals_BK: Tensor
-    end_ratings_BK: Tensor
+    end_scores_BK: Tensor
 
 
-def _extend(rated_RV: Tensor, log_RV: Tensor, ratings_BK: Tensor, totals_BK: Tensor, end: int) -> _Chosen:
-    rows, size = ratings_BK.shape
-    found = best_extensions(rated_RV, ratings_BK, 2 * size)
-    places_BC = found.parents_BC * log_RV.shape[-1] + found.tokens_BC
-    totals_BC = totals_BK.gather(1, found.parents_BC) + log_RV.view(rows, -1).gather(1, places_BC)
-    return _part(found, totals_BC, size, end)
+def _extend(scores_RV: Tensor, log_probs_RV: Tensor, scores_BK: Tensor, totals_BK: Tensor, end: int) -> _Chosen:
+    """Every hypothesis by every token: the 2k best, with their log p."""
+    sentences, size = scores_BK.shape
+    best = top_k_extensions(scores_RV, scores_BK, 2 * size)
+    indices_BC = best.parents_BC * log_probs_RV.shape[-1] + best.tokens_BC
+    totals_BC = totals_BK.gather(1, best.parents_BC) + log_probs_RV.view(sentences, -1).gather(1, indices_BC)
+    return _divide(best, totals_BC, size, end)
 
 
-def _part(found: Extensions, totals_BC: Tensor, size: int, end: int) -> _Chosen:
-    """Those that end, and those that go on."""
-    best_BC, parents_BC, tokens_BC = found
-    ended_BC = tokens_BC == end
-    onward_BK, there_BK = _first_that_go_on(ended_BC, size)
-    onward_ratings_BK = best_BC.gather(1, onward_BK).masked_fill(~there_BK, NEVER)
-    ends_BK = ended_BC[:, :size] & ~best_BC[:, :size].isneginf()
+def _divide(best: Extensions, totals_BC: Tensor, size: int, end: int) -> _Chosen:
+    """The extensions that end, and those that stay in the beam."""
+    scores_BC, parents_BC, tokens_BC = best
+    ends_BC = tokens_BC == end
+    stay_BK, exists_BK = _first_without_end(ends_BC, size)
+    ends_BK = ends_BC[:, :size] & ~scores_BC[:, :size].isneginf()
     return _Chosen(
-        parents_BC.gather(1, onward_BK),
-        tokens_BC.gather(1, onward_BK),
-        totals_BC.gather(1, onward_BK),
-        onward_ratings_BK,
-        _wide(ends_BK, size),
-        _wide(parents_BC[:, :size], size),
-        _wide(totals_BC[:, :size], size),
-        _wide(best_BC[:, :size], size, NEVER),
+        parents_BC.gather(1, stay_BK),
+        tokens_BC.gather(1, stay_BK),
+        totals_BC.gather(1, stay_BK),
+        scores_BC.gather(1, stay_BK).masked_fill(~exists_BK, FORBIDDEN),
+        _pad(ends_BK, size),
+        _pad(parents_BC[:, :size], size),
+        _pad(totals_BC[:, :size], size),
+        _pad(scores_BC[:, :size], size, FORBIDDEN),
     )
 
 
-def _first_that_go_on(ended_BC: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The places of the first ``size`` extensions that do not end, in order, and whether there are so many."""
-    before_BC = (~ended_BC).cumsum(1)
-    slots_K = torch.arange(size, device=ended_BC.device)
-    places_BK = (before_BC[:, None] <= slots_K[:, None]).sum(2).clamp(max=ended_BC.shape[1] - 1)
-    return places_BK, before_BC[:, -1:] > slots_K
+def _first_without_end(ends_BC: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The indices of the first ``size`` extensions that do not end, in order, and whether there are so many."""
+    count_BC = (~ends_BC).cumsum(1)
+    slots_K = torch.arange(size, device=ends_BC.device)
+    indices_BK = (count_BC[:, None] <= slots_K[:, None]).sum(2).clamp(max=ends_BC.shape[1] - 1)
+    return indices_BK, count_BC[:, -1:] > slots_K
 
 
-def _wide(values_BK: Tensor, size: int, fill: float = 0.0) -> Tensor:
-    """Empty slots, where a vocabulary is smaller than the beam."""
-    missing = size - values_BK.shape[1]
-    return values_BK if not missing else torch.nn.functional.pad(values_BK, (0, missing), value=fill)
-
-
-@torch.no_grad()
-def beam(
-    model: StepModel,
-    memory: Any,
-    limits: Sequence[int],
-    *,
-    begin: int,
-    end: int,
-    size: int = 5,
-    ranking: Ranking = Ranking(),
-    finish: int | None = None,
-    n_best: int = 1,
-    stop: str = "finished",
-    groups: int = 1,
-    diversity: float = 0.5,
-    rules: Sequence[LogitsConstraint] = (),
-    least: Sequence[int] | None = None,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    weights: bool = False,
-    trace: bool = False,
-    device: torch.device | str = "cpu",
-    loop: StepLoop | None = None,
-) -> list[list[Hypothesis]]:
-    """The ``n_best`` hypotheses of every row, best first, each of at most ``limits[row]`` tokens.
-
-    ``least``: tokens before a row may end; ``prefixes``: what a row must begin with.
-    """
-    if size < 1:
-        raise SearchError(f"search.size: {size}; a beam holds at least 1 hypothesis")
-    if groups < 1 or size % groups:
-        raise SearchError(f"search.groups: {groups}; a beam of {size} cannot be parted into so many equal groups")
-    if stop not in STOPS:
-        raise SearchError(f"search.stop: {stop!r} is not known; use {', '.join(STOPS)}")
-    if not limits:
-        return []
-    finish = -(-max(finish or size, n_best) // groups) * groups
-    rest = (n_best, stop, groups, diversity, tuple(rules), weights, trace)
-    settings = _Beam(_Key(model, end, size, ranking, finish, *rest))
-    bounds = Limits.of(limits, least, prefixes, device=device)
-    rows = len(limits)
-    ratings_BK = torch.full((rows, size), NEVER, device=device)
-    ratings_BK[:, :: size // groups] = 0.0
-    live = SearchState.begin(
-        repeat(model.start(memory), size), memory, bounds, begin=begin, rows=size, rules=rules, device=device
-    )
-    looked_BKS = None
-    if ranking.beta:
-        width = model.step(live.tokens_R[::size], model.start(memory), memory)[2]
-        if width is None:
-            raise SearchError("search.coverage_penalty: this model has no attention, so nothing is known of coverage")
-        looked_BKS = torch.zeros(rows, size, width.shape[1], device=device)
-    found = Found(
-        totals_BK=torch.zeros_like(ratings_BK),
-        ratings_BK=ratings_BK,
-        ended_BG=torch.zeros(rows, groups, dtype=torch.int64, device=device),
-        best_BN=torch.full((rows, n_best), NEVER, device=device),
-        looked_BKS=looked_BKS,
-    )
-    steps = (loop or StepLoop()).run(
-        settings.advance, live._replace(found=found), key=settings.key, looks=weights or looked_BKS is not None
-    )
-    return trace_back(steps, rows, size, end=end, n_best=n_best, distinct=groups > 1, trace=trace)
+def _pad(values_BC: Tensor, size: int, fill: float = 0.0) -> Tensor:
+    """Empty slots, where the vocabulary is smaller than the beam."""
+    missing = size - values_BC.shape[1]
+    return values_BC if not missing else pad(values_BC, (0, missing), value=fill)

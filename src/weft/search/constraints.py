@@ -1,104 +1,148 @@
-"""Rules: what a search may not say, or should say less gladly.
+"""Constraints: tokens that may not follow, or that are made less likely.
 
-A rule is given the ratings of every next token (log-probabilities, R × V) and what each row has said, and gives the
-ratings back with some of them lowered; −∞ forbids. Rules know ids and rows only.
+A constraint receives the log-probabilities of every next token (R × V) and the history of each row, and returns scores:
+the same with some of them lowered; −∞ forbids. Constraints know ids and rows only.
 
-    BannedPhrases             the token that would complete a banned phrase
-    NoRepeatNgrams           the token that would say an n-gram a second time                       Paulus et al. 2018
-    RepetitionPenalty  every token already said, less gladly                                  Keskar et al. 2019
-    NoLoops            the token that would complete a loop: one phrase over and over
+    BannedPhrases      forbids the token that would complete a banned phrase
+    NoRepeatNgrams     forbids the token that would repeat an n-gram                               Paulus et al. 2018
+    RepetitionPenalty  lowers every token that occurred before                                     Keskar et al. 2019
+    NoLoops            forbids the token that would complete a loop: one phrase over and over
 
-A rule keeps nothing between steps: all it knows is the window. It touches only the few ratings it lowers (`lower`), so
-what it costs is one copy of the ratings and some kernels over R × window. The copy is by far the larger part; a caller
-who does not need the ratings as they were says ``in_place`` and is spared it.
+A constraint keeps nothing between steps: all it knows is the history. It changes only the few scores it lowers
+(`lower`), so it costs one copy of the scores and some kernels over R × window. The copy is by far the larger part; a
+caller that does not need the scores as they were passes ``in_place`` and avoids it.
+
+To add one: write the class, and the line in `CONSTRAINTS` that makes it from its setting in ``[search]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
+from weft.search.interface import FORBIDDEN, NO_TOKEN
+from weft.search.loops import LoopLimits
+
+if TYPE_CHECKING:
+    from weft.search.state import SearchState
+
+UNCHANGED = float("inf")
+"""Lowering a score to at most this leaves it as it is."""
 
 Constants = dict[torch.device, tuple[Tensor, ...]]
 
-NOTHING = -1
-"""Fills the columns of a window from before the first token."""
-
 
 class LogitsConstraint(Protocol):
-    """One rule. It must not wait for the device: no ``.item()``, no ``.tolist()``, no shape that depends on values."""
+    """One constraint. It must not wait for the device: no ``.item()``, no ``.tolist()``, no shape that depends on
+    values."""
 
     window: int | None
-    """How many of the latest tokens it looks at; None: all of them."""
+    """How many of the latest tokens it reads; None: all of them."""
     forbids: bool
-    """Whether all it does is to forbid: log p of what may be said is not touched."""
+    """Whether all it does is to forbid: other log-probabilities are not changed."""
 
-    def __call__(self, ratings_RV: Tensor, said_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
-        """New ratings, or where ``in_place`` the same tensor, changed.
+    def __call__(self, scores_RV: Tensor, history_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
+        """New scores, or where ``in_place`` the same tensor, changed.
 
-        ``said_RW``: what each row said, the newest token in the last column, `NOTHING` before the first;
-        ``sentences_R``: the sentence (row of the batch as it was given) that each row belongs to.
+        ``history_RW``: the tokens of each row, the newest in the last column, `NO_TOKEN` before the first;
+        ``sentences_R``: the sentence (position in the batch that was given) that each row belongs to.
         """
 
 
-def lower(ratings_RV: Tensor, tokens_RX: Tensor, to_RX: Tensor, *, in_place: bool = False) -> Tensor:
-    """Ratings in which every named token is rated at most ``to_RX``: the least, where it is named more than once.
+def apply_constraints(
+    scores_RV: Tensor,
+    state: SearchState,
+    constraints: Sequence[LogitsConstraint],
+    end: int,
+    *,
+    in_place: bool = False,
+) -> Tensor:
+    """The scores of the next token under constraints, minimum lengths and forced prefixes.
 
-    +∞ leaves a rating as it is, so the shapes need not depend on what is lowered. `NOTHING` must come with +∞.
+    The end token's scores may be changed in place even where ``in_place`` is not set.
     """
-    change = ratings_RV.scatter_reduce_ if in_place else ratings_RV.scatter_reduce
-    return change(1, tokens_RX.clamp(min=0), to_RX.to(ratings_RV.dtype), "amin")
+    rows_per_sentence = len(scores_RV) // len(state.sentences_B)
+    _, min_lengths_B, prefixes_BP = state.limits
+    forced_R1 = forced_scores_R1 = None
+    if prefixes_BP is not None:
+        position_1 = state.length_1.clamp(max=prefixes_BP.shape[1] - 1)
+        forced_R1 = prefixes_BP.index_select(1, position_1).repeat_interleave(rows_per_sentence, 0)
+        forced_scores_R1 = scores_RV.gather(1, forced_R1.clamp(min=0))
+    if constraints:
+        sentences_R = state.sentences_B.repeat_interleave(rows_per_sentence)
+        assert state.history_RW is not None
+        for constraint in constraints:
+            scores_RV = constraint(scores_RV, state.history_RW, sentences_R, in_place=in_place)
+    if min_lengths_B is not None:
+        early_R = (state.length_1 < min_lengths_B).repeat_interleave(rows_per_sentence)
+        scores_RV[:, end].masked_fill_(early_R, FORBIDDEN)
+    if forced_R1 is not None and forced_scores_R1 is not None:  # a forced prefix overrules the constraints
+        free_R1 = forced_R1 == NO_TOKEN
+        tokens_R1 = forced_R1.clamp(min=0)
+        forced_scores_R1 = torch.where(free_R1, scores_RV.gather(1, tokens_R1), forced_scores_R1)
+        scores_RV = scores_RV.masked_fill(~free_R1, FORBIDDEN).scatter(1, tokens_R1, forced_scores_R1)
+    return scores_RV
 
 
-def forbid(ratings_RV: Tensor, tokens_RX: Tensor, forbidden_RX: Tensor, *, in_place: bool = False) -> Tensor:
-    """Ratings in which the tokens are rated −∞ where ``forbidden_RX`` is true."""
-    least_RX = torch.full_like(tokens_RX, float("inf"), dtype=ratings_RV.dtype)
-    return lower(ratings_RV, tokens_RX, least_RX.masked_fill_(forbidden_RX, float("-inf")), in_place=in_place)
+def lower(scores_RV: Tensor, tokens_RX: Tensor, to_RX: Tensor, *, in_place: bool = False) -> Tensor:
+    """Scores in which every listed token has at most ``to_RX``: the least, where it is listed more than once.
+
+    `UNCHANGED` leaves a score as it is, so the shapes need not depend on what is lowered; `NO_TOKEN` must come with it.
+    """
+    change = scores_RV.scatter_reduce_ if in_place else scores_RV.scatter_reduce
+    return change(1, tokens_RX.clamp(min=0), to_RX.to(scores_RV.dtype), "amin")
+
+
+def forbid(scores_RV: Tensor, tokens_RX: Tensor, forbidden_RX: Tensor, *, in_place: bool = False) -> Tensor:
+    """Scores in which the tokens have −∞ where ``forbidden_RX`` is true."""
+    to_RX = torch.full_like(tokens_RX, UNCHANGED, dtype=scores_RV.dtype)
+    return lower(scores_RV, tokens_RX, to_RX.masked_fill_(forbidden_RX, FORBIDDEN), in_place=in_place)
 
 
 class BannedPhrases:
-    """Phrases that are never said: forbidden is the last token of each one whose others were just said.
+    """Phrases that never occur: forbidden is the last token of each one whose others have just been generated.
 
-    A phrase of one token is always forbidden. A phrase is matched by its ids, so words that a tokenizer can cut in
+    A phrase of one token is always forbidden. Phrases are matched by their ids, so words that a tokenizer can split in
     several ways need one phrase for each.
     """
 
     forbids = True
 
     def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
-        for place, phrase in enumerate(phrases):
+        for number, phrase in enumerate(phrases, 1):
             if not len(phrase):
-                raise SearchError(f"banned phrase {place + 1} is empty; expected at least 1 token")
+                raise SearchError(f"banned phrase {number} is empty; expected at least 1 token")
             if min(phrase) < 0:
-                raise SearchError(f"banned phrase {place + 1} has the id {min(phrase)}; ids are 0 or more")
+                raise SearchError(f"banned phrase {number} has the id {min(phrase)}; ids are 0 or more")
         self.largest = max((max(phrase) for phrase in phrases), default=-1)
         self.window: int | None = max([1, *(len(phrase) - 1 for phrase in phrases)])
-        before_PW = torch.full((len(phrases), self.window), NOTHING)
+        before_PW = torch.full((len(phrases), self.window), NO_TOKEN)
         for row_W, phrase in zip(before_PW, phrases, strict=True):
             row_W[self.window - len(phrase) + 1 :] = torch.tensor(phrase[:-1])
         last_P = torch.tensor([phrase[-1] for phrase in phrases], dtype=torch.int64)
-        self._constants: Constants = {torch.device("cpu"): (before_PW, before_PW == NOTHING, last_P)}
+        self._constants: Constants = {torch.device("cpu"): (before_PW, before_PW == NO_TOKEN, last_P)}
 
-    def __call__(self, ratings_RV: Tensor, said_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
-        if self.largest >= ratings_RV.shape[1]:
-            raise SearchError(f"a banned phrase has the id {self.largest}; the vocabulary has {ratings_RV.shape[1]}")
+    def __call__(self, scores_RV: Tensor, history_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
+        if self.largest >= scores_RV.shape[1]:
+            raise SearchError(f"a banned phrase has the id {self.largest}; the vocabulary has {scores_RV.shape[1]}")
         if self.largest < 0:
-            return ratings_RV
-        before_PW, any_PW, last_P = _on(ratings_RV.device, self._constants)
-        said_R1W = _latest(said_RW, before_PW.shape[1])[:, None]
-        forbidden_RP = ((said_R1W == before_PW) | any_PW).all(-1)
-        return forbid(ratings_RV, last_P.expand_as(forbidden_RP), forbidden_RP, in_place=in_place)
+            return scores_RV
+        before_PW, any_PW, last_P = _on(scores_RV.device, self._constants)
+        history_R1W = _latest(history_RW, before_PW.shape[1])[:, None]
+        forbidden_RP = ((history_R1W == before_PW) | any_PW).all(-1)
+        return forbid(scores_RV, last_P.expand_as(forbidden_RP), forbidden_RP, in_place=in_place)
 
 
 class NoRepeatNgrams:
-    """No n-gram is said twice: forbidden is every token that followed an earlier saying of the last n − 1 tokens.
+    """No n-gram occurs twice: forbidden is every token that followed an earlier occurrence of the last n − 1 tokens.
 
-    Hard on names and on words that a sentence needs twice; with n = 1 no token is said twice at all.
+    Hard on names and on words that a sentence needs twice; with n = 1 no token occurs twice at all.
     """
 
     forbids = True
@@ -109,21 +153,21 @@ class NoRepeatNgrams:
         self.n = n
         self.window: int | None = None
 
-    def __call__(self, ratings_RV: Tensor, said_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
-        if said_RW.shape[1] < self.n:
-            return ratings_RV
-        grams_RXN = said_RW.unfold(1, self.n, 1)
-        next_RX = grams_RXN[:, :, -1]
-        same_RX = (grams_RXN[:, :, :-1] == grams_RXN[:, -1:, 1:]).all(-1)
-        return forbid(ratings_RV, next_RX, same_RX & (next_RX != NOTHING), in_place=in_place)
+    def __call__(self, scores_RV: Tensor, history_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
+        if history_RW.shape[1] < self.n:
+            return scores_RV
+        ngrams_RXN = history_RW.unfold(1, self.n, 1)
+        next_RX = ngrams_RXN[:, :, -1]
+        same_RX = (ngrams_RXN[:, :, :-1] == ngrams_RXN[:, -1:, 1:]).all(-1)
+        return forbid(scores_RV, next_RX, same_RX & (next_RX != NO_TOKEN), in_place=in_place)
 
 
 class RepetitionPenalty:
-    """Tokens already said are rated θ times as low: rating × θ, θ ≥ 1, however often they were said.
+    """Log-probabilities of tokens that occurred before are multiplied by θ ≥ 1, however often they occurred.
 
-    Keskar et al. 2019 (CTRL) divide the logit x of such a token by θ before the softmax, which punishes only where
-    x > 0. Ratings are log-probabilities, never above 0, so here the rating is multiplied: p becomes p^θ. It is not
-    normalized again, since a search only compares. θ = 1 changes nothing; the paper's choice is 1.2.
+    Keskar et al. 2019 (CTRL) divide the logit x of such a token by θ before the softmax, which penalizes only where
+    x > 0. Log-probabilities are never above 0, so here they are multiplied: p becomes p^θ. It is not normalized again,
+    since a search only compares. θ = 1 changes nothing; the paper's choice is 1.2.
     """
 
     forbids = False
@@ -134,58 +178,74 @@ class RepetitionPenalty:
         self.theta = theta
         self.window: int | None = None
 
-    def __call__(self, ratings_RV: Tensor, said_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
-        worse_RW = ratings_RV.gather(1, said_RW.clamp(min=0)) * self.theta
-        worse_RW = worse_RW.masked_fill_(said_RW == NOTHING, float("inf"))
-        return lower(ratings_RV, said_RW, worse_RW, in_place=in_place)
+    def __call__(self, scores_RV: Tensor, history_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
+        penalized_RW = scores_RV.gather(1, history_RW.clamp(min=0)) * self.theta
+        penalized_RW = penalized_RW.masked_fill_(history_RW == NO_TOKEN, UNCHANGED)
+        return lower(scores_RV, history_RW, penalized_RW, in_place=in_place)
 
 
 class NoLoops:
-    """No phrase over and over: what a model that has lost its way says without end (Holtzman et al. 2020).
-
-    A run of period n is a stretch of tokens in which y_t = y_{t−n} from its (n+1)-th token on. Forbidden is the token
-    that would make the last L_n tokens a run of period n, for any n ≤ ``longest``:
-
-        L_n = max(copies · n, tokens)
-
-    So a phrase of n tokens may stand any number of times below ``copies``, and a short one more often, until the run
-    has ``tokens`` tokens: "very very very very", "10000000" and a stutter of letters stay possible.
-    """
+    """Forbidden is the token that would make the last L_n tokens a run of period n: a loop (`weft.search.loops`)."""
 
     forbids = True
 
-    def __init__(self, longest: int = 16, copies: int = 3, tokens: int = 10) -> None:
-        if longest < 1 or copies < 2:
+    def __init__(self, limits: LoopLimits = LoopLimits()) -> None:
+        if limits.longest < 1 or limits.copies < 2:
             raise SearchError(
-                f"no-loops: phrases of up to {longest} tokens, {copies} copies; expected at least 1 token and 2 copies"
+                f"no-loops: phrases of up to {limits.longest} tokens, {limits.copies} copies; "
+                "expected at least 1 token and 2 copies"
             )
-        # With the forbidden token L_n tokens are a run, so its last L_n − n − 1 tokens said match the n-th before.
-        matches_N = [max(copies * n, tokens) - n - 1 for n in range(longest, 0, -1)]
-        self.settings = (longest, copies, tokens)
-        self.longest = longest
-        self.window: int | None = max(copies * longest, tokens) - 1
+        self.limits = limits
+        # With the forbidden token L_n tokens are a run, so the last L_n − n − 1 before it match those n positions back.
+        matches_N = [limits.length(n) - n - 1 for n in range(limits.longest, 0, -1)]
+        self.window: int | None = limits.length(limits.longest) - 1
         self.columns = max(*matches_N, 1)
         outside_NC = torch.tensor([[column >= count for column in range(self.columns)][::-1] for count in matches_N])
         self._constants: Constants = {torch.device("cpu"): (outside_NC,)}
 
-    def __call__(self, ratings_RV: Tensor, said_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
-        (outside_NC,) = _on(ratings_RV.device, self._constants)
-        said_RW = _latest(said_RW, self.longest + self.columns)
-        shifted_RNC = said_RW.unfold(1, self.columns, 1)  # by longest, longest − 1, …, 1 and 0
+    def __call__(self, scores_RV: Tensor, history_RW: Tensor, sentences_R: Tensor, *, in_place: bool = False) -> Tensor:
+        (outside_NC,) = _on(scores_RV.device, self._constants)
+        longest = self.limits.longest
+        history_RW = _latest(history_RW, longest + self.columns)
+        shifted_RNC = history_RW.unfold(1, self.columns, 1)  # by longest, longest − 1, …, 1 and 0
         run_RN = ((shifted_RNC[:, :-1] == shifted_RNC[:, -1:]) | outside_NC).all(-1)
-        next_RN = said_RW[:, -self.longest :]
-        # NOTHING matches itself, but only up to the first token: a match all the way ends in NOTHING as well.
-        return forbid(ratings_RV, next_RN, run_RN & (next_RN != NOTHING), in_place=in_place)
+        next_RN = history_RW[:, -longest:]
+        # NO_TOKEN matches itself, but only up to the first token: a match all the way ends in NO_TOKEN as well.
+        return forbid(scores_RV, next_RN, run_RN & (next_RN != NO_TOKEN), in_place=in_place)
 
 
-def _latest(said_RW: Tensor, width: int) -> Tensor:
-    """The last ``width`` columns, with `NOTHING` where there are not as many."""
-    missing = width - said_RW.shape[1]
-    return pad(said_RW, (missing, 0), value=NOTHING) if missing > 0 else said_RW[:, -missing:]
+CONSTRAINTS: dict[str, Callable[[Any], LogitsConstraint | None]] = {
+    "banned": lambda phrases: BannedPhrases(phrases) if phrases else None,
+    "no_repeat_ngram": lambda n: NoRepeatNgrams(n) if n else None,
+    "repetition_penalty": lambda theta: RepetitionPenalty(theta) if theta != 1.0 else None,
+    "no_loops": lambda enabled: NoLoops() if enabled else None,
+}
+"""From the settings of ``[search]`` to constraints, in the order they are applied; None: the setting is off."""
+
+
+def make_constraints(settings: Mapping[str, Any]) -> tuple[LogitsConstraint, ...]:
+    """The constraints that settings turn on. ``banned``: phrases as tuples of ids.
+
+    The same value of a setting gives the same object, so that a CUDA graph of a step can be used again.
+    """
+    made = (make_constraint(name, settings[name]) for name in CONSTRAINTS)
+    return tuple(constraint for constraint in made if constraint is not None)
+
+
+@lru_cache(maxsize=64)
+def make_constraint(name: str, value: Any) -> LogitsConstraint | None:
+    """The constraint of one setting; None: it is off."""
+    return CONSTRAINTS[name](value)
+
+
+def _latest(history_RW: Tensor, width: int) -> Tensor:
+    """The last ``width`` columns, with `NO_TOKEN` where there are not as many."""
+    missing = width - history_RW.shape[1]
+    return pad(history_RW, (missing, 0), value=NO_TOKEN) if missing > 0 else history_RW[:, -missing:]
 
 
 def _on(device: torch.device, constants: Constants) -> tuple[Tensor, ...]:
-    """A rule's constants on a device, copied there once, by the first call: make it before a CUDA graph is recorded."""
+    """Constants on a device, copied there once, by the first call: make it before a CUDA graph is captured."""
     if device not in constants:
-        constants[device] = tuple(one.to(device) for one in constants[torch.device("cpu")])
+        constants[device] = tuple(tensor.to(device) for tensor in constants[torch.device("cpu")])
     return constants[device]

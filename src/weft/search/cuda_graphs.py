@@ -1,13 +1,12 @@
-"""StepModel of a search recorded on a GPU (CUDA graphs) and played back.
+"""Steps of a search captured as CUDA graphs and replayed.
 
-A step of a small model is some hundred short kernels; asking for each of them from Python takes longer than running
-it. So a step is recorded once for its shapes and then played back whole. What a search knows lies in buffers that stay
-where they are; each playing writes the next `SearchState` into them, and the step's record into a history. Shapes
-come in a
-few sizes only: sentences are filled up with ones that are done, the past has room for 32, 64, 128, … tokens.
+A step of a small model is some hundred short kernels; launching each of them from Python takes longer than running it.
+So a step is captured once for its shapes and then replayed as a whole. The `SearchState` lies in static buffers; each
+replay writes the next state into them, and the step's record into a history. There are few shapes: sentences are padded
+with ones that are done, key–value caches have a capacity of 32, 64, 128, … tokens.
 
-Nothing waits for the device step by step: how many sentences are still going is read a few steps late. When half of
-them are done, or the room is used up, the rest moves into buffers of another size.
+The host never waits for the device step by step: the number of active sentences is read a few steps late. When half of
+them are done, or the capacity is used up, the rest moves into buffers of another size.
 """
 
 from __future__ import annotations
@@ -19,95 +18,96 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.search.state import Advance, SearchState, StepLoop, StepRecords
+from weft.search.loop import Step, StepLoop, StepRecords
+from weft.search.state import SearchState
 from weft.tree import Tree, leaves, map_tree, with_capacity
 
-ROOM = 32
-"""The tokens there is room for at first."""
-LATE = 3
-"""How many steps late it is noticed that sentences are done."""
-SHARE = 0.25
-"""Of the device's memory: what buffers of steps that are kept may take together."""
+INITIAL_CAPACITY = 32
+"""Tokens that the first buffers can hold."""
+READ_DELAY = 3
+"""After how many steps the number of active sentences is read."""
+MEMORY_FRACTION = 0.25
+"""Of the device's memory: what the buffers of all graphs that are kept may take together."""
 
 
-class UnfitError(Exception):
-    """A step whose shapes change."""
+class ChangingShapeError(Exception):
+    """A step whose shapes change: it cannot be captured."""
 
 
-class Recording:
-    """One recorded step with the buffers it reads and writes."""
+class StepGraph:
+    """One captured step with the buffers it reads and writes."""
 
-    def __init__(self, advance: Advance, live: SearchState, room: int, pool: Any) -> None:
-        self.advance = advance  # what it was recorded of must stay
-        self.live: SearchState = map_tree(torch.clone, live)
-        self.room = room
+    def __init__(self, step: Step, state: SearchState, capacity: int, pool: Any) -> None:
+        self.step = step  # what was captured must stay alive
+        self.state: SearchState = map_tree(torch.clone, state)
+        self.capacity = capacity
         self._warm_up()
-        self.going_T = torch.zeros(room, dtype=torch.int64, device=self.live.tokens_R.device)
+        self.active_T = torch.zeros(capacity, dtype=torch.int64, device=self.state.tokens_R.device)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
-            self.step()
-        self.seen = torch.zeros(room, dtype=torch.int64, pin_memory=True).unbind(0)
-        self.events = [torch.cuda.Event() for _ in range(room)]
-        self.news = self.going_T.unbind(0)
+            self.step_buffers()
+        self.active_on_host = torch.zeros(capacity, dtype=torch.int64, pin_memory=True).unbind(0)
+        self.events = [torch.cuda.Event() for _ in range(capacity)]
+        self.active_on_device = self.active_T.unbind(0)
 
     @property
     def bytes(self) -> int:
-        return sum(leaf.nbytes for leaf in (*leaves(self.live), *leaves(self.history)))
+        return sum(leaf.nbytes for leaf in (*leaves(self.state), *leaves(self.history)))
 
     def _warm_up(self) -> None:
-        """One step outside the recording: what is made on first use is made now, and shapes are looked at."""
+        """One step before the capture: what is made on first use is made now, and shapes are known."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            self.make_room(*self.advance(self.live))
+            self.allocate_history(*self.step(self.state))
         torch.cuda.current_stream().wait_stream(stream)
 
-    def make_room(self, after: SearchState, record: Tree) -> None:
-        """The history for steps like this one."""
-        for old, new in zip(leaves(self.live), leaves(after), strict=True):
+    def allocate_history(self, after: SearchState, record: Tree) -> None:
+        """Buffers for the records of steps like this one."""
+        for old, new in zip(leaves(self.state), leaves(after), strict=True):
             if old.shape != new.shape:
-                raise UnfitError
-        self.history = map_tree(lambda leaf: leaf.new_zeros(self.room, *leaf.shape), record)
+                raise ChangingShapeError
+        self.history = map_tree(lambda leaf: leaf.new_zeros(self.capacity, *leaf.shape), record)
 
-    def step(self) -> None:
-        """What is recorded: one step from the buffers into the buffers."""
-        time_1 = self.live.time_1.clone()
-        after, record = self.advance(self.live)
-        for kept, leaf in zip(leaves(self.history), leaves(record), strict=True):
-            kept.index_copy_(0, time_1, leaf[None])
-        self.going_T.index_copy_(0, time_1, (~after.done_B).sum()[None])
-        _write(self.live, after)
+    def step_buffers(self) -> None:
+        """What is captured: one step from the buffers into the buffers."""
+        time_1 = self.state.length_1.clone()
+        after, record = self.step(self.state)
+        for buffer, leaf in zip(leaves(self.history), leaves(record), strict=True):
+            buffer.index_copy_(0, time_1, leaf[None])
+        self.active_T.index_copy_(0, time_1, (~after.done_B).sum()[None])
+        _copy(after, self.state)
 
     def replay(self, time: int) -> None:
-        """Ask for one step, and for the news of it."""
+        """Launch one step, and the copy of its number of active sentences to the host."""
         self.graph.replay()
-        self.seen[time].copy_(self.news[time], non_blocking=True)
+        self.active_on_host[time].copy_(self.active_on_device[time], non_blocking=True)
         self.events[time].record(self.stream)
 
-    def going(self, time: int) -> int:
-        """How many sentences were going after a step."""
+    def active(self, time: int) -> int:
+        """How many sentences were active after a step."""
         self.events[time].synchronize()
-        return int(self.seen[time])
+        return int(self.active_on_host[time])
 
-    def play(self, live: SearchState, count: int, time: int) -> tuple[StepRecords, int, Tensor]:
-        """Step after step from ``time`` on, until a change of size is due: what was done, the time, who is still going.
+    def run(self, state: SearchState, count: int, time: int) -> tuple[StepRecords, int, Tensor]:
+        """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
 
-        ``count``: of the sentences, those that were not just filled up.
+        ``count``: how many of the sentences are not padding.
         """
-        _write(self.live, live)
-        self.stream = torch.cuda.current_stream() if live.done_B.is_cuda else None
-        begun, least = time, len(live.done_B) // 2
-        while time < self.room:
+        _copy(state, self.state)
+        self.stream = torch.cuda.current_stream() if state.done_B.is_cuda else None
+        start, few = time, len(state.done_B) // 2
+        while time < self.capacity:
             self.replay(time)
             time += 1
-            if time - begun > LATE and self.going(time - 1 - LATE) <= least:
+            if time - start > READ_DELAY and self.active(time - 1 - READ_DELAY) <= few:
                 break
-        sentences = live.sentences_B[:count].cpu()
-        found = map_tree(lambda leaf: leaf[begun:time, :count].cpu(), self.history)
-        return StepRecords(sentences, found), time, (~self.live.done_B[:count]).nonzero()[:, 0]
+        sentences = state.sentences_B[:count].cpu()
+        records = map_tree(lambda leaf: leaf[start:time, :count].cpu(), self.history)
+        return StepRecords(sentences, records), time, (~self.state.done_B[:count]).nonzero()[:, 0]
 
 
-def _write(buffers: Tree, values: Tree) -> None:
+def _copy(values: Tree, buffers: Tree) -> None:
     pairs = [(old, new) for old, new in zip(leaves(buffers), leaves(values), strict=True) if old is not new]
     changed = [(old, new) for old, new in pairs if old.data_ptr() != new.data_ptr()]
     if changed:
@@ -115,58 +115,60 @@ def _write(buffers: Tree, values: Tree) -> None:
 
 
 class CudaGraphLoop(StepLoop):
-    """A loop that keeps the steps it has recorded; one for each model on a GPU."""
+    """A loop that keeps the graphs it has captured; one for each model on a GPU."""
 
-    recording: type[Recording] = Recording
+    graph_type: type[StepGraph] = StepGraph
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.recordings: OrderedDict[Hashable, Recording] = OrderedDict()
+        self.graphs: OrderedDict[Hashable, StepGraph] = OrderedDict()
         self.pool: Any = None
-        self.bytes = 0.0
+        self.max_bytes = 0.0
         if device.type == "cuda":
             self.pool = torch.cuda.graph_pool_handle()
-            self.bytes = torch.cuda.get_device_properties(device).total_memory * SHARE
+            self.max_bytes = torch.cuda.get_device_properties(device).total_memory * MEMORY_FRACTION
 
-    def run(
-        self, advance: Advance, live: SearchState, *, key: Hashable = None, looks: bool = False
-    ) -> list[StepRecords]:
+    def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
+        def grow(state: SearchState, capacity: int) -> SearchState:
+            grown = with_capacity(state.model_state, capacity, return_attention=return_attention)
+            return state._replace(model_state=grown)
+
         steps: list[StepRecords] = []
-        room, time = ROOM, 0
-        count = len(live.sentences_B)
-        live = live._replace(state=with_capacity(live.state, room, return_attention=looks))
+        capacity, time = INITIAL_CAPACITY, 0
+        count = len(state.sentences_B)
+        state = grow(state, capacity)
         while count:
-            live = filled_up(live, size_for(count))
-            recording = self._recording(advance, live, room, key)
-            if recording is None:  # a step that changes its shapes cannot be recorded
-                return steps + super().run(advance, live.keep(torch.arange(count, device=self.device)))
-            found, time, going = recording.play(live, count, time)
-            steps.append(found)
-            count = going.numel()
+            state = pad_sentences(state, padded_count(count))
+            graph = self._graph(step, state, capacity)
+            if graph is None:
+                return steps + super().run(step, state.keep_sentences(torch.arange(count, device=self.device)))
+            records, time, active = graph.run(state, count, time)
+            steps.append(records)
+            count = active.numel()
             if count:
-                live = recording.live.keep(going)
-                if time == room:
-                    room *= 2
-                    live = live._replace(state=with_capacity(live.state, room, return_attention=looks))
+                state = graph.state.keep_sentences(active)
+                if time == capacity:
+                    capacity *= 2
+                    state = grow(state, capacity)
         return steps
 
-    def _recording(self, advance: Advance, live: SearchState, room: int, key: Hashable) -> Recording | None:
-        shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves(live))
-        whole = (key, room, shapes)
-        if whole in self.recordings:
-            self.recordings.move_to_end(whole)
-            return self.recordings[whole]
+    def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
+        """The graph of a step for these shapes; None: its shapes change."""
+        key = (step, capacity, tuple((leaf.shape, leaf.dtype) for leaf in leaves(state)))
+        if key in self.graphs:
+            self.graphs.move_to_end(key)
+            return self.graphs[key]
         try:
-            made = self.recording(advance, live, room, self.pool)
-        except UnfitError:
+            graph = self.graph_type(step, state, capacity, self.pool)
+        except ChangingShapeError:
             return None
-        self.recordings[whole] = made
-        while len(self.recordings) > 1 and sum(one.bytes for one in self.recordings.values()) > self.bytes:
-            self.recordings.popitem(last=False)
-        return made
+        self.graphs[key] = graph
+        while len(self.graphs) > 1 and sum(kept.bytes for kept in self.graphs.values()) > self.max_bytes:
+            self.graphs.popitem(last=False)
+        return graph
 
 
-def size_for(count: int) -> int:
+def padded_count(count: int) -> int:
     """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, … sentences."""
     power = 1
     while power < count:
@@ -174,11 +176,11 @@ def size_for(count: int) -> int:
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
 
 
-def filled_up(live: SearchState, size: int) -> SearchState:
-    """With as many sentences as a recording has, those added being done already."""
-    count = len(live.sentences_B)
+def pad_sentences(state: SearchState, size: int) -> SearchState:
+    """With ``size`` sentences, those added being done already."""
+    count = len(state.sentences_B)
     if count == size:
-        return live
-    rows = torch.arange(size, device=live.done_B.device)
-    added = live.keep(rows.clamp(max=count - 1))
-    return added._replace(done_B=added.done_B | (rows >= count))
+        return state
+    rows = torch.arange(size, device=state.done_B.device)
+    padded = state.keep_sentences(rows.clamp(max=count - 1))
+    return padded._replace(done_B=padded.done_B | (rows >= count))

@@ -14,10 +14,12 @@ from weft.tree import Tree
 
 if TYPE_CHECKING:
     from weft.search.constraints import LogitsConstraint
-    from weft.search.state import StepLoop
+    from weft.search.loop import StepLoop
 
 FORBIDDEN = float("-inf")
 """The score of a token that may not follow, and of an empty slot of a beam."""
+NO_TOKEN = -1
+"""Fills a history before its first token, and a forced prefix after its last."""
 
 
 class StepModel(Protocol):

@@ -1,40 +1,42 @@
 """What hypotheses are ranked by.
 
-    power   log p(y|x) / |y|^α                 α = 0: probability alone; α = 1: the mean log-probability of a token
+    power   log p(y|x) / |y|^α                 α = 0: log-probability alone; α = 1: mean log-probability of a token
     gnmt    log p(y|x) / ((5 + |y|) / 6)^α     Wu et al. 2016, eq. 14
     none    log p(y|x)
 
-and, with a coverage penalty, + β Σ_j log min(Σ_t a_tj, 1): source tokens j that were hardly looked at count against a
-hypothesis (the same paper). |y| counts the end mark, as log p(y|x) does.
+and, with a coverage penalty, + β Σ_j log min(Σ_t a_tj, 1): source tokens j with little attention count against a
+hypothesis (the same paper). |y| counts the end token, as log p(y|x) does.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-LEAST = 1e-6
-"""A source token that was looked at less than this counts as this much, so that no penalty is infinite."""
+MIN_COVERAGE = 1e-6
+"""The least coverage that a source token counts with, so that no penalty is infinite."""
+NO_ATTENTION = "search.coverage_penalty: this model has no attention, so nothing is known of coverage"
 
 
 class Ranking(NamedTuple):
     """How a finished hypothesis is scored."""
 
-    normalization: Literal["power", "gnmt", "none"] = "power"
+    normalization: str = "power"
+    """"power", "gnmt" or "none"."""
     alpha: float = 1.0
     beta: float = 0.0
     """Of the coverage penalty; 0: none."""
 
     def score(self, log_probability: float, length: int, coverage: float = 0.0) -> float:
-        """``coverage``: Σ_j log min(Σ_t a_tj, 1), as `coverage` gives it."""
+        """``coverage``: Σ_j log min(Σ_t a_tj, 1), see `coverage_score`."""
         return log_probability / self.penalty(length) + self.beta * coverage
 
-    def bound(self, log_probability: float, limit: int) -> float:
-        """The best score that anything going on from here can reach: log p only falls, and the coverage penalty is
-        never above 0, so it is what would be reached by saying the rest with certainty at the kindest length."""
-        return log_probability / self.penalty(limit)
+    def bound(self, log_probability: float, max_length: int) -> float:
+        """The best score that any continuation can reach: log p only falls and the coverage penalty is never above 0,
+        so it is that of a continuation with probability 1 to the most favorable length."""
+        return log_probability / self.penalty(max_length)
 
     def penalty(self, length: int) -> float:
         """What log p is divided by; it grows with the length."""
@@ -43,7 +45,7 @@ class Ranking(NamedTuple):
         return ((5.0 + length) / 6.0) ** self.alpha if self.normalization == "gnmt" else 1.0
 
     def penalties(self, lengths: Tensor) -> Tensor:
-        """`penalty` of many lengths."""
+        """`penalty` of several lengths."""
         if self.normalization == "power":
             return lengths.float().clamp(min=1.0) ** self.alpha
         if self.normalization == "gnmt":
@@ -51,6 +53,9 @@ class Ranking(NamedTuple):
         return torch.ones_like(lengths, dtype=torch.float32)
 
 
-def coverage(looked_XS: Tensor) -> Tensor:
-    """Σ_j log min(Σ_t a_tj, 1) of weights that were summed over t. What no weight ever fell on is padding."""
-    return looked_XS.clamp(min=LEAST, max=1.0).log().masked_fill(looked_XS == 0.0, 0.0).sum(-1)
+DEFAULT_RANKING = Ranking()
+
+
+def coverage_score(coverage_XS: Tensor) -> Tensor:
+    """Σ_j log min(Σ_t a_tj, 1) of a coverage: attention weights summed over t. Where it is exactly 0 is padding."""
+    return coverage_XS.clamp(min=MIN_COVERAGE, max=1.0).log().masked_fill(coverage_XS == 0.0, 0.0).sum(-1)

@@ -1,86 +1,97 @@
-"""Searches that follow a single path: greedy (argmax at every step) and sampling.
+"""Searches with one hypothesis at a time: greedy search and sampling.
 
     greedy    y_t = argmax p(y | y_<t, x)
-    sampling  y_t ~ p(y | y_<t, x), with a temperature and cut-offs (`SamplingFilter`), several paths a sentence on
-    request
+    sampling  y_t ~ p(y | y_<t, x), with a temperature and filters (`SamplingFilter`), several samples a sentence on
+              request
 
-A draw depends on the seed, the sentence's own number, which of its paths it is, and the step: never on who else is in
-the batch. A path's score is log p(y|x) by the ranking given; what rules and cut-offs did does not change it.
+A draw depends on the seed, the sentence's rng key, the number of the sample and the step: never on the other sentences
+of the batch. A hypothesis is scored with log p(y|x) by the given ranking, whatever constraints and filters changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from weft.search.backtrace import stack_weights
-from weft.search.constraints import LogitsConstraint
-from weft.search.interface import Hypothesis, StepModel
-from weft.search.ranking import Ranking, coverage
+from weft.search.backtrace import stack_attention
+from weft.search.constraints import LogitsConstraint, apply_constraints
+from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.loop import StepLoop, StepRecords, steps_of
+from weft.search.ranking import Ranking, coverage_score
 from weft.search.sampling_filters import SamplingFilter, draw, uniforms
-from weft.search.state import Limits, SearchState, StepLoop, StepRecords, apply_constraints, by_step, top_extensions
-from weft.search.top_k import best
+from weft.search.state import SearchState
+from weft.search.top_k import top_k, top_k_constrained
 from weft.search.trace import Draw, PathTrace
 from weft.tree import map_tree, repeat
 
-TRACED = 12
-"""Candidates of a step that a trace shows."""
+TRACED_CANDIDATES = 12
+"""Candidates of a step that a trace contains."""
 
 
 class TokenChooser(Protocol):
     """How the next token is chosen."""
 
-    def cut(self, ratings_RV: Tensor) -> Tensor:
-        """The ratings that are left to choose from."""
+    def filter(self, scores_RV: Tensor) -> Tensor:
+        """The scores with −∞ for the tokens that are not chosen from."""
 
-    def take(self, ratings_RV: Tensor, names_R: Tensor, paths_R: Tensor, time_1: Tensor) -> Tensor:
-        """The tokens said next, of what was left. ``names_R``: the sentences' own numbers."""
+    def choose(self, scores_RV: Tensor, rng_keys_R: Tensor, samples_R: Tensor, length_1: Tensor) -> Tensor:
+        """The next token of each row, by filtered scores."""
 
 
 class Greedy:
     """The most likely token; of equals the one with the smallest id."""
 
-    def cut(self, ratings_RV: Tensor) -> Tensor:
-        return ratings_RV
+    def filter(self, scores_RV: Tensor) -> Tensor:
+        return scores_RV
 
-    def take(self, ratings_RV: Tensor, names_R: Tensor, paths_R: Tensor, time_1: Tensor) -> Tensor:
-        return ratings_RV.argmax(-1)
+    def choose(self, scores_RV: Tensor, rng_keys_R: Tensor, samples_R: Tensor, length_1: Tensor) -> Tensor:
+        return scores_RV.argmax(-1)
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """A choice by chance from what the cut-offs leave."""
+    """A random token among those that the filters keep."""
 
-    cuts: SamplingFilter = field(default_factory=SamplingFilter)
+    filters: SamplingFilter = field(default_factory=SamplingFilter)
     seed: int = 1
 
-    def cut(self, ratings_RV: Tensor) -> Tensor:
-        return self.cuts(ratings_RV)
+    def filter(self, scores_RV: Tensor) -> Tensor:
+        return self.filters(scores_RV)
 
-    def take(self, ratings_RV: Tensor, names_R: Tensor, paths_R: Tensor, time_1: Tensor) -> Tensor:
-        return draw(ratings_RV, uniforms(self.seed, names_R, paths_R, time_1.expand_as(names_R)))
-
-
-greedy = Greedy()
+    def choose(self, scores_RV: Tensor, rng_keys_R: Tensor, samples_R: Tensor, length_1: Tensor) -> Tensor:
+        return draw(scores_RV, uniforms(self.seed, rng_keys_R, samples_R, length_1.expand_as(rng_keys_R)))
 
 
-class PathStep(NamedTuple):
-    """One step of all paths."""
+GREEDY = Greedy()
+
+
+class PathState(NamedTuple):
+    """What is kept of every sentence between two steps."""
+
+    active_BK: Tensor
+    """Whether the hypothesis has not ended."""
+    rng_keys_B: Tensor
+
+
+class PathRecord(NamedTuple):
+    """One step of all hypotheses."""
 
     tokens_BK: Tensor
-    logs_BK: Tensor
-    going_BK: Tensor
-    """Whether the path was still going, and had something to say."""
-    weights_BKS: Tensor | None
-    traced: _Traced | None
+    log_probs_BK: Tensor
+    active_BK: Tensor
+    """Whether the hypothesis had not ended before, and a token could follow."""
+    attention_BKS: Tensor | None
+    candidates: _Candidates | None
 
 
-class _Traced(NamedTuple):
+class _Candidates(NamedTuple):
+    """For a trace."""
+
     tokens_BKC: Tensor
     probabilities_BKC: Tensor
     kept_BKC: Tensor
@@ -88,169 +99,161 @@ class _Traced(NamedTuple):
     count_BK: Tensor
 
 
-class Paths(NamedTuple):
-    """What is kept of every sentence between two steps."""
+def greedy_search(
+    model: StepModel, request: SearchRequest, ranking: Ranking = Ranking("none")
+) -> list[list[Hypothesis]]:
+    """One hypothesis for every sentence."""
+    return _search(model, request, GREEDY, ranking)
 
-    going_BK: Tensor
-    names_B: Tensor
+
+def sample(
+    model: StepModel, request: SearchRequest, sampler: Sampler, ranking: Ranking = Ranking("none")
+) -> list[list[Hypothesis]]:
+    """``request.n_best`` hypotheses for every sentence, in the order they were drawn."""
+    return _search(model, request, sampler, ranking)
 
 
 @torch.no_grad()
-def follow(
-    model: StepModel,
-    memory: Any,
-    limits: Sequence[int],
-    choose: TokenChooser,
-    *,
-    begin: int,
-    end: int,
-    paths: int = 1,
-    ranking: Ranking = Ranking("none"),
-    rules: Sequence[LogitsConstraint] = (),
-    least: Sequence[int] | None = None,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    names: Sequence[int] | None = None,
-    weights: bool = False,
-    trace: bool = False,
-    device: torch.device | str = "cpu",
-    loop: StepLoop | None = None,
+def _search(
+    model: StepModel, request: SearchRequest, chooser: TokenChooser, ranking: Ranking
 ) -> list[list[Hypothesis]]:
-    """``paths`` hypotheses for every row, in the order they were drawn, each of at most ``limits[row]`` tokens.
-
-    ``least``: tokens before a row may end; ``prefixes``: what a row must begin with; ``names``: the numbers that draws
-    depend on (not given: the row's).
-    """
-    if not limits:
+    if not request.max_lengths:
         return []
-    rows = len(limits)
-    watch = weights or bool(ranking.beta)
-    quick = isinstance(choose, Greedy) and not trace and all(rule.forbids for rule in rules)
+    sentences, samples = len(request.max_lengths), request.n_best
+    active_BK = torch.ones(sentences, samples, dtype=torch.bool, device=request.device)
+    rng_keys_B = torch.tensor(list(request.rng_keys or range(sentences)), device=request.device)
+    return_attention = request.return_attention or bool(ranking.beta)
+    model_state = model.start(request.memory)
+    if samples > 1:
+        model_state = repeat(model_state, samples)
+    step = PathStep(model, chooser, request.end, request.constraints, return_attention, request.return_trace)
+    state = SearchState.start(request, model_state, rows=samples, extra=PathState(active_BK, rng_keys_B))
+    records = (request.loop or StepLoop()).run(step, state, return_attention=return_attention)
+    return _hypotheses(records, request, ranking)
 
-    def advance(live: SearchState) -> tuple[SearchState, PathStep]:
-        known: Paths = live.found
-        logits_RV, state, looked_RS = model.step(live.tokens_R, live.state, live.memory)
-        shape = known.going_BK.shape
-        traced = None
-        if quick:
-            found = top_extensions(
-                logits_RV, logits_RV.new_zeros(len(logits_RV), 1, dtype=torch.float32), 1, live, rules, end
-            )
-            tokens_R, logs_R = found.tokens_BC[:, 0], found.ratings_BC[:, 0]
-        else:
-            log_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-            left_RV = choose.cut(apply_constraints(log_RV, live, rules, end))
-            paths_BK = torch.arange(shape[1], device=log_RV.device).expand(shape)
-            names_R = known.names_B.repeat_interleave(shape[1])
-            tokens_R = choose.take(left_RV, names_R, paths_BK.flatten(), live.time_1)
-            logs_R = log_RV.gather(1, tokens_R[:, None])[:, 0]
-            traced = _note(left_RV, log_RV, choose, tokens_R, shape) if trace else None
-            logs_R = logs_R.masked_fill(left_RV.amax(-1).isneginf(), float("-inf"))
-        tokens_BK = tokens_R.view(shape)
-        could_BK = known.going_BK & ~logs_R.view(shape).isneginf()  # where nothing may be said, a path stops
-        going_BK = could_BK & (tokens_BK != end) & (live.bounds.limit_B > live.time_1 + 1)[:, None]
-        step = PathStep(
-            tokens_BK,
-            logs_R.view(shape),
-            could_BK,
-            looked_RS.view(*shape, -1) if looked_RS is not None and watch else None,
-            traced,
+
+@dataclass(frozen=True)
+class PathStep:
+    """One step of all hypotheses, each by itself."""
+
+    model: StepModel
+    chooser: TokenChooser
+    end: int
+    constraints: tuple[LogitsConstraint, ...]
+    return_attention: bool
+    return_trace: bool
+
+    def __call__(self, state: SearchState) -> tuple[SearchState, PathRecord]:
+        paths: PathState = state.extra
+        shape = paths.active_BK.shape
+        logits_RV, model_state, attention_RS = self.model.step(state.tokens_R, state.model_state, state.memory)
+        tokens_R, log_probs_R, candidates = self._choose(logits_RV, state)
+        tokens_BK, log_probs_BK = tokens_R.view(shape), log_probs_R.view(shape)
+        continues_BK = paths.active_BK & ~log_probs_BK.isneginf()  # where no token may follow, a hypothesis ends
+        below_limit_B = state.limits.max_lengths_B > state.length_1 + 1
+        active_BK = continues_BK & (tokens_BK != self.end) & below_limit_B[:, None]
+        attention_BKS = None
+        if attention_RS is not None and self.return_attention:
+            attention_BKS = attention_RS.view(*shape, -1)
+        after = state.advance(model_state, None, tokens_R)
+        after = after._replace(extra=PathState(active_BK, paths.rng_keys_B), done_B=~active_BK.any(1))
+        return after, PathRecord(tokens_BK, log_probs_BK, continues_BK, attention_BKS, candidates)
+
+    def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[Tensor, Tensor, _Candidates | None]:
+        """The next token of each row, its log p (−∞ where no token may follow), and what a trace shows."""
+        if self.chooser is GREEDY and not self.return_trace and all(one.forbids for one in self.constraints):
+            totals_R1 = logits_RV.new_zeros(len(logits_RV), 1, dtype=torch.float32)
+            best = top_k_constrained(logits_RV, totals_R1, 1, state, self.constraints, self.end)
+            return best.tokens_BC[:, 0], best.scores_BC[:, 0], None
+        paths: PathState = state.extra
+        shape = paths.active_BK.shape
+        log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
+        scores_RV = self.chooser.filter(apply_constraints(log_probs_RV, state, self.constraints, self.end))
+        samples_BK = torch.arange(shape[1], device=log_probs_RV.device).expand(shape)
+        rng_keys_R = paths.rng_keys_B.repeat_interleave(shape[1])
+        tokens_R = self.chooser.choose(scores_RV, rng_keys_R, samples_BK.flatten(), state.length_1)
+        log_probs_R = log_probs_RV.gather(1, tokens_R[:, None])[:, 0]
+        candidates = self._candidates(scores_RV, log_probs_RV, tokens_R, shape) if self.return_trace else None
+        return tokens_R, log_probs_R.masked_fill(scores_RV.amax(-1).isneginf(), FORBIDDEN), candidates
+
+    def _candidates(self, scores_RV: Tensor, log_probs_RV: Tensor, tokens_R: Tensor, shape: torch.Size) -> _Candidates:
+        """The most likely candidates of each row, the chosen one among them."""
+        sampler = self.chooser if isinstance(self.chooser, Sampler) else None
+        temperature = sampler.filters.temperature if sampler else 1.0
+        probabilities_RV = (log_probs_RV / temperature).softmax(-1)
+        kept_RV = ~scores_RV.isneginf()
+        if sampler is None:
+            kept_RV = torch.zeros_like(kept_RV).scatter(1, tokens_R[:, None], True)
+        tokens_RC = top_k(log_probs_RV, min(TRACED_CANDIDATES, log_probs_RV.shape[1]))[1]
+        missing_R = (tokens_RC != tokens_R[:, None]).all(1)
+        tokens_RC[:, -1] = torch.where(missing_R, tokens_R, tokens_RC[:, -1])
+        return _Candidates(
+            tokens_RC.view(*shape, -1),
+            probabilities_RV.gather(1, tokens_RC).view(*shape, -1),
+            kept_RV.gather(1, tokens_RC).view(*shape, -1),
+            probabilities_RV.masked_fill(~kept_RV, 0.0).sum(1).view(shape),
+            kept_RV.sum(1).view(shape),
         )
-        after = live.take(state, None, tokens_R)
-        return after._replace(found=Paths(going_BK, known.names_B), done_B=~going_BK.any(1)), step
-
-    live = SearchState.begin(
-        repeat(model.start(memory), paths) if paths > 1 else model.start(memory),
-        memory,
-        Limits.of(limits, least, prefixes, device=device),
-        begin=begin,
-        rows=paths,
-        rules=rules,
-        device=device,
-    )
-    going_BK = torch.ones(rows, paths, dtype=torch.bool, device=device)
-    known = Paths(going_BK, torch.tensor(list(names or range(rows)), device=device))
-    key = (model, choose, end, paths, tuple(rules), watch, trace)
-    steps = (loop or StepLoop()).run(advance, live._replace(found=known), key=key, looks=watch)
-    return _write_out(steps, limits, paths, end=end, ranking=ranking, weights=weights)
 
 
-def _note(left_RV: Tensor, log_RV: Tensor, choose: TokenChooser, tokens_R: Tensor, shape: torch.Size) -> _Traced:
-    """For a trace: the most likely candidates, the one that was taken among them."""
-    temperature = choose.cuts.temperature if isinstance(choose, Sampler) else 1.0
-    probabilities_RV = (log_RV / temperature).softmax(-1)
-    kept_RV = ~left_RV.isneginf() if isinstance(choose, Sampler) else _only(left_RV, tokens_R)
-    tokens_RC = best(log_RV, min(TRACED, log_RV.shape[1]))[1]
-    missing_R = (tokens_RC != tokens_R[:, None]).all(1)
-    tokens_RC[:, -1] = torch.where(missing_R, tokens_R, tokens_RC[:, -1])
-    return _Traced(
-        tokens_RC.view(*shape, -1),
-        probabilities_RV.gather(1, tokens_RC).view(*shape, -1),
-        kept_RV.gather(1, tokens_RC).view(*shape, -1),
-        probabilities_RV.masked_fill(~kept_RV, 0.0).sum(1).view(shape),
-        kept_RV.sum(1).view(shape),
-    )
-
-
-def _only(like_RV: Tensor, tokens_R: Tensor) -> Tensor:
-    return torch.zeros_like(like_RV, dtype=torch.bool).scatter(1, tokens_R[:, None], True)
-
-
-def _write_out(
-    segments: Sequence[StepRecords], limits: Sequence[int], paths: int, *, end: int, ranking: Ranking, weights: bool
-) -> list[list[Hypothesis]]:
-    segments, rows = [map_tree(Tensor.cpu, segment) for segment in segments], len(limits)
-    shape = (sum(len(segment.records.tokens_BK) for segment in segments), rows, paths)
-    tokens, logs, going = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape, dtype=bool)
+def _hypotheses(steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking) -> list[list[Hypothesis]]:
+    steps, sentences, samples = [map_tree(Tensor.cpu, some) for some in steps], len(request.max_lengths), request.n_best
+    shape = (sum(len(some.records.tokens_BK) for some in steps), sentences, samples)
+    tokens, log_probs, active = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape, dtype=bool)
     time = 0
-    for sentences, step in segments:
-        times = slice(time, time + len(step.tokens_BK))
-        for column, values in zip((tokens, logs, going), step[:3], strict=True):
-            column[times, sentences.numpy()] = values.numpy()
+    for rows, record in steps:
+        times = slice(time, time + len(record.tokens_BK))
+        for array, values in zip((tokens, log_probs, active), record, strict=False):
+            array[times, rows.numpy()] = values.numpy()
         time = times.stop
-    lengths = going.sum(0)
-    looked = segments[0].records.weights_BKS is not None
-    answers: list[list[Hypothesis]] = []
-    for row in range(rows):
-        places = by_step(segments, row) if looked or segments[0].records.traced is not None else []
-        found = []
-        for path in range(paths):
-            length = int(lengths[row, path])
-            said, scores = tokens[:length, row, path].tolist(), logs[:length, row, path].tolist()
-            looks = None
-            if looked and length:
-                looks = stack_weights([segment.weights_BKS[at][path].float() for segment, at in places[:length]])
+    lengths = active.sum(0)
+    has_attention = steps[0].records.attention_BKS is not None
+    outputs: list[list[Hypothesis]] = []
+    for row in range(sentences):
+        positions = steps_of(steps, row) if has_attention or request.return_trace else []
+        hypotheses = []
+        for number in range(samples):
+            length = int(lengths[row, number])
+            ids, scores = tokens[:length, row, number].tolist(), log_probs[:length, row, number].tolist()
+            attention_TS = None
+            if has_attention and length:
+                weights = [record.attention_BKS[position][number].float() for record, position in positions[:length]]
+                attention_TS = stack_attention(weights)
+            coverage = 0.0
+            if attention_TS is not None and ranking.beta:
+                coverage = float(coverage_score(attention_TS.sum(0)))
             total = float(sum(scores))
-            covered = 0.0 if looks is None or not ranking.beta else float(coverage(looks.sum(0)))
-            ended = "end" if said and said[-1] == end else "length" if length == limits[row] else "constraints"
-            found.append(
+            at_limit = length == request.max_lengths[row]
+            ended = "end" if ids and ids[-1] == request.end else "length" if at_limit else "constraints"
+            hypotheses.append(
                 Hypothesis(
-                    tokens=said[:-1] if ended == "end" else said,
-                    score=ranking.score(total, length, covered),
+                    tokens=ids[:-1] if ended == "end" else ids,
+                    score=ranking.score(total, length, coverage),
                     log_probability=total,
                     token_scores=scores,
                     ended=ended,
-                    attention_TS=looks if weights else None,
-                    trace=_trace(places[:length], path) if segments[0].records.traced is not None else None,
+                    attention_TS=attention_TS if request.return_attention else None,
+                    trace=_trace(positions[:length], number) if request.return_trace else None,
                 )
             )
-        answers.append(found)
-    return answers
+        outputs.append(hypotheses)
+    return outputs
 
 
-def _trace(places: Sequence[tuple[PathStep, tuple[int, int]]], path: int) -> PathTrace:
+def _trace(positions: Sequence[tuple[PathRecord, tuple[int, int]]], number: int) -> PathTrace:
     draws = []
-    for step, at in places:
-        traced = step.traced
-        assert traced is not None
-        tokens = traced.tokens_BKC[at][path].tolist()
+    for record, position in positions:
+        candidates = record.candidates
+        assert candidates is not None
+        tokens = candidates.tokens_BKC[position][number].tolist()
         draws.append(
             Draw(
                 tokens=tokens,
-                probabilities=traced.probabilities_BKC[at][path].tolist(),
-                kept=traced.kept_BKC[at][path].tolist(),
-                drawn=tokens.index(int(step.tokens_BK[at][path])),
-                mass=float(traced.mass_BK[at][path]),
-                left=int(traced.count_BK[at][path]),
+                probabilities=candidates.probabilities_BKC[position][number].tolist(),
+                kept=candidates.kept_BKC[position][number].tolist(),
+                drawn=tokens.index(int(record.tokens_BK[position][number])),
+                mass=float(candidates.mass_BK[position][number]),
+                left=int(candidates.count_BK[position][number]),
             )
         )
     return PathTrace(draws)

@@ -1,82 +1,137 @@
-"""The largest of many, exactly, without sorting them; and the best extensions of hypotheses, which are that.
+"""The k largest of many values, exactly, without sorting them; and the k best extensions of hypotheses.
 
-The k largest of a row lie in the k blocks whose largest values are largest, so only those are looked at: one pass over
-the row for the blocks' maxima, and a small selection. Among equal values any may be taken.
+The k largest of a row lie in the k blocks with the largest maxima, so only those are read again: one pass over the row
+for the maxima of its blocks, and a small selection. Among equal values any may be taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from weft.search.constraints import LogitsConstraint, NoLoops, apply_constraints
+from weft.search.loops import LoopLimits
+from weft.search.state import SearchState
+
 BLOCK = 64
-CACHED = 2**18
+CACHE_FLOATS = 2**18
 """So many floats stay in a core's cache between two passes."""
-SMALLEST = 1e-30
-"""Sums between this and its inverse have lost nothing."""
-
-
-def best(values_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest values of every row and their places, largest first; fewer where the row is shorter."""
-    found = best_extensions(values_RV, None, k)
-    return found.ratings_BC, found.tokens_BC
+SAFE_SUM = 1e-30
+"""Sums between this and its inverse have lost no precision."""
 
 
 class Extensions(NamedTuple):
-    """Hypotheses made longer by a token, best first."""
+    """Hypotheses extended by one token, best first."""
 
-    ratings_BC: Tensor
+    scores_BC: Tensor
     parents_BC: Tensor
     """Which of its sentence's hypotheses was extended."""
     tokens_BC: Tensor
 
 
-def best_extensions(values_RV: Tensor, begun_BK: Tensor | None, k: int) -> Extensions:
-    """The ``k`` largest of ``begun_BK[b, h] + values_RV[b · K + h, v]`` over all hypotheses h of a sentence b and all
-    tokens v. Without ``begun_BK``: every row by itself."""
-    if begun_BK is None:
-        begun_BK = values_RV.new_zeros(len(values_RV), 1)
-    rows, size = begun_BK.shape
-    length = values_RV.shape[1]
+def top_k(values_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The ``k`` largest values of every row and their indices, largest first; fewer where the row is shorter."""
+    largest = top_k_extensions(values_RV, values_RV.new_zeros(len(values_RV), 1), k)
+    return largest.scores_BC, largest.tokens_BC
+
+
+def top_k_extensions(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
+    """The ``k`` largest of ``totals_BK[b, h] + scores_RV[b · K + h, v]`` over all hypotheses h of a sentence b and all
+    tokens v."""
+    sentences, size = totals_BK.shape
+    length = scores_RV.shape[1]
     blocks = length // BLOCK
     if blocks * size < 4 * k:
-        found = (begun_BK[:, :, None] + values_RV.view(rows, size, length)).flatten(1)
-        ratings_BC, places_BC = found.topk(min(k, found.shape[1]))
-        return Extensions(ratings_BC, places_BC // length, places_BC % length)
-    device = values_RV.device
-    largest_RN = values_RV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
-    largest_BN = (largest_RN.view(rows, size, blocks) + begun_BK[:, :, None]).flatten(1)
-    chosen_BK = largest_BN.topk(k).indices
-    firsts_BK = chosen_BK // blocks * length + chosen_BK % blocks * BLOCK
-    places_BP = (firsts_BK[:, :, None] + torch.arange(BLOCK, device=device)).flatten(1)
+        sums_BX = (totals_BK[:, :, None] + scores_RV.view(sentences, size, length)).flatten(1)
+        scores_BC, indices_BC = sums_BX.topk(min(k, sums_BX.shape[1]))
+        return Extensions(scores_BC, indices_BC // length, indices_BC % length)
+    device = scores_RV.device
+    maxima_RN = scores_RV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
+    maxima_BN = (maxima_RN.view(sentences, size, blocks) + totals_BK[:, :, None]).flatten(1)
+    blocks_BK = maxima_BN.topk(k).indices
+    starts_BK = blocks_BK // blocks * length + blocks_BK % blocks * BLOCK
+    indices_BP = (starts_BK[:, :, None] + torch.arange(BLOCK, device=device)).flatten(1)
     if length % BLOCK:  # what is left over at the end of every row
         rest_K1 = torch.arange(size, device=device)[:, None] * length
         rest_KP = rest_K1 + torch.arange(blocks * BLOCK, length, device=device)
-        places_BP = torch.cat([places_BP, rest_KP.flatten().expand(rows, -1)], 1)
-    values_BP = values_RV.view(rows, -1).gather(1, places_BP) + begun_BK.gather(1, places_BP // length)
-    found_BC = values_BP.topk(k)
-    places_BC = places_BP.gather(1, found_BC.indices)
-    return Extensions(found_BC.values, places_BC // length, places_BC % length)
+        indices_BP = torch.cat([indices_BP, rest_KP.flatten().expand(sentences, -1)], 1)
+    sums_BP = scores_RV.view(sentences, -1).gather(1, indices_BP) + totals_BK.gather(1, indices_BP // length)
+    best_BC = sums_BP.topk(k)
+    indices_BC = indices_BP.gather(1, best_BC.indices)
+    return Extensions(best_BC.values, indices_BC // length, indices_BC % length)
 
 
-def log_sums(logits_RV: Tensor) -> Tensor:
+def top_k_constrained(
+    logits_RV: Tensor,
+    totals_BK: Tensor,
+    k: int,
+    state: SearchState,
+    constraints: Sequence[LogitsConstraint],
+    end: int,
+) -> Extensions:
+    """`top_k_extensions` of the log-probabilities under constraints, all of which only forbid.
+
+    The log-probabilities of all other tokens are never computed. The logits are overwritten. On a GPU the kernel
+    `weft.kernels.triton.top_k` does the same.
+    """
+    simple = not constraints or (len(constraints) == 1 and isinstance(constraints[0], NoLoops))
+    if logits_RV.is_cuda and simple and state.limits.prefixes_BP is None and k <= logits_RV.shape[1]:
+        return _top_k_on_gpu(logits_RV, totals_BK, k, state, constraints, end)
+    totals_BK = totals_BK - log_sum_exp(logits_RV).view_as(totals_BK)
+    scores_RV = apply_constraints(logits_RV, state, constraints, end, in_place=True)
+    if k == totals_BK.shape[1] == 1:
+        tokens_B1 = scores_RV.argmax(-1, keepdim=True)
+        return Extensions(totals_BK + scores_RV.gather(1, tokens_B1), torch.zeros_like(tokens_B1), tokens_B1)
+    return top_k_extensions(scores_RV, totals_BK, k)
+
+
+def _top_k_on_gpu(
+    logits_RV: Tensor,
+    totals_BK: Tensor,
+    k: int,
+    state: SearchState,
+    constraints: Sequence[LogitsConstraint],
+    end: int,
+) -> Extensions:
+    from weft.kernels.triton.top_k import top_k_tokens
+
+    loop_limits = constraints[0].limits if constraints and isinstance(constraints[0], NoLoops) else None
+    log_probs_RC, tokens_RC = top_k_tokens(
+        logits_RV,
+        k,
+        end=end,
+        history_RW=None if loop_limits is None else state.history_RW,
+        loop_limits=loop_limits or LoopLimits(),
+        min_lengths_B=state.limits.min_lengths_B,
+        length_1=state.length_1,
+    )
+    sentences, size = totals_BK.shape
+    if size == 1:
+        return Extensions(totals_BK + log_probs_RC, torch.zeros_like(tokens_RC), tokens_RC)
+    sums_BX = (totals_BK.reshape(-1, 1) + log_probs_RC).view(sentences, -1)
+    scores_BC, indices_BC = sums_BX.topk(k)
+    return Extensions(scores_BC, indices_BC // k, tokens_RC.view(sentences, -1).gather(1, indices_BC))
+
+
+def log_sum_exp(logits_RV: Tensor) -> Tensor:
     """log Σ exp of every row.
 
-    On a CPU it is taken literally, some rows at a time so that what lies between stays in the cache: half the time of
-    a log-softmax. Rows whose sum leaves the range of floats (logits beyond ±69 or so) get their largest taken out.
+    On a CPU it is computed literally, some rows at a time so that intermediate values stay in the cache: half the time
+    of a log-softmax. Rows whose sum leaves the range of floats (logits beyond ±69 or so) have their maximum subtracted.
     """
     if logits_RV.dtype != torch.float32:
         return logits_RV.float().logsumexp(-1)
     if logits_RV.is_cuda:
         return logits_RV.amax(-1) - logits_RV.softmax(-1).amax(-1).log()
-    some = max(1, CACHED // max(1, logits_RV.shape[1]))
-    exp_SV = torch.empty_like(logits_RV[:some])
-    sums = [torch.exp(part_SV, out=exp_SV[: len(part_SV)]).sum(-1) for part_SV in logits_RV.split(some)]
+    chunk = max(1, CACHE_FLOATS // max(1, logits_RV.shape[1]))
+    exp_CV = torch.empty_like(logits_RV[:chunk])
+    sums = [torch.exp(chunk_CV, out=exp_CV[: len(chunk_CV)]).sum(-1) for chunk_CV in logits_RV.split(chunk)]
     sums_R = torch.cat(sums)
-    found_R = sums_R.log()
-    unsafe_R = ~((sums_R > SMALLEST) & (sums_R < 1 / SMALLEST))
+    log_sums_R = sums_R.log()
+    unsafe_R = ~((sums_R > SAFE_SUM) & (sums_R < 1 / SAFE_SUM))
     if bool(unsafe_R.any()):
-        found_R[unsafe_R] = logits_RV[unsafe_R].logsumexp(-1)
-    return found_R
+        log_sums_R[unsafe_R] = logits_RV[unsafe_R].logsumexp(-1)
+    return log_sums_R

@@ -1,8 +1,8 @@
-"""What a search did, step by step, as data: for pictures, labs and tests. Made only on request.
+"""The steps of a search as data, for pictures, labs and tests. Made only on request.
 
-A beam's trace is a tree: every step lists the branches that were looked at, with the slot of the parent each one
-extends, and what became of it. A trace of a single path (greedy, sampling) lists the candidates of every step, which
-of them a cut-off left in, and the one that was taken.
+The trace of a beam is a tree: every step lists the extensions that were considered, with the slot of the hypothesis
+each one extends and its outcome. The trace of greedy search or sampling lists the candidates of every step, which of
+them the sampling filters kept, and the one that was chosen.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 
 class Branch(NamedTuple):
-    """One extension that a beam looked at."""
+    """One extension that a beam considered."""
 
     token: int
     parent: int
-    """The slot, among those that went on from the step before, that this one extends; at the first step the slot
-    that its group begins with: 0 where there is one group."""
+    """The slot of the previous step that it extends; at the first step the first slot of its group: 0 where there is
+    one group."""
     log_probability: float
     """log p of this token alone."""
     total: float
@@ -25,9 +25,9 @@ class Branch(NamedTuple):
     score: float
     """What a hypothesis would be ranked by if it were finished here."""
     fate: str
-    """"kept" (goes on), "finished" (ended and was set aside) or "cut"."""
+    """"kept" (in the beam), "finished" (ended and was set aside) or "cut"."""
     slot: int
-    """The slot it goes on in; −1 where it does not go on."""
+    """Its slot in the beam; −1 where it was not kept."""
 
 
 @dataclass(frozen=True)
@@ -35,31 +35,31 @@ class BeamTrace:
     """The tree of one sentence."""
 
     steps: list[list[Branch]]
-    """For every step the branches looked at, best first."""
+    """For every step the extensions considered, best first."""
     winner: list[int]
-    """The place in `steps[t]` of the winner's t-th token: the path traced back."""
+    """The index in `steps[t]` of the best hypothesis's t-th token."""
 
 
 class Draw(NamedTuple):
-    """One step of a single path."""
+    """One step of greedy search or sampling."""
 
     tokens: list[int]
-    """The most likely candidates, best first; the drawn one is always among them."""
+    """The most likely candidates, best first; the chosen one is always among them."""
     probabilities: list[float]
-    """Of each, as the model gave it (after the temperature, before any cut-off)."""
+    """Of each, after the temperature and before any filter."""
     kept: list[bool]
-    """Whether the cut-offs left it in."""
+    """Whether the filters kept it."""
     drawn: int
-    """The place in `tokens` of the one that was taken."""
+    """The index in `tokens` of the chosen one."""
     mass: float
-    """The probability that the cut-offs left in altogether."""
+    """The total probability of all tokens that the filters kept."""
     left: int
-    """How many tokens the cut-offs left in."""
+    """How many tokens the filters kept."""
 
 
 @dataclass(frozen=True)
 class PathTrace:
-    """The steps of a search that follows a single path."""
+    """The steps of greedy search or sampling."""
 
     steps: list[Draw]
 

@@ -1,41 +1,65 @@
-"""Minimum Bayes risk: of several answers, the one that is most like all the others.
+"""Minimum Bayes risk: of several outputs, the one that is most similar to all the others.
 
     ŷ = argmax_h E_{y ~ p(y|x)} u(h, y)  ≈  argmax_h Σ_i w_i u(h, y_i) / Σ_i w_i
 
-Kumar & Byrne 2004, with an n-best list and its probabilities as weights; Eikema & Aziz 2020, with samples that weigh
-one each. The answers are candidates and pseudo-references at once, so each also meets itself: with the utility "are
-they equal?" it is a majority vote. The utility is the caller's: search knows no text.
+Kumar & Byrne 2004, with an n-best list and its probabilities as weights; Eikema & Aziz 2020, with samples that have a
+weight of one. The outputs are candidates and pseudo-references at once, so each is also compared with itself: with the
+utility "are they equal?" it is a majority vote. Utilities: `weft.translation.utilities`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from weft.errors import SearchError
+from weft.recipe.choices import UTILITIES, resolve
+from weft.recipe.search import SearchSettings
+from weft.search.interface import Hypothesis, SearchRequest, StepModel
+from weft.translation.strategies import sampling
 
 Utility = Callable[[str, str], float]
 """u(hypothesis, reference): the larger the better."""
 
 
+def mbr(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """Draw samples and rank them by expected utility, which is their score; equal texts count once."""
+    utility: Utility = resolve(UTILITIES, settings.utility)
+    samples = replace(request, n_best=max(settings.samples, request.n_best), return_trace=False)
+    outputs = []
+    for hypotheses in sampling(model, samples, settings):
+        texts = [request.decode(hypothesis.tokens) for hypothesis in hypotheses]
+        utilities = expected_utilities(texts, utility)
+        first: dict[str, int] = {}
+        for index in sorted(range(len(texts)), key=lambda index: -utilities[index]):
+            first.setdefault(texts[index], index)
+        best = list(first.values())[: request.n_best]
+        outputs.append([replace(hypotheses[index], score=utilities[index]) for index in best])
+    return outputs
+
+
 def expected_utilities(
     texts: Sequence[str], utility: Utility, *, weights: Sequence[float] | None = None
 ) -> list[float]:
-    """The expected utility of every text; the best is the largest. Texts that come again are worked out once.
+    """The expected utility of every text. Equal texts are compared once.
 
-    ``weights``: how much each text counts as a reference; one each if not given.
+    ``weights``: how much each text counts as a reference; None: one each.
     """
     if weights is None:
         weights = [1.0] * len(texts)
     if len(weights) != len(texts):
         raise SearchError(f"minimum risk: {len(texts)} texts but {len(weights)} weights; expected one for each text")
-    shares: dict[str, float] = {}
+    weight_of: dict[str, float] = {}
     for text, weight in zip(texts, weights, strict=True):
         if not weight >= 0:
             raise SearchError(f"minimum risk: the weight of {text!r} is {weight}; expected 0 or more")
-        shares[text] = shares.get(text, 0.0) + weight
-    total = sum(shares.values())
+        weight_of[text] = weight_of.get(text, 0.0) + weight
+    total = sum(weight_of.values())
     if texts and not total > 0:
         raise SearchError("minimum risk: every weight is 0; expected at least one that is not")
-    references = [(text, share / total) for text, share in shares.items() if share]
-    expected = {one: sum(share * utility(one, other) for other, share in references) for one in shares}
+    references = [(text, weight / total) for text, weight in weight_of.items() if weight]
+    expected = {
+        hypothesis: sum(weight * utility(hypothesis, reference) for reference, weight in references)
+        for hypothesis in weight_of
+    }
     return [expected[text] for text in texts]

@@ -1,6 +1,7 @@
-"""The table of searches: what ``search.kind`` may name, on the command line and in Python alike.
+"""Search strategies: what ``search.kind`` may name, on the command line and in Python alike.
 
-A strategy is given a model, what it is to be asked (`SearchRequest`) and the settings; it gives hypotheses, best first.
+A strategy receives a model, a batch (`SearchRequest`) and the settings; it returns the hypotheses of every sentence,
+best first. To add one: write such a function and add its line to `weft.recipe.choices.STRATEGIES`.
 """
 
 from __future__ import annotations
@@ -8,209 +9,120 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from weft.errors import SearchError
-from weft.evaluation.sentence_metrics import UTILITIES
-from weft.recipe import SearchSettings
-from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter, SearchRequest, StepModel, beam, follow, greedy
-from weft.search.constrained_beam import constrained_beam
-from weft.search.constraints import BannedPhrases, LogitsConstraint, NoLoops, NoRepeatNgrams, RepetitionPenalty
-from weft.search.exact import exact, exhaustive
-from weft.translation.mbr import expected_utilities
+from weft.recipe.choices import STRATEGIES, resolve
+from weft.recipe.search import SearchSettings
+from weft.search.beam import BeamOptions, beam_search
+from weft.search.constrained_beam import constrained_beam_search
+from weft.search.constraints import make_constraints
+from weft.search.exact import ExactOptions, exact_search, exhaustive_search
+from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.ranking import Ranking
+from weft.search.sampling import Sampler, greedy_search, sample
+from weft.search.sampling_filters import SamplingFilter
 
-NO_LOOPS = NoLoops()
 Strategy = Callable[[StepModel, SearchRequest, SearchSettings], list[list[Hypothesis]]]
 
 
-def _greedy(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    _one_only(asked, settings)
-    return follow(model, asked.memory, asked.max_lengths, greedy, **_common(asked), **_steered(asked, settings))
+def search(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """The hypotheses of every sentence, best first, by the strategy that the settings name."""
+    values = {**dict(settings), "banned": tuple(map(tuple, request.banned))}
+    strategy: Strategy = resolve(STRATEGIES, settings.kind)
+    return strategy(model, replace(request, constraints=make_constraints(values)), settings)
 
 
-def _sample(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    return _draw(model, asked, settings, asked.n_best)
+def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """The most likely token at every step."""
+    if request.n_best > 1:
+        raise SearchError(
+            f"--n-best {request.n_best}: greedy search finds one output; use search.kind = 'beam' or 'sample'"
+        )
+    return greedy_search(model, request, ranking_of(settings))
 
 
-def _draw(model: StepModel, asked: SearchRequest, settings: SearchSettings, paths: int) -> list[list[Hypothesis]]:
-    cuts = SamplingFilter(
+def sampling(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """Random tokens, by their probabilities."""
+    filters = SamplingFilter(
         temperature=settings.temperature,
         top_k=settings.top_k,
         top_p=settings.top_p,
         min_p=settings.min_p,
         typical=settings.typical,
     )
-    choose = Sampler(cuts, seed=asked.seed if settings.seed is None else settings.seed)
-    common = {**_common(asked), **_steered(asked, settings), "names": asked.rng_keys or None, "paths": paths}
-    return follow(model, asked.memory, asked.max_lengths, choose, **common)
+    sampler = Sampler(filters, seed=request.seed if settings.seed is None else settings.seed)
+    return sample(model, request, sampler, ranking_of(settings))
 
 
-def _minimum_risk(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    """Draw many, take the one that agrees most with the others: its score is that agreement."""
-    utility = UTILITIES[settings.utility]
-    answers = []
-    for found in _draw(model, replace(asked, return_trace=False), settings, max(settings.samples, asked.n_best)):
-        texts = [asked.decode(one.tokens) for one in found]
-        worth = expected_utilities(texts, utility)
-        ranked = sorted(range(len(found)), key=lambda place: -worth[place])
-        first: dict[str, int] = {}
-        for place in ranked:
-            first.setdefault(texts[place], place)
-        answers.append([replace(found[place], score=worth[place]) for place in list(first.values())[: asked.n_best]])
-    return answers
-
-
-def _beam(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    size = max(settings.size, asked.n_best)
-    if any(asked.required):
-        _without(asked, settings, "search.required", stop="finished", groups=1)
-        if any(asked.prefixes):
-            raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
-        if asked.return_trace:
-            raise SearchError("search.required: a beam with required phrases keeps no trace")
-        return constrained_beam(
-            model,
-            asked.memory,
-            asked.max_lengths,
-            **_common(asked),
-            required=asked.required,
-            size=size,
-            ranking=_ranking(settings),
-            n_best=asked.n_best,
-            rules=_rules(asked, settings),
-            minimums=asked.min_lengths or None,
-            finish=settings.finish or None,
-        )
-    return beam(
-        model,
-        asked.memory,
-        asked.max_lengths,
-        **_common(asked),
-        **_steered(asked, settings),
+def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """Several hypotheses side by side; with required phrases, all of which contain them."""
+    size = max(settings.size, request.n_best)
+    options = BeamOptions(
         size=-(-size // settings.groups) * settings.groups,
-        finish=settings.finish or None,
-        n_best=asked.n_best,
+        ranking=ranking_of(settings),
         stop=settings.stop,
+        finish=settings.finish,
         groups=settings.groups,
         diversity=settings.diversity,
     )
+    if not any(request.required):
+        return beam_search(model, request, options)
+    _refuse(settings, "search.required", stop="finished", groups=1)
+    if any(request.prefixes):
+        raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
+    if request.return_trace:
+        raise SearchError("search.required: a beam with required phrases keeps no trace")
+    return constrained_beam_search(model, request, options)
 
 
-def _exact(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    _plain(asked, settings)
-    quick = beam(
-        model,
-        asked.memory,
-        asked.max_lengths,
-        **_common(asked),
-        ranking=_ranking(settings),
-        n_best=asked.n_best,
-        size=5,
-    )
-    ended = [[one.score for one in found if one.ended == "end"] for found in quick]
-    start = [min(scores) if len(scores) >= asked.n_best else float("-inf") for scores in ended]
-    found = exact(
-        model,
-        asked.memory,
-        asked.max_lengths,
-        **_common(asked),
-        ranking=_ranking(settings),
-        n_best=asked.n_best,
-        max_nodes=settings.max_nodes,
-        start=start,
-    )
-    return [ours if ours[0].proven else _better(ours, theirs) for ours, theirs in zip(found, quick, strict=True)]
+def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """The provably best by branch and bound, starting from the scores of a beam."""
+    request = _unconstrained(request, settings)
+    ranking = ranking_of(settings)
+    by_beam = beam_search(model, replace(request, loop=None), BeamOptions(ranking=ranking))
+    scores = [[one.score for one in hypotheses if one.ended == "end"] for hypotheses in by_beam]
+    known_scores = [min(ended) if len(ended) >= request.n_best else FORBIDDEN for ended in scores]
+    proven = exact_search(model, request, ExactOptions(ranking, max_nodes=settings.max_nodes), known_scores)
+    return [
+        found if found[0].proven else max(found, beam, key=_rank) for found, beam in zip(proven, by_beam, strict=True)
+    ]
 
 
-def _better(ours: list[Hypothesis], theirs: list[Hypothesis]) -> list[Hypothesis]:
-    """Where the exact search gave up, what a beam found may be better."""
-    return max(ours, theirs, key=lambda found: (found[0].ended == "end", found[0].score))
+def _rank(hypotheses: list[Hypothesis]) -> tuple[bool, float]:
+    """Where the exact search gave up, a beam may have found something better."""
+    return hypotheses[0].ended == "end", hypotheses[0].score
 
 
-def _exhaustive(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    _plain(asked, settings)
-    return exhaustive(
-        model,
-        asked.memory,
-        asked.max_lengths,
-        **_common(asked),
-        ranking=_ranking(settings),
-        n_best=asked.n_best,
-        max_space=settings.max_space,
-    )
+def exhaustive(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    """The best of all outputs there are."""
+    options = ExactOptions(ranking_of(settings), max_space=settings.max_space)
+    return exhaustive_search(model, _unconstrained(request, settings), options)
 
 
-STRATEGIES: dict[str, Strategy] = {
-    "greedy": _greedy,
-    "beam": _beam,
-    "sample": _sample,
-    "mbr": _minimum_risk,
-    "exact": _exact,
-    "exhaustive": _exhaustive,
-}
-
-
-def search(model: StepModel, asked: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    """The hypotheses of every sentence, best first, by the strategy that the settings name."""
-    return STRATEGIES[settings.kind](model, asked, settings)
-
-
-def rng_key(ids: Sequence[int]) -> int:
-    """A number for a sentence that depends on nothing but the sentence."""
-    return zlib.crc32(" ".join(map(str, ids)).encode())
-
-
-def _common(request: SearchRequest) -> dict[str, Any]:
-    return {"begin": request.begin, "end": request.end, "weights": request.return_attention, "device": request.device}
-
-
-def _ranking(settings: SearchSettings) -> Ranking:
+def ranking_of(settings: SearchSettings) -> Ranking:
+    """What hypotheses are ranked by."""
     return Ranking(settings.normalization, settings.length_penalty, settings.coverage_penalty)
 
 
-def _rules(asked: SearchRequest, settings: SearchSettings) -> list[LogitsConstraint]:
-    rules: list[LogitsConstraint] = []
-    if asked.banned:
-        rules.append(BannedPhrases(asked.banned))
-    if settings.no_repeat_ngram:
-        rules.append(NoRepeatNgrams(settings.no_repeat_ngram))
-    if settings.repetition_penalty != 1.0:
-        rules.append(RepetitionPenalty(settings.repetition_penalty))
-    if settings.no_loops and max(asked.max_lengths) >= 10:
-        rules.append(NO_LOOPS)
-    return rules
+def rng_key(ids: Sequence[int]) -> int:
+    """A number for a sentence that depends on nothing but its ids."""
+    return zlib.crc32(" ".join(map(str, ids)).encode())
 
 
-def _steered(asked: SearchRequest, settings: SearchSettings) -> dict[str, Any]:
-    """What the searches take that go forward step by step."""
-    return {
-        "ranking": _ranking(settings),
-        "rules": _rules(asked, settings),
-        "least": asked.min_lengths or None,
-        "prefixes": asked.prefixes or None,
-        "trace": asked.return_trace,
-        "loop": asked.loop,
-    }
+def _unconstrained(request: SearchRequest, settings: SearchSettings) -> SearchRequest:
+    """The exact searches judge the model itself: refuse what would change its scores; loops are allowed."""
+    kind = f"search.kind = '{settings.kind}'"
+    _refuse(settings, kind, no_repeat_ngram=0, repetition_penalty=1.0, banned=[])
+    _refuse(settings, kind, min_length=0, min_ratio=0.0, coverage_penalty=0.0)
+    if any(request.prefixes):
+        raise SearchError(f"search.prefix: {kind} takes none; use beam")
+    if request.return_trace:
+        raise SearchError(f"{kind} keeps no trace; use greedy, sample or beam")
+    return replace(request, constraints=(), min_lengths=())
 
 
-def _one_only(asked: SearchRequest, settings: SearchSettings) -> None:
-    if asked.n_best > 1:
-        raise SearchError(
-            f"--n-best {asked.n_best}: {settings.kind} search finds one output; use search.kind = 'beam' or 'sample'"
-        )
-
-
-def _plain(asked: SearchRequest, settings: SearchSettings) -> None:
-    """The exact searches judge the model itself: nothing may steer them."""
-    _without(asked, settings, f"search.kind = '{settings.kind}'", no_repeat_ngram=0, repetition_penalty=1.0, banned=[])
-    _without(asked, settings, f"search.kind = '{settings.kind}'", min_length=0, min_ratio=0.0, coverage_penalty=0.0)
-    if any(asked.prefixes):
-        raise SearchError(f"search.prefix: search.kind = '{settings.kind}' takes none; use beam")
-    if asked.return_trace:
-        raise SearchError(f"search.kind = '{settings.kind}' keeps no trace; use greedy, sample or beam")
-
-
-def _without(asked: SearchRequest, settings: SearchSettings, what: str, **expected: object) -> None:
+def _refuse(settings: SearchSettings, other: str, **expected: object) -> None:
+    """Refuse settings that are not at the expected value."""
     for name, value in expected.items():
         if getattr(settings, name) != value:
-            raise SearchError(f"search.{name}: cannot be used with {what}; leave it at {value!r}")
+            raise SearchError(f"search.{name}: cannot be used with {other}; leave it at {value!r}")

@@ -1,8 +1,11 @@
-"""The likeliest next tokens of every row on a GPU, in one kernel: log-probabilities, what is forbidden, the n best.
+"""The k most likely next tokens of every row on a GPU, in one kernel: log-probabilities, constraints, top-k.
 
-One program a row. It reads the logits once for log Σ exp, crosses out what may not be said (loops; an end that comes
-too early), reads them again for the largest of every 64, and takes the n best one after the other, of equals the one
-with the smaller id. Nothing but those n is written. Loaded only where there is a GPU.
+Equals `weft.search.top_k.top_k_constrained` with no constraint or `NoLoops` alone, row by row; held to it by
+tests/kernels/triton/test_top_k.py and tests/search/test_cuda_graphs.py.
+
+One program a row. It reads the logits once for log Σ exp, overwrites forbidden tokens (loops; an end token that comes
+too early), reads them again for the largest of every 64, and takes the k best one after the other, of equals the one
+with the smaller id. Nothing but those k is written. Imported only where there is a GPU.
 """
 
 import torch
@@ -14,22 +17,22 @@ BLOCK = 64
 
 
 @triton.jit
-def _best(  # type: ignore[no-untyped-def]
+def _top_k(  # type: ignore[no-untyped-def]
     logits,
-    said,
-    least,
-    time,
+    history,
+    min_lengths,
+    length,
     maxima,
     values,
     tokens,
     vocabulary,
     stride,
     window,
-    share,
+    rows_per_sentence,
     end,
-    n,
-    has_loops: tl.constexpr,
-    has_least: tl.constexpr,
+    k,
+    no_loops: tl.constexpr,
+    has_min_lengths: tl.constexpr,
     longest: tl.constexpr,
     copies: tl.constexpr,
     shortest: tl.constexpr,
@@ -49,19 +52,20 @@ def _best(  # type: ignore[no-untyped-def]
         top = higher
     normalizer = top + tl.log(total)
 
-    if has_loops:
+    if no_loops:
         back = tl.arange(0, 64)
         for period in tl.static_range(1, longest + 1):
             count = max(copies * period, shortest) - period - 1
             column = window - 1 - back
-            mine = tl.load(said + row * window + column, mask=(back < count) & (column >= 0), other=-1)
-            theirs = tl.load(said + row * window + column - period, mask=(back < count) & (column >= period), other=-2)
-            same = ((mine == theirs) & (mine >= 0)) | (back >= count)
+            token = tl.load(history + row * window + column, mask=(back < count) & (column >= 0), other=-1)
+            known = (back < count) & (column >= period)
+            earlier = tl.load(history + row * window + column - period, mask=known, other=-2)
+            same = ((token == earlier) & (token >= 0)) | (back >= count)
             loops = tl.min(same.to(tl.int32), 0) == 1
-            again = tl.load(said + row * window + window - period, mask=window >= period, other=-1)
-            tl.store(base + again, float("-inf"), mask=loops & (again >= 0))
-    if has_least:
-        early = tl.load(time) < tl.load(least + row // share)
+            repeated = tl.load(history + row * window + window - period, mask=window >= period, other=-1)
+            tl.store(base + repeated, float("-inf"), mask=loops & (repeated >= 0))
+    if has_min_lengths:
+        early = tl.load(length) < tl.load(min_lengths + row // rows_per_sentence)
         tl.store(base + end, float("-inf"), mask=early)
     tl.debug_barrier()
 
@@ -69,68 +73,68 @@ def _best(  # type: ignore[no-untyped-def]
         at = first + tl.arange(0, tile)
         x = tl.load(base + at, mask=at < vocabulary, other=float("-inf")).to(tl.float32)
         largest = tl.max(tl.reshape(x, [tile // block, block]), 1)
-        place = first // block + tl.arange(0, tile // block)
-        tl.store(maxima + row * all_blocks + place, largest, mask=place < all_blocks)
+        index = first // block + tl.arange(0, tile // block)
+        tl.store(maxima + row * all_blocks + index, largest, mask=index < all_blocks)
     tl.debug_barrier()
 
     blocks = tl.arange(0, all_blocks)
-    there = blocks * block < vocabulary
-    best = tl.load(maxima + row * all_blocks + blocks, mask=there, other=float("-inf"))
+    exists = blocks * block < vocabulary
+    best = tl.load(maxima + row * all_blocks + blocks, mask=exists, other=float("-inf"))
     last_value = float("inf")
     last_token = -1
-    for pick in range(0, n):
+    for pick in range(0, k):
         chosen = tl.argmax(best, 0)
         at = chosen * block + tl.arange(0, block)
         x = tl.load(base + at, mask=at < vocabulary, other=float("-inf")).to(tl.float32)
         x = tl.where((x < last_value) | ((x == last_value) & (at > last_token)), x, float("-inf"))
         last_value = tl.max(x, 0)
         last_token = tl.min(tl.where(x == last_value, at, 2147483647), 0)
-        tl.store(values + row * n + pick, last_value - normalizer)
-        tl.store(tokens + row * n + pick, last_token.to(tl.int64))
+        tl.store(values + row * k + pick, last_value - normalizer)
+        tl.store(tokens + row * k + pick, last_token.to(tl.int64))
         rest = tl.where((x < last_value) | ((x == last_value) & (at > last_token)), x, float("-inf"))
         best = tl.where(blocks == chosen, tl.max(rest, 0), best)
 
 
-def top_tokens(
+def top_k_tokens(
     logits_RV: Tensor,
-    n: int,
+    k: int,
     *,
     end: int,
-    said_RW: Tensor | None = None,
-    loops: tuple[int, int, int] = (16, 3, 10),
-    least_B: Tensor | None = None,
-    time_1: Tensor | None = None,
+    history_RW: Tensor | None = None,
+    loop_limits: tuple[int, int, int] = (16, 3, 10),
+    min_lengths_B: Tensor | None = None,
+    length_1: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """log p and ids of the ``n`` best of every row. Logits of what is forbidden are overwritten by −∞.
+    """log p and ids of the ``k`` best of every row. Logits of forbidden tokens are overwritten by −∞.
 
-    ``said_RW``: where given, phrases are not said over and over, ``loops`` being the settings of `NoLoops`;
-    ``least_B``: where given, the end mark is forbidden until ``time_1`` has reached it.
+    ``history_RW``: where given, loops are forbidden (`weft.search.loops.LoopLimits`: longest, copies, tokens);
+    ``min_lengths_B``: where given, the end token is forbidden until ``length_1`` has reached it.
     """
     rows, vocabulary = logits_RV.shape
-    assert logits_RV.stride(1) == 1 and n <= vocabulary
-    longest, copies, shortest = loops
+    assert logits_RV.stride(1) == 1 and k <= vocabulary
+    longest, copies, shortest = loop_limits
     assert max(copies * longest, shortest) <= 64 + longest
     all_blocks = triton.next_power_of_2(triton.cdiv(vocabulary, BLOCK))
     device = logits_RV.device
-    values_RN = torch.empty((rows, n), dtype=torch.float32, device=device)
-    tokens_RN = torch.empty((rows, n), dtype=torch.int64, device=device)
+    values_RK = torch.empty((rows, k), dtype=torch.float32, device=device)
+    tokens_RK = torch.empty((rows, k), dtype=torch.int64, device=device)
     maxima = torch.empty((rows, all_blocks), dtype=torch.float32, device=device)
-    _best[(rows,)](
+    _top_k[(rows,)](
         logits_RV,
-        tokens_RN if said_RW is None else said_RW,
-        tokens_RN if least_B is None else least_B,
-        tokens_RN if time_1 is None else time_1,
+        tokens_RK if history_RW is None else history_RW,
+        tokens_RK if min_lengths_B is None else min_lengths_B,
+        tokens_RK if length_1 is None else length_1,
         maxima,
-        values_RN,
-        tokens_RN,
+        values_RK,
+        tokens_RK,
         vocabulary,
         logits_RV.stride(0),
-        0 if said_RW is None else said_RW.shape[1],
-        1 if least_B is None else rows // len(least_B),
+        0 if history_RW is None else history_RW.shape[1],
+        1 if min_lengths_B is None else rows // len(min_lengths_B),
         end,
-        n,
-        has_loops=said_RW is not None,
-        has_least=least_B is not None,
+        k,
+        no_loops=history_RW is not None,
+        has_min_lengths=min_lengths_B is not None,
         longest=longest,
         copies=copies,
         shortest=shortest,
@@ -139,4 +143,4 @@ def top_tokens(
         all_blocks=all_blocks,
         num_warps=8,
     )
-    return values_RN, tokens_RN
+    return values_RK, tokens_RK

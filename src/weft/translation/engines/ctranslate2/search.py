@@ -34,8 +34,8 @@ import torch
 
 from weft.errors import SearchError
 from weft.recipe import SearchSettings
-from weft.search.constraints import NoLoops
 from weft.search.interface import Hypothesis
+from weft.search.loops import LoopLimits, has_loop
 from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output, Rows
 from weft.translation.engines.interface import EngineRequest
 
@@ -202,10 +202,10 @@ def _is_incomplete(outputs: list[Output], rows: Rows, row: int, request: EngineR
 
 
 def looping_rows(outputs: list[list[Output]]) -> list[int]:
-    """The rows in which an output holds a run that `NoLoops` forbids."""
-    longest, copies, tokens = NoLoops().settings
+    """The rows in which an output has a loop, such as the constraint `NoLoops` forbids."""
+    limits = LoopLimits()
     candidates = [(row, output.names) for row, nbest in enumerate(outputs) for output in nbest]
-    candidates = [(row, names) for row, names in candidates if len(names) >= tokens]
+    candidates = [(row, names) for row, names in candidates if len(names) >= limits.tokens]
     if not candidates:
         return []
     ids: dict[str, int] = {}
@@ -213,11 +213,4 @@ def looping_rows(outputs: list[list[Output]]) -> list[int]:
     tokens_RT = np.full((len(candidates), width), -1)
     for index, (_, names) in enumerate(candidates):
         tokens_RT[index, : len(names)] = [ids.setdefault(name, len(ids)) for name in names]
-    loops_R = np.zeros(len(candidates), dtype=bool)
-    for period in range(1, min(longest, width - 1) + 1):
-        needed = max(copies * period, tokens) - period
-        equal_RT = (tokens_RT[:, period:] == tokens_RT[:, :-period]) & (tokens_RT[:, period:] >= 0)
-        if equal_RT.shape[1] >= needed:
-            counts_RT = np.pad(equal_RT.cumsum(1), ((0, 0), (1, 0)))
-            loops_R |= (counts_RT[:, needed:] - counts_RT[:, :-needed] == needed).any(1)
-    return sorted({candidates[index][0] for index in loops_R.nonzero()[0]})
+    return sorted({candidates[index][0] for index in has_loop(tokens_RT, limits).nonzero()[0]})

@@ -5,10 +5,12 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.evaluation.sentence_metrics import UTILITIES
 from weft.evaluation.string_distance import edit_distance
+from weft.recipe.choices import UTILITIES as NAMES
+from weft.recipe.choices import resolve
 from weft.translation.mbr import expected_utilities
 
+UTILITIES = {name: resolve(NAMES, name) for name in NAMES}
 PAIRS = [
     ("the cat sat on the mat today", "the cat sits on the mat today"),
     ("he lives in Paris , with his dog .", "He lives in Paris, with a dog."),

@@ -1,0 +1,51 @@
+"""The loop that takes the steps of a search. Finished sentences leave the batch after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from weft.search.state import SearchState
+from weft.tree import Tree, leaves, map_tree
+
+Step = Callable[[SearchState], tuple[SearchState, Tree]]
+"""One step of a search: the state after it, and a record of what was done, tensors (B, …).
+
+Steps that compare equal do the same: a loop may keep what it has prepared for one and use it for the other.
+"""
+
+
+class StepRecords(NamedTuple):
+    """Consecutive steps of the same sentences."""
+
+    sentences: Tensor
+    """Their positions in the batch that was given, (n,)."""
+    records: Tree
+    """What the steps returned: tensors (T, n, …)."""
+
+
+class StepLoop:
+    """Takes one step after the other until all sentences are done."""
+
+    def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
+        """The records of all steps. ``return_attention``: whether the steps need attention weights of the model."""
+        steps: list[StepRecords] = []
+        while len(state.sentences_B):
+            sentences_B = state.sentences_B
+            state, record = step(state)
+            steps.append(StepRecords(sentences_B, map_tree(lambda leaf: leaf[None], record)))
+            if bool(state.done_B.any()):
+                state = state.keep_sentences((~state.done_B).nonzero()[:, 0])
+        return steps
+
+
+def steps_of(steps: Sequence[StepRecords], sentence: int) -> list[tuple[Any, tuple[int, int]]]:
+    """Every step that a sentence took part in: the records it is in, and its position (step, row) in them."""
+    positions: list[tuple[Any, tuple[int, int]]] = []
+    for sentences, records in steps:
+        rows = (sentences == sentence).nonzero()[:, 0].tolist()
+        if rows:
+            positions += [(records, (step, rows[0])) for step in range(len(next(leaves(records))))]
+    return positions

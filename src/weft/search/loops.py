@@ -1,0 +1,55 @@
+"""Loops: one phrase over and over, as degenerate models produce it (Holtzman et al. 2020). The one definition of them.
+
+A run of period n is a stretch of tokens in which y_t = y_{t−n} from its (n+1)-th token on; it is a loop if n is at most
+``longest`` and the run has at least
+
+    L_n = max(copies · n, tokens)
+
+tokens. So a phrase of n tokens may occur any number of times below ``copies`` in a row, and a short one more often,
+until the run has ``tokens`` tokens: "very very very very", "10000000" and a stutter of letters are no loops.
+
+Held to this by tests/search/test_loops.py: the constraint (`weft.search.constraints.NoLoops`), its kernel
+(`weft.kernels.triton.top_k`) and `has_loop`. The metric (`weft.evaluation.repetition.find_loop`) counts whole copies of
+a phrase in the same `runs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class LoopLimits(NamedTuple):
+    """From when on a run is a loop."""
+
+    longest: int = 16
+    """The longest phrase, in tokens."""
+    copies: int = 3
+    tokens: int = 10
+
+    def length(self, period: int) -> int:
+        """L_n: the fewest tokens of a loop."""
+        return max(self.copies * period, self.tokens)
+
+
+def runs(tokens: Sequence[Any], period: int) -> Iterator[tuple[int, int]]:
+    """The maximal runs of a period as (start, stop); runs of ``period`` tokens repeat nothing."""
+    start = 0
+    for position in range(period, len(tokens) + 1):
+        if position == len(tokens) or tokens[position] != tokens[position - period]:
+            yield start, position
+            start = position - period + 1
+
+
+def has_loop(tokens_RT: np.ndarray, limits: LoopLimits) -> np.ndarray:
+    """Whether each row contains a loop. Ids are 0 or more; rows are padded with negative numbers on the right."""
+    loops_R = np.zeros(len(tokens_RT), dtype=bool)
+    for period in range(1, min(limits.longest, tokens_RT.shape[1] - 1) + 1):
+        needed = limits.length(period) - period
+        same_RT = (tokens_RT[:, period:] == tokens_RT[:, :-period]) & (tokens_RT[:, period:] >= 0)
+        if same_RT.shape[1] >= needed:
+            counts_RT = np.pad(same_RT.cumsum(1), ((0, 0), (1, 0)))
+            loops_R |= (counts_RT[:, needed:] - counts_RT[:, :-needed] == needed).any(1)
+    return loops_R
