@@ -18,7 +18,7 @@ from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
     from weft.models import Searchable
-    from weft.search.state import StepLoop
+    from weft.search.loop import StepLoop
 
 LENGTH_MULTIPLE = 16
 """With CUDA graphs the longest source of a batch is rounded up to a multiple of this, so that fewer shapes occur."""
