@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from oracles.attention import rows_of, slow_attention
 from weft.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
 from weft.attention.ragged_attention import RaggedAttention
-from weft.attention.records import AttentionRecord, recorder_for
+from weft.attention.records import AttentionRecords
 from weft.attention.relative_positions import rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.ragged import Layout
@@ -106,9 +106,9 @@ def test_steps_equal_causal_self_attention(heads: int, kv_heads: int, rotary: bo
     stream_BTD = draw(rows, length, WIDTH)
     own, bias = layout([length] * rows), draw(1, heads, length, length)
     whole_rotation = rotation(torch.arange(length).repeat(rows), width, torch.float64) if rotary else None
-    records: list[AttentionRecord] = []
+    records = AttentionRecords(True, None)
     pattern = RaggedAttention("decoder", own, own, causal=True, bias=bias)
-    whole = module(stream_BTD.flatten(0, 1), pattern, whole_rotation, recorder_for(records, 0))
+    whole = module(stream_BTD.flatten(0, 1), pattern, whole_rotation, records.recorder(0))
     none = torch.zeros(rows, kv_heads, 0, width, dtype=torch.float64)
     history = KeysValues(none, none)
     for time in range(length):
@@ -127,9 +127,9 @@ def test_steps_equal_cross_attention(heads: int, kv_heads: int) -> None:
     """Three hypotheses per source, side by side; with and without the weights."""
     module = cross_attention(heads, kv_heads)
     stream_RD, source_MD = draw(6, WIDTH), draw(10, SOURCE_WIDTH)
-    records: list[AttentionRecord] = []
+    records = AttentionRecords(True, None)
     pattern = RaggedAttention("cross", layout([3, 3]), layout([5, 5]))
-    whole = module(stream_RD, source_MD, pattern, recorder_for(records, 0))
+    whole = module(stream_RD, source_MD, pattern, records.recorder(0))
     source = StepKeysValues(*(part.unflatten(0, (2, 5)).transpose(1, 2) for part in module.keys_values(source_MD)))
     output_RD, weights_RHS = module.step(stream_RD, source)
     torch.testing.assert_close(output_RD, whole)
@@ -149,8 +149,8 @@ def test_equals_pytorchs_multi_head_attention(heads: int) -> None:
         peer.out_proj.bias.copy_(module.output.bias)
     own = layout(LENGTHS)
     stream_ND = draw(sum(LENGTHS), WIDTH)
-    records: list[AttentionRecord] = []
-    output_ND = module(stream_ND, RaggedAttention("encoder", own, own), None, recorder_for(records, 0))
+    records = AttentionRecords(True, None)
+    output_ND = module(stream_ND, RaggedAttention("encoder", own, own), None, records.recorder(0))
     for row, xs_TD in enumerate(stream_ND.split(LENGTHS)):
         expected, weights = peer(xs_TD[None], xs_TD[None], xs_TD[None], average_attn_weights=False)
         torch.testing.assert_close(output_ND.split(LENGTHS)[row], expected[0])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oracles.attention import rows_of, slow_attention
 from weft.attention.ragged_attention import PrefixAttention, RaggedAttention
-from weft.attention.records import AttentionRecord, recorder_for
+from weft.attention.records import AttentionRecords
 from weft.ragged import Layout
 
 WIDTH = 5
@@ -42,8 +42,8 @@ def check(
     """Outputs with and without returned weights, and the weights, row by row."""
     queries, keys = attention.queries.lengths.tolist(), attention.keys.lengths.tolist()
     tensors = draw_all(queries, keys, heads, kv_heads)
-    records: list[AttentionRecord] = []
-    recorded_NHD = attention.attend(*tensors, recorder=recorder_for(records, 2))
+    records = AttentionRecords(True, None)
+    recorded_NHD = attention.attend(*tensors, recorder=records.recorder(2))
     outputs_NHD = attention.attend(*tensors)
     torch.testing.assert_close(outputs_NHD, recorded_NHD)
     [(kind, layer, weights_BHTS)] = records
@@ -149,7 +149,7 @@ def test_gradients(causal: bool, recorded: bool) -> None:
 
     def outputs(queries_NHD: Tensor, keys_NHD: Tensor, values_NHD: Tensor, bias: Tensor) -> Tensor:
         attention = RaggedAttention("cross", layout(queries), layout(keys), causal=causal, bias=bias)
-        recorder = recorder_for([] if recorded else None, 0)
+        recorder = AttentionRecords(recorded, None).recorder(0)
         return attention.attend(queries_NHD, keys_NHD, values_NHD, recorder=recorder)
 
     assert torch.autograd.gradcheck(outputs, tensors)
@@ -169,7 +169,7 @@ def test_dropout_keeps_the_mean() -> None:
     queries_NHD, keys_NHD, _ = draw_all(queries, keys, 2, 2)
     values_NHD = torch.ones_like(keys_NHD)
     torch.manual_seed(4)
-    for recorder in (None, recorder_for([], 0)):
+    for recorder in (None, AttentionRecords(True, None).recorder(0)):
         outputs = torch.stack(
             [attention.attend(queries_NHD, keys_NHD, values_NHD, dropout=0.3, recorder=recorder) for _ in range(500)]
         )
@@ -191,8 +191,8 @@ def test_prefix(heads: int, kv_heads: int, sources: list[int], biased: bool) -> 
         target_bias = draw(4, heads, max(targets), max(lengths), seed=7)
     pattern = PrefixAttention(layout(sources), layout(targets), source_bias=source_bias, target_bias=target_bias)
     outputs_NHD = pattern.attend(*tensors)
-    records: list[AttentionRecord] = []
-    torch.testing.assert_close(pattern.attend(*tensors, recorder=recorder_for(records, 0)), outputs_NHD)
+    records = AttentionRecords(True, None)
+    torch.testing.assert_close(pattern.attend(*tensors, recorder=records.recorder(0)), outputs_NHD)
     assert [record.kind for record in records] == (["encoder", "decoder"] if sum(sources) else ["decoder"])
 
     def of_row(values_NHD: Tensor, row: int) -> Tensor:

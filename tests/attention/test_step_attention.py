@@ -9,7 +9,7 @@ from torch import Tensor
 from oracles.attention import slow_attention
 from weft.attention.masks import additive_mask
 from weft.attention.ragged_attention import RaggedAttention
-from weft.attention.records import AttentionRecord, recorder_for
+from weft.attention.records import AttentionRecords
 from weft.attention.step_attention import StepKeysValues, step_attention, step_attention_output
 from weft.ragged import Layout, Ragged
 
@@ -35,9 +35,9 @@ def test_one_part(heads: int, kv_heads: int, hypotheses: int) -> None:
     keys_BHSD, values_BHSD = (Ragged(part, keys).to_padded().transpose(1, 2) for part in (keys_NHD, values_NHD))
     source = StepKeysValues(keys_BHSD, values_BHSD, additive_mask(keys.masked_BS, torch.float64)[:, None, None])
     outputs_RHD, weights_RHS = step_attention(queries_NHD, [source])
-    records: list[AttentionRecord] = []
+    records = AttentionRecords(True, None)
     expected = RaggedAttention("cross", queries, keys).attend(
-        queries_NHD, keys_NHD, values_NHD, recorder=recorder_for(records, 0)
+        queries_NHD, keys_NHD, values_NHD, recorder=records.recorder(0)
     )
     torch.testing.assert_close(outputs_RHD, expected)
     torch.testing.assert_close(step_attention_output(queries_NHD, source), expected)

@@ -11,6 +11,7 @@ from torch import nn
 from fixtures.transformers import DECODER, ENCODER, INPUTS, check, make, sources_for
 from oracles.transformer import POSITIONS
 from weft.models import Seq2Seq
+from weft.models.interface import alignment_weights
 from weft.models.transformer import ACTIVATIONS, NORMS
 from weft.ragged import Ragged
 
@@ -90,4 +91,12 @@ def test_returning_attention_does_not_change_the_logits(kind: str) -> None:
     source, inputs = Ragged.of(sources_for(kind)), Ragged.of(INPUTS)
     plain = model(source, inputs)
     assert plain.attention == ()
+    every, aligned = (model(source, inputs, return_attention=which).attention for which in (True, "alignment"))
+    for records in (every, aligned):
+        weights = alignment_weights(records, source.layout)
+        expected = alignment_weights(every, source.layout)
+        assert (weights is None) == (expected is None) == (kind == "language_model")
+        if weights is not None:
+            torch.testing.assert_close(weights, expected)
+    assert 1 <= len(aligned) < len(every)
     torch.testing.assert_close(model(source, inputs, return_attention=True).logits_NV, plain.logits_NV)

@@ -5,7 +5,7 @@ from weft.attention.kv_cache import KVCache
 from weft.attention.masks import additive_mask
 from weft.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
 from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention
-from weft.attention.records import AttentionRecord, AttentionRecorder, recorder_for
+from weft.attention.records import AttentionRecord, AttentionRecorder, AttentionRecords, ReturnAttention
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
 from weft.attention.scores import Score, make_score
 from weft.attention.step_attention import KeysValues, StepKeysValues
@@ -16,6 +16,7 @@ __all__ = [
     "AttentionPattern",
     "AttentionRecord",
     "AttentionRecorder",
+    "AttentionRecords",
     "CrossAttention",
     "KVCache",
     "KeysValues",
@@ -24,6 +25,7 @@ __all__ = [
     "ProjectedKeys",
     "RaggedAttention",
     "RelativeBias",
+    "ReturnAttention",
     "Rotation",
     "Score",
     "SelfAttention",
@@ -32,6 +34,5 @@ __all__ = [
     "additive_mask",
     "attend",
     "make_score",
-    "recorder_for",
     "rotation",
 ]

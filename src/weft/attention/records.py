@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
+
+ReturnAttention = bool | Literal["alignment"]
+"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the alignment layer of the
+decoder alone, which are all that `weft.models.interface.alignment_weights` needs."""
 
 
 class AttentionRecord(NamedTuple):
@@ -23,8 +27,17 @@ AttentionRecorder = Callable[[str, Tensor], None]
 """Called with the kind and the weights (B, H, T, S) of each attention of one layer."""
 
 
-def recorder_for(records: list[AttentionRecord] | None, layer: int) -> AttentionRecorder | None:
-    """A recorder that appends to ``records``; None if there are none to append to."""
-    if records is None:
+class AttentionRecords(list[AttentionRecord]):
+    """The records of a stack, as far as they are to be returned."""
+
+    def __init__(self, return_attention: ReturnAttention, alignment_layer: int | None) -> None:
+        """``alignment_layer``: None for a stack without one, such as an encoder."""
+        super().__init__()
+        self.return_attention = return_attention
+        self.alignment_layer = alignment_layer
+
+    def recorder(self, layer: int) -> AttentionRecorder | None:
+        """What records the weights of a layer; None if they are not to be returned."""
+        if self.return_attention is True or (self.return_attention and layer == self.alignment_layer):
+            return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS))
         return None
-    return lambda kind, weights_BHTS: records.append(AttentionRecord(kind, layer, weights_BHTS))

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from torch import nn
 
-from weft.attention import AttentionRecord, RaggedAttention
+from weft.attention import AttentionRecord, AttentionRecords, RaggedAttention, ReturnAttention
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.models.transformer import make_transformer_stack
 from weft.ragged import Ragged
@@ -36,7 +36,7 @@ class Encoded(NamedTuple):
 class Encoder(Protocol):
     """What a decoder requires of an encoder."""
 
-    def __call__(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded: ...
+    def __call__(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded: ...
 
 
 class RecurrentEncoder(nn.Module):
@@ -51,7 +51,7 @@ class RecurrentEncoder(nn.Module):
         )
         self.reverse_source = encoder.reverse_source
 
-    def forward(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded:
+    def forward(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded:
         if not self.reverse_source:
             return Encoded(*self.stack(embedded))
         states, final = self.stack(embedded.reversed())
@@ -69,14 +69,14 @@ class TransformerEncoder(nn.Module):
         assert isinstance(settings.encoder, TransformerSettings)
         self.stack = make_transformer_stack(settings, settings.encoder, bidirectional=True)
 
-    def forward(self, embedded: Ragged, *, return_attention: bool = False) -> Encoded:
-        records: list[AttentionRecord] | None = [] if return_attention else None
+    def forward(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded:
+        records = AttentionRecords(return_attention, None)
         layout = embedded.layout
         stream_ND = self.stack.embed(embedded.values, layout.positions, layout.longest)
         bias = self.stack.self_attention_bias(layout.longest, stream_ND.device)
         pattern = RaggedAttention("encoder", layout, layout, bias=bias)
         stream_ND = self.stack(stream_ND, layout.positions, pattern, records=records)
-        return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records or ()))
+        return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records))
 
 
 def make_encoder(settings: ModelSettings) -> Encoder:

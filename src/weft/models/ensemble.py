@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from weft.attention import AttentionRecord
+from weft.attention import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, nearest
 from weft.models.interface import HasMaxTargetLength, ModelOutput, StepOutput, alignment_weights
 from weft.models.language_model import RecurrentLanguageModel
@@ -75,11 +75,10 @@ class Ensemble(nn.Module):
             self._mean_attention([output.attention_RS for output in outputs]),
         )
 
-    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         """Logits as those of `step`. The attention is one record: the mean of the members' alignment weights."""
-        outputs: list[ModelOutput] = [
-            member(source, inputs, return_attention=return_attention) for member in self._members()
-        ]
+        wanted: ReturnAttention = "alignment" if return_attention else False
+        outputs: list[ModelOutput] = [member(source, inputs, return_attention=wanted) for member in self._members()]
         weights_BTS = self._mean_attention([alignment_weights(output.attention, source.layout) for output in outputs])
         attention = () if weights_BTS is None else (AttentionRecord("cross", 0, weights_BTS[:, None]),)
         return ModelOutput(self._mean_logits([output.logits_NV for output in outputs]), attention)

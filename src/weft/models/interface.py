@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from weft.attention import AttentionRecord
+from weft.attention import AttentionRecord, ReturnAttention
 from weft.models.layers import Output
 from weft.ragged import Layout, Ragged
 
@@ -31,7 +31,7 @@ class ModelOutput(NamedTuple):
     logits_NV: Tensor
     """For every target position."""
     attention: tuple[AttentionRecord, ...] = ()
-    """The weights of every attention of the model, if ``return_attention``."""
+    """The weights that ``return_attention`` asks for."""
 
 
 class StepOutput(NamedTuple):
@@ -50,7 +50,7 @@ class HiddenStates(NamedTuple):
     states: Ragged
     """(N, D), the input of the output layer."""
     attention: tuple[AttentionRecord, ...] = ()
-    """The weights of every attention of the model, if ``return_attention``."""
+    """The weights that ``return_attention`` asks for."""
 
 
 class Model(Protocol):
@@ -65,7 +65,7 @@ class Model(Protocol):
     def step(self, tokens_R: Tensor, state: Any, memory: Any) -> StepOutput:
         """Logits for the token after ``tokens_R``, and the new state."""
 
-    def __call__(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+    def __call__(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         """Logits for every target position; ``inputs`` are the targets shifted right."""
 
 
@@ -75,7 +75,9 @@ class HasOutputLayer(Protocol):
 
     output: Output
 
-    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+    def hidden_states(
+        self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
+    ) -> HiddenStates:
         """What `forward` computes before the output layer."""
 
 

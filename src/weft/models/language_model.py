@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import AttentionRecord
+from weft.attention import AttentionRecord, ReturnAttention
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output, dropout
 from weft.models.prompted_lm import prepend_prompts
@@ -75,11 +75,13 @@ class RecurrentLanguageModel(nn.Module):
         logits_RV = self.output(self._readout(output_RD, context_RD))
         return StepOutput(logits_RV, LanguageModelState(layers, history_RTD), weights_RT)
 
-    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         hidden = self.hidden_states(source, inputs, return_attention=return_attention)
         return ModelOutput(self.output(hidden.states.values), hidden.attention)
 
-    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+    def hidden_states(
+        self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
+    ) -> HiddenStates:
         """What `forward` computes before the output layer. A source is a prompt, which is read first."""
         if source.layout.total:
             texts, indices_N = prepend_prompts(source, inputs)

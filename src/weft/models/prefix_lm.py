@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from weft.attention import (
     AttentionPattern,
-    AttentionRecord,
+    AttentionRecords,
     KeysValues,
     PrefixAttention,
     RaggedAttention,
+    ReturnAttention,
     StepKeysValues,
     additive_mask,
 )
@@ -117,7 +118,9 @@ class PrefixLM(nn.Module):
         states_RD = self.readout(stack.normalize(stream_RD))
         return StepOutput(self.output(states_RD), PrefixState(tuple(layers)), attention_RS)
 
-    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+    def hidden_states(
+        self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
+    ) -> HiddenStates:
         """What `forward` computes before the output layer. To a language model a source is a prompt, read first."""
         if self.source_embedding is None and source.layout.total:
             whole, indices_N = prepend_prompts(source, inputs)
@@ -130,10 +133,10 @@ class PrefixLM(nn.Module):
             source_N, source_longest = source.layout.positions, source.layout.longest
             source_ND = stack.embed(self.source_embedding(source.values), source_N, source_longest)
             stream_ND, positions_N = torch.cat([source_ND, stream_ND]), torch.cat([source_N, positions_N])
-        records: list[AttentionRecord] | None = [] if return_attention else None
+        records = AttentionRecords(return_attention, self.alignment_layer)
         stream_ND = stack(stream_ND, positions_N, self._pattern(source, inputs, longest), records=records)
         states_ND = self.readout(stack.normalize(stream_ND[source.layout.total :]))
-        return HiddenStates(inputs.like(states_ND), tuple(records or ()))
+        return HiddenStates(inputs.like(states_ND), tuple(records))
 
     def _pattern(self, source: Ragged, inputs: Ragged, longest: int) -> AttentionPattern:
         """``longest``: of source and target together."""
@@ -149,6 +152,6 @@ class PrefixLM(nn.Module):
             target_bias=stack.position_bias(queries_BT, torch.arange(longest, device=inputs.device)[None]),
         )
 
-    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         hidden = self.hidden_states(source, inputs, return_attention=return_attention)
         return ModelOutput(self.output(hidden.states.values), hidden.attention)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention import Attention, AttentionRecord, ProjectedKeys, make_score
+from weft.attention import Attention, AttentionRecord, ProjectedKeys, ReturnAttention, make_score
 from weft.attention.scores import Dot, General
 from weft.kernels.cpu.input_feeding import FeedingWeights, feed_inputs
 from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
@@ -190,11 +190,11 @@ class RecurrentDecoder(nn.Module):
 
     # Whole targets
 
-    def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: bool = False) -> HiddenStates:
+    def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: ReturnAttention = False) -> HiddenStates:
         """Teacher forcing. The attention is recorded as one layer with one head."""
         memory = self.build_memory(encoded)
-        forward = self._fast_forward(embedded, return_attention) or self._forward_steps
-        states_ND, weights_BTS = forward(embedded, memory, return_attention)
+        forward = self._fast_forward(embedded, bool(return_attention)) or self._forward_steps
+        states_ND, weights_BTS = forward(embedded, memory, bool(return_attention))
         attention = () if weights_BTS is None else (AttentionRecord("cross", 0, weights_BTS[:, None]),)
         return HiddenStates(embedded.like(states_ND), attention)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from weft.attention import ReturnAttention
 from weft.models.encoders import Encoder
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
@@ -47,12 +48,14 @@ class Seq2Seq(nn.Module):
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
         return StepOutput(self.output(output_RD), state, weights_RS)
 
-    def hidden_states(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> HiddenStates:
+    def hidden_states(
+        self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
+    ) -> HiddenStates:
         """What `forward` computes before the output layer."""
         encoded = self.encoder(self.source_embedding.ragged(source), return_attention=return_attention)
         decoded = self.decoder(self.target_embedding.ragged(inputs), encoded, return_attention=return_attention)
         return HiddenStates(decoded.states, encoded.attention + decoded.attention)
 
-    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: bool = False) -> ModelOutput:
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         hidden = self.hidden_states(source, inputs, return_attention=return_attention)
         return ModelOutput(self.output(hidden.states.values), hidden.attention)

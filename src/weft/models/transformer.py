@@ -22,8 +22,8 @@ from torch.nn import functional
 from weft.attention import (
     AlibiBias,
     AttentionPattern,
-    AttentionRecord,
     AttentionRecorder,
+    AttentionRecords,
     CrossAttention,
     KeysValues,
     RelativeBias,
@@ -31,7 +31,6 @@ from weft.attention import (
     SelfAttention,
     StepKeysValues,
     T5Bias,
-    recorder_for,
     rotation,
 )
 from weft.models.layers import dropout, dropout_add
@@ -211,12 +210,12 @@ class TransformerStack(nn.Module):
         pattern: AttentionPattern,
         source_MD: Tensor | None = None,
         source_pattern: AttentionPattern | None = None,
-        records: list[AttentionRecord] | None = None,
+        records: AttentionRecords | None = None,
     ) -> Tensor:
-        """All layers, before the final norm; ``records``: where the weights of every layer are appended."""
+        """All layers, before the final norm; ``records``: where weights that are to be returned are appended."""
         rotation = self.rotation(positions_N, stream_ND.dtype)
         for number, layer in enumerate(self.layers):
-            recorder = recorder_for(records, number)
+            recorder = None if records is None else records.recorder(number)
             stream_ND = layer(stream_ND, pattern, rotation, source_MD, source_pattern, recorder)
         return stream_ND
 

@@ -7,7 +7,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import AttentionRecord, KeysValues, KVCache, RaggedAttention, StepKeysValues, additive_mask
+from weft.attention import (
+    AttentionRecords,
+    KeysValues,
+    KVCache,
+    RaggedAttention,
+    ReturnAttention,
+    StepKeysValues,
+    additive_mask,
+)
 from weft.models.cached_step import CachedState, CachedStateWithAttention, cached_step
 from weft.models.encoders import Encoded
 from weft.models.interface import HiddenStates, alignment_layer
@@ -92,13 +100,13 @@ class TransformerDecoder(nn.Module):
                 attention_RS = weights_RHS.mean(1)
         return self.readout(stack.normalize(stream_RD)), TransformerState(tuple(layers)), attention_RS
 
-    def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: bool = False) -> HiddenStates:
+    def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: ReturnAttention = False) -> HiddenStates:
         """Teacher forcing: the hidden states of whole targets."""
         stack, layout, source = self.stack, embedded.layout, encoded.states
-        records: list[AttentionRecord] | None = [] if return_attention else None
+        records = AttentionRecords(return_attention, self.alignment_layer)
         stream_ND = stack.embed(embedded.values, layout.positions, layout.longest)
         bias = stack.self_attention_bias(layout.longest, stream_ND.device)
         history = RaggedAttention("decoder", layout, layout, causal=True, bias=bias)
         cross = RaggedAttention("cross", layout, source.layout)
         stream_ND = stack(stream_ND, layout.positions, history, source.values, cross, records)
-        return HiddenStates(embedded.like(self.readout(stack.normalize(stream_ND))), tuple(records or ()))
+        return HiddenStates(embedded.like(self.readout(stack.normalize(stream_ND))), tuple(records))

@@ -60,7 +60,7 @@ def force_decode(
     results: dict[int, Hypothesis] = {}
     for rows in length_sorted_batches(pairs, batch_tokens):
         batch = pairs.batch(rows).to(device)
-        out = model(batch.source, batch.target.shifted(begin), return_attention=True)
+        out = model(batch.source, batch.target.shifted(begin), return_attention="alignment")
         weights_BTS = alignment_weights(out.attention, batch.source.layout)
         chosen_N1 = out.logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
         targets = zip(rows.tolist(), batch.target.split(), batch.target.like(chosen_N1[:, 0]).split(), strict=True)
