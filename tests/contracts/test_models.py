@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from oracles.recurrent import CONNECTIONS
 from oracles.transformer import POSITIONS
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.build import build_model
 from weft.models.interface import alignment_weights
 from weft.ragged import FixedLayout, Ragged
@@ -141,7 +141,7 @@ every_model = pytest.mark.parametrize("case", CASES)
 
 
 @cache
-def model_of(case: str) -> AnyModel:
+def model_of(case: str) -> Model:
     """In double precision, so that a difference is never rounding."""
     checked = ModelSettings.model_validate(CASES[case])
     source_size = TARGET_SIZE if CASES[case].get("tie") == "all" else SOURCE_SIZE

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from contracts.test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
 from fixtures.tokenizers import learn
-from weft.models import Ensemble, Searchable
+from weft.models import Ensemble, Model
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.search import Ranking
@@ -67,7 +67,7 @@ def letters(size: int) -> Any:
     return learn("word", [LETTERS[: 2 * (size - len(specials.SPECIALS)) - 1]])
 
 
-def translator(model: Searchable, model_settings: dict[str, Any]) -> Translator:
+def translator(model: Model, model_settings: dict[str, Any]) -> Translator:
     """A façade around an untrained model."""
     target = letters(TARGET_SIZE)
     source = target if model_settings.get("tie") == "all" else letters(SOURCE_SIZE)

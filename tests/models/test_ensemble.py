@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import SearchError
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.build import build_model
 from weft.models.ensemble import MEANS, Ensemble
 from weft.models.interface import alignment_weights
@@ -46,7 +46,7 @@ every_group = pytest.mark.parametrize("kinds", GROUPS, ids=" + ".join)
 every_mean = pytest.mark.parametrize("mean", MEANS)
 
 
-def model_of(kind: str, seed: int = 11, target_size: int = 11, source_size: int = 13) -> AnyModel:
+def model_of(kind: str, seed: int = 11, target_size: int = 11, source_size: int = 13) -> Model:
     """In double precision, so that a difference is never rounding, and decided."""
     checked = ModelSettings.model_validate({"embedding": 6, "dropout": 0.0, **KINDS[kind]})
     model = build_model(checked, source_size=source_size, target_size=target_size, seed=seed).double().eval()

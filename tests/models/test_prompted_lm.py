@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data.store.token_store import Batch
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.build import build_model
 from weft.models.prompted_lm import prepend_prompts
 from weft.ragged import Ragged
@@ -38,7 +38,7 @@ MODELS: dict[str, dict[str, Any]] = {
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
-def make(name: str) -> AnyModel:
+def make(name: str) -> Model:
     settings = ModelSettings.model_validate({"kind": "language_model", "embedding": 12, "dropout": 0.0, **MODELS[name]})
     model = build_model(settings, source_size=VOCABULARY, target_size=VOCABULARY, seed=3)
     return model.double().eval()

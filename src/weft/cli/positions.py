@@ -41,13 +41,17 @@ def command(
 
 def _learned(run: Path, count: int) -> dict[str, np.ndarray]:
     """The learned tables of a run, each cut to ``count`` positions."""
+    from torch import nn
+
     from weft.errors import DataError
     from weft.models.positions import Learned
     from weft.translation.load import load
 
+    model = load(run, device="cpu").model
+    assert isinstance(model, nn.Module)
     found = {
         name.split(".")[0]: part.weight_PD[:count].detach().cpu().numpy()
-        for name, part in load(run, device="cpu").model.named_modules()
+        for name, part in model.named_modules()
         if isinstance(part, Learned)
     }
     if not found:

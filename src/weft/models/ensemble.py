@@ -18,13 +18,12 @@ from torch import Tensor, nn
 
 from weft.attention import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, nearest
-from weft.models.interface import HasMaxTargetLength, ModelOutput, StepOutput, alignment_weights
+from weft.models.interface import HasMaxTargetLength, Model, ModelOutput, StepOutput, alignment_weights
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 
-Member = Seq2Seq | RecurrentLanguageModel | PrefixLM
 MEANS = ("arithmetic", "geometric")
 
 
@@ -32,7 +31,7 @@ class Ensemble(nn.Module):
     """A weighted mean of models. Memory and state are tuples with one entry per member."""
 
     def __init__(
-        self, members: Sequence[Member], *, mean: str = "arithmetic", weights: Sequence[float] | None = None
+        self, members: Sequence[Model], *, mean: str = "arithmetic", weights: Sequence[float] | None = None
     ) -> None:
         """``weights``: of the members, normalized to sum to one; not given: equal weights."""
         super().__init__()
@@ -44,12 +43,12 @@ class Ensemble(nn.Module):
             raise SearchError(f"ensemble: {len(members)} members but {len(weights)} weights; expected one for each")
         if not all(0 < weight < math.inf for weight in weights):
             raise SearchError(f"ensemble: the weights are {list(weights)}; expected positive numbers")
-        self.members = nn.ModuleList(members)
+        self.members = nn.ModuleList(cast(Sequence[nn.Module], members))
         self.mean = mean
         self.weights = tuple(weight / math.fsum(weights) for weight in weights)
 
-    def _members(self) -> list[Member]:
-        return cast(list[Member], list(self.members))
+    def _members(self) -> list[Model]:
+        return cast(list[Model], list(self.members))
 
     def max_target_length(self, source_length: int) -> int | None:
         """The longest target that every member can produce; None: unlimited."""
@@ -106,26 +105,30 @@ class Ensemble(nn.Module):
         return torch.stack([part.to(dtype) * (weight / total) for weight, part in pairs]).sum(0)
 
 
-def _check_vocabularies(members: Sequence[Member]) -> None:
-    """That the members have the same vocabularies, as far as their sizes tell."""
+def _check_vocabularies(members: Sequence[Model]) -> None:
+    """That the members have the same vocabularies, as far as the sizes of weft's own models tell."""
     if not members:
         raise SearchError("ensemble: it has no members; expected at least one model")
-    first_source, first_target = _vocabulary_sizes(members[0])
-    for number, member in enumerate(members[1:], 2):
-        source, target = _vocabulary_sizes(member)
+    sizes = [(number, size) for number, member in enumerate(members, 1) if (size := _vocabulary_sizes(member))]
+    for number, (source, target) in sizes[1:]:
+        first, (first_source, first_target) = sizes[0]
         if target != first_target:
             raise SearchError(
-                f"ensemble: model {number} knows {target} target tokens, model 1 {first_target}; "
+                f"ensemble: model {number} knows {target} target tokens, model {first} {first_target}; "
                 "train them with the same tokenizer"
             )
         if source != first_source:
             raise SearchError(
-                f"ensemble: model {number} knows {source or 'no'} source tokens, model 1 {first_source or 'none'}; "
-                "train them with the same tokenizer and task"
+                f"ensemble: model {number} knows {source or 'no'} source tokens, model {first} "
+                f"{first_source or 'none'}; train them with the same tokenizer and task"
             )
 
 
-def _vocabulary_sizes(model: Member) -> tuple[int, int]:
-    """Of source and target; a language model has no source."""
-    source = None if isinstance(model, RecurrentLanguageModel) else model.source_embedding
+def _vocabulary_sizes(model: Model) -> tuple[int, int] | None:
+    """Of source (0 for a language model) and target; None for a model of another kind."""
+    if isinstance(model, RecurrentLanguageModel):
+        return 0, len(model.output.bias_V)
+    if not isinstance(model, Seq2Seq | PrefixLM):
+        return None
+    source = model.source_embedding
     return 0 if source is None else len(source.weight_VE), len(model.output.bias_V)

@@ -14,11 +14,11 @@ A model may have more, which callers detect with ``isinstance``: `HasOutputLayer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.attention import AttentionRecord, ReturnAttention
 from weft.models.layers import Output
@@ -54,7 +54,7 @@ class HiddenStates(NamedTuple):
 
 
 class Model(Protocol):
-    """What every model has."""
+    """What every model has: the four methods of this interface, as methods of a `torch.nn.Module`."""
 
     def encode(self, source: Ragged) -> Any:
         """The memory of a batch of sources. For a language model the rows of ``source`` are empty."""
@@ -67,6 +67,22 @@ class Model(Protocol):
 
     def __call__(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         """Logits for every target position; ``inputs`` are the targets shifted right."""
+
+    # Of `torch.nn.Module`, which implements `__call__` by ``forward``
+
+    training: bool
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
+
+    def train(self, mode: bool = True) -> Self: ...
+
+    def eval(self) -> Self: ...
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self: ...
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +23,13 @@ from weft.errors import SearchError
 from weft.kernels.cpu.int8 import Int8Linear
 from weft.models.cells import LayerState
 from weft.models.encoders import RecurrentEncoder
+from weft.models.interface import Model
 from weft.models.layers import Output
 from weft.models.recurrent import LayerMaps, RecurrentStack, StackState
 from weft.models.recurrent_decoder import RecurrentDecoder, _StepMaps
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.tree import first, map_tree
-
-AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 MAX_BOUND = 2.0
 """Embeddings with larger entries would leave too few levels for states within ±1; rows then get their own scales."""
@@ -182,7 +181,7 @@ def _outputs_are_states(stack: RecurrentStack) -> bool:
     return stack.connections != "residual" and all(isinstance(norm, nn.Identity) for norm in stack.norms)
 
 
-def quantize(model: AnyModule) -> AnyModule:
+def quantize(model: Model) -> Model:
     """A copy of a model with eight-bit products, for search on a CPU; what is not converted is shared."""
     for name, parameter in model.named_parameters():
         if parameter.device.type != "cpu" or parameter.dtype != torch.float32:
@@ -191,7 +190,7 @@ def quantize(model: AnyModule) -> AnyModule:
                 f"quantize: {name} is {dtype} on {parameter.device}; quantization needs float32 on a CPU: "
                 "move the model there first"
             )
-    return cast(AnyModule, _convert(model, {}).eval())
+    return cast(Model, _convert(cast(nn.Module, model), {}).eval())
 
 
 def _convert(module: nn.Module, converted: dict[int, nn.Module]) -> nn.Module:

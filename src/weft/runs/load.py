@@ -12,24 +12,28 @@ from weft.runs.weights import load_weights
 from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 
 if TYPE_CHECKING:
-    from weft.models import AnyModel
+    from weft.models import Model
 
 
 class LoadedRun(NamedTuple):
     """What a run folder holds, ready to use."""
 
-    model: AnyModel
+    model: Model
     tokenizers: Tokenizers
     recipe: Recipe
     folder: Path | None = None
 
 
-def load_run(path: Path | str) -> LoadedRun:
-    """Read a run folder; the model is on the CPU, in the precision of its file."""
+def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
+    """Read a run folder; the model is on the CPU, in the precision of its file.
+
+    ``model``: given the weights of the run in place of a model that its recipe describes.
+    """
     folder = RunFolder(path).check()
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths())
     weights = folder.read_model()
-    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+    if model is None:
+        model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     load_weights(model, weights.tensors, where=str(folder.model))
     return LoadedRun(model, tokenizers, recipe, Path(path))

@@ -16,7 +16,9 @@ from weft.errors import CheckpointError
 from weft.files import replacing
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
+
+    from weft.models import Model
 
 FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""
@@ -91,12 +93,12 @@ def check_format(path: Path, version: int) -> None:
         )
 
 
-def model_tensors(model: nn.Module) -> Tensors:
+def model_tensors(model: Model) -> Tensors:
     """A model's weights by name; a tied tensor is listed once, under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def load_weights(model: nn.Module, tensors: Tensors, *, where: str) -> None:
+def load_weights(model: Model, tensors: Tensors, *, where: str) -> None:
     """Copy weights into a model; names and shapes must be exactly those of its parameters."""
     parameters = dict(model.named_parameters())
     for name in [*parameters, *tensors]:
@@ -115,7 +117,7 @@ def load_weights(model: nn.Module, tensors: Tensors, *, where: str) -> None:
             parameter.copy_(tensors[name])
 
 
-def initialize_from(model: nn.Module, tensors: Tensors, *, where: str) -> None:
+def initialize_from(model: Model, tensors: Tensors, *, where: str) -> None:
     """Initialize a model with the weights of another run; new rows of a larger vocabulary stay as they are."""
     parameters = dict(model.named_parameters())
     for name in [*parameters, *tensors]:

@@ -12,7 +12,7 @@ from weft.models.interface import alignment_weights
 from weft.search.interface import Hypothesis
 
 if TYPE_CHECKING:
-    from weft.models import Searchable
+    from weft.models import Model
 
 BATCH_TOKENS = 4096
 """Tokens per batch, on either side."""
@@ -33,7 +33,7 @@ class Likelihood(NamedTuple):
 
 @torch.no_grad()
 def token_log_probabilities(
-    model: Searchable, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu"
+    model: Model, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu"
 ) -> list[Tensor]:
     """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs."""
     results: list[Tensor] = [torch.zeros(0)] * len(pairs)
@@ -46,7 +46,7 @@ def token_log_probabilities(
     return results
 
 
-def likelihood(model: Searchable, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu") -> Likelihood:
+def likelihood(model: Model, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu") -> Likelihood:
     """The log-probability of a whole corpus."""
     scores = token_log_probabilities(model, pairs, begin=begin, device=device)
     return Likelihood(sum(float(row.sum(dtype=torch.float64)) for row in scores), sum(len(row) for row in scores))
@@ -54,7 +54,7 @@ def likelihood(model: Searchable, pairs: PairStore, *, begin: int, device: torch
 
 @torch.no_grad()
 def force_decode(
-    model: Searchable, pairs: PairStore, *, begin: int, batch_tokens: int, device: torch.device | str = "cpu"
+    model: Model, pairs: PairStore, *, begin: int, batch_tokens: int, device: torch.device | str = "cpu"
 ) -> list[Hypothesis]:
     """The targets of the pairs as hypotheses, with their scores and their attention, in the order of the pairs."""
     results: dict[int, Hypothesis] = {}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from weft.errors import SearchError
-from weft.models import PrefixLM, Searchable
+from weft.models import Model, PrefixLM
 from weft.models.ensemble import Ensemble
 from weft.ragged import Ragged
 from weft.text import specials
@@ -18,7 +18,7 @@ from weft.translation.results import HeadAttention
 
 
 def attention_heads(
-    model: Searchable,
+    model: Model,
     tokenizers: Tokenizers,
     source_ids: Sequence[int],
     target_ids: Sequence[int],

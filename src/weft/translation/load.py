@@ -17,27 +17,35 @@ from weft.translation.engines.torch import TorchEngine
 from weft.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from weft.models import Searchable
+    from weft.models import Model
 
 ENGINES = ("auto", "torch", "ctranslate2")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
 
 def load(
-    path: Path | str, *more: Path | str, device: str = "auto", precision: str = "auto", engine: str = "auto"
+    path: Path | str,
+    *more: Path | str,
+    model: Model | None = None,
+    device: str = "auto",
+    precision: str = "auto",
+    engine: str = "auto",
 ) -> Translator:
     """A trained run from its folder; with ``more`` runs, an ensemble of all of them.
 
+    ``model``: your own, of a run that was trained with `weft.train(..., model=...)`; it gets the weights of the run.
     ``precision``: fp32, bf16 (a Transformer on a GPU) or int8 (on a CPU); auto: bf16 on a GPU that supports it.
     ``engine``: torch, ctranslate2 (Transformers), or auto: CTranslate2 if it is installed and many lines are given.
     """
     if engine not in ENGINES:
         raise SearchError(f"--engine {engine}: unknown; use {', '.join(ENGINES)}")
     torch_device = choose_device(device)
-    runs = [load_run(folder) for folder in (path, *more)]
+    if model is not None:
+        engine = "torch"
+    runs = [load_run(path, model=model), *map(load_run, more)]
     _check_vocabularies(runs)
     precision = _choose_precision(precision, [run.recipe for run in runs], torch_device)
-    model: Searchable = runs[0].model
+    model = runs[0].model
     if more:
         from weft.models.ensemble import Ensemble
 

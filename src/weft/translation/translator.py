@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.data.store.encode import SourceRole
     from weft.data.store.token_store import PairStore
-    from weft.models import Searchable
+    from weft.models import Model
 
 WINDOW_LINES = 4096
 """Lines that are sorted by length together when a file is translated …"""
@@ -44,7 +44,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Searchable,
+        model: Model,
         tokenizers: Tokenizers,
         recipe: Recipe | None = None,
         *,

@@ -11,7 +11,7 @@ from weft.recipe.search import SearchSettings
 from weft.search.interface import Hypothesis
 
 if TYPE_CHECKING:
-    from weft.models import Searchable
+    from weft.models import Model
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class EngineRequest:
         rows = list(rows)
         return replace(self, sources=[self.sources[row] for row in rows], prefixes=[self.prefixes[row] for row in rows])
 
-    def max_lengths(self, model: Searchable) -> list[int]:
+    def max_lengths(self, model: Model) -> list[int]:
         """The most tokens that each output may have."""
         lengths = zip(self._source_lengths(), map(len, self.prefixes), strict=True)
         return [max_output_length(model, self.settings, source=source, prefix=prefix) for source, prefix in lengths]
@@ -52,7 +52,7 @@ class EngineRequest:
         return [len(source) + self.prompts for source in self.sources]
 
 
-def max_output_length(model: Searchable, settings: SearchSettings, *, source: int, prefix: int = 0) -> int:
+def max_output_length(model: Model, settings: SearchSettings, *, source: int, prefix: int = 0) -> int:
     """The most tokens of an output for a source of ``source`` tokens, its end token included.
 
     As `search.max_length`, `max_ratio` and `max_extra` say, but at least one token after the prefix, and no more than

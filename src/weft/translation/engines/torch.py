@@ -17,7 +17,7 @@ from weft.translation.engines.interface import EngineRequest
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
-    from weft.models import Searchable
+    from weft.models import Model
     from weft.search.loop import StepLoop
 
 LENGTH_MULTIPLE = 16
@@ -31,7 +31,7 @@ class TorchEngine:
 
     def __init__(
         self,
-        model: Searchable,
+        model: Model,
         tokenizer: Tokenizer,
         *,
         device: torch.device | str = "cpu",
