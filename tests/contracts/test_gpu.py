@@ -9,6 +9,7 @@ import torch
 
 from weft.data.batching.batches import StoredCorpus
 from weft.data.store.token_store import Batch, PairStore, TokenStore
+from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.build import build_model
 from weft.models.layers import Output
 from weft.ragged import Ragged
@@ -17,9 +18,9 @@ from weft.runs.layout import RunFolder
 from weft.search import BeamOptions, SearchRequest, beam_search
 from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step
-from weft.training.loss import NOTHING, batch_loss, output_cross_entropy
+from weft.training.loss import batch_loss, output_cross_entropy
 from weft.training.trainer import Trainer
-from weft.training.update import PlainUpdate
+from weft.training.update import PlainUpdate, TrainingContext
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 BATCH = Batch(
@@ -46,7 +47,7 @@ def test_the_same_on_both(name: str, kind: str) -> None:
     for device in ("cpu", "cuda"):
         model = build_model(recipe.model, source_size=11, target_size=13).to(device)
         there = batch.to(device)
-        loss = batch_loss(model, there, begin=1, smoothing=0.1)
+        loss = batch_loss(model, there, smoothing=0.1)
         loss.smoothed.backward()
         request = SearchRequest(
             memory=model.eval().encode(there.source),
@@ -93,7 +94,7 @@ def test_transformers_are_the_same_on_both(name: str, kind: str) -> None:
     for device, half in (("cpu", False), ("cuda", False), ("cuda", True)):
         model = build_model(settings, source_size=11, target_size=13).to(device)
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            loss = batch_loss(model, BATCH.to(device), begin=1, smoothing=0.1)
+            loss = batch_loss(model, BATCH.to(device), smoothing=0.1)
         loss.smoothed.backward()
         found.append((loss.smoothed.detach().cpu(), [parameter.grad.cpu() for parameter in model.parameters()]))
     (cpu_loss, cpu_gradients), *others = found
@@ -105,7 +106,7 @@ def test_transformers_are_the_same_on_both(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_kernel_is_the_loss(smoothing: float) -> None:
-    """One kernel on a GPU against the written-out version, with a target that is none."""
+    """One kernel on a GPU against the written-out version, with an ignored target."""
     torch.manual_seed(1)
     states, output = torch.randn(37, 24), Output(5003, 24)
     targets = torch.randint(0, 5003, (37,))
@@ -118,7 +119,7 @@ def test_the_loss_kernel_is_the_loss(smoothing: float) -> None:
         found.append([one.cpu() for one in (loss.smoothed, loss.negative_log_likelihood, *gradients)])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
-    targets[5] = NOTHING
+    targets[5] = IGNORE_INDEX
     there = states.cuda().requires_grad_()
     loss = output_cross_entropy(output.cuda(), there, targets.cuda(), smoothing=smoothing)
     [gradient] = torch.autograd.grad(loss.smoothed, [there])
@@ -126,54 +127,50 @@ def test_the_loss_kernel_is_the_loss(smoothing: float) -> None:
     assert loss.negative_log_likelihood.cpu() < found[0][1]
 
 
-PACKED = {
+CAPTURED = {
     "transformer": transformer([]),
     **{name: make_recipe({}, [*changes, "model.dropout=0.0"]).model for name, changes in VARIANTS.items()},
     "gru": make_recipe({}, ["model.encoder.kind=gru", "model.decoder.kind=gru", "model.dropout=0.0"]).model,
     "in between": make_recipe({}, ["model.encoder.kind=attention", "model.dropout=0.0"]).model,
 }
-PACKED.pop("language model")
+CAPTURED.pop("language model")
 
 
-@pytest.mark.parametrize("name", PACKED)
-def test_packed_updates_are_plain_updates(name: str, tmp_path: Path) -> None:
-    """The same losses in a few updates, whether recorded as a graph or not."""
+@pytest.mark.parametrize("name", CAPTURED)
+def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None:
+    """The same losses in a few updates, whether replayed as CUDA graphs or not."""
     corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
     pairs = PairStore(TokenStore.of(corpus), TokenStore.of(corpus))
     sizes = {"batch_tokens": 120, "steps": 12, "validate_every": 0, "save_every": 0, "warmup": 4}
     losses = []
-    for packed in (True, False):
+    for captured in (True, False):
         precision = "bf16" if name == "transformer" else "fp32"
         settings = TrainingSettings.model_validate({**sizes, "precision": precision})
-        model = build_model(PACKED[name], source_size=11, target_size=13)
-        trainer = Trainer(
-            model, StoredCorpus(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda"
-        )
+        model = build_model(CAPTURED[name], source_size=11, target_size=13)
+        context = TrainingContext(settings, device=torch.device("cuda"))
+        trainer = Trainer(model, StoredCorpus(pairs), context, folder=RunFolder(tmp_path))
         assert isinstance(trainer.update, CudaGraphUpdate)
-        if not packed:
-            trainer.update = PlainUpdate(
-                trainer.model, trainer.optimizer, settings, begin=1, device=trainer.device, precision=precision
-            )
+        if not captured:
+            trainer.update = PlainUpdate(trainer.model, trainer.optimizer, context)
         trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
         losses.append([event.loss for event in trainer.events() if isinstance(event, Step)])
-        if packed:
-            assert any(recorded.graph is not None for recorded in trainer.update.recorded.values())
+        if captured:
+            assert any(update.graph is not None for update in trainer.update.captured.values())
     assert losses[0] == pytest.approx(losses[1], rel=0.03 if name == "transformer" else 0.005)
     assert losses[0][-1] < losses[0][0]
 
 
 def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:
-    """`Module.to` moves the weights of recurrent modules, even to where they are: graphs are then recorded anew."""
+    """`Module.to` moves the weights of recurrent modules, even to where they are: graphs are then captured anew."""
     corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
     pairs = PairStore(TokenStore.of(corpus), TokenStore.of(corpus))
     sizes = {"batch_tokens": 120, "steps": 30, "validate_every": 0, "save_every": 0, "warmup": 4, "precision": "fp32"}
     losses = []
     for moving in (True, False):
-        model = build_model(PACKED["input feeding"], source_size=11, target_size=13)
+        model = build_model(CAPTURED["input feeding"], source_size=11, target_size=13)
         settings = TrainingSettings.model_validate(sizes)
-        trainer = Trainer(
-            model, StoredCorpus(pairs), settings, folder=RunFolder(tmp_path), seed=1, begin=1, device="cuda"
-        )
+        context = TrainingContext(settings, device=torch.device("cuda"))
+        trainer = Trainer(model, StoredCorpus(pairs), context, folder=RunFolder(tmp_path))
         trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
         losses.append([])
         for event in trainer.events():

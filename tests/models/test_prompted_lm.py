@@ -94,7 +94,7 @@ def test_stepping_through_the_prompt_says_the_same(name: str) -> None:
 @every_model
 def test_the_loss_is_of_the_answer_alone(name: str) -> None:
     model = make(name)
-    found = batch_loss(model, Batch(Ragged.of(PROMPTS), Ragged.of(ANSWERS)), begin=BEGIN, smoothing=0.1)
+    found = batch_loss(model, Batch(Ragged.of(PROMPTS), Ragged.of(ANSWERS)), smoothing=0.1)
     likely = even = 0.0
     for prompt, answer in zip(PROMPTS, ANSWERS, strict=True):
         joined = [*prompt, *answer]
@@ -112,7 +112,7 @@ def test_gradients_reach_what_only_the_prompt_says(name: str) -> None:
     model = make(name).train()
     only_asked = sorted(set(chain.from_iterable(PROMPTS)) - set(chain.from_iterable(ANSWERS)))
     assert only_asked == [8, 9, 10]
-    batch_loss(model, Batch(Ragged.of(PROMPTS), Ragged.of(ANSWERS)), begin=BEGIN).smoothed.backward()
+    batch_loss(model, Batch(Ragged.of(PROMPTS), Ragged.of(ANSWERS))).smoothed.backward()
     embedding = model.embedding if hasattr(model, "embedding") else model.target_embedding
     gradient_VE = embedding.weight_VE.grad
     assert gradient_VE is not None

@@ -1,10 +1,10 @@
 """From settings to what a run trains on: the right pairs, each row counted once, the same however it is prepared."""
 
 import gzip
+import importlib
 import json
 import os
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -247,7 +247,7 @@ class TestBadAndBlankRows:
         recipe = recipe_of("pairs.tsv", folder, workers=workers)
         message = refusal(prepare, recipe)
         assert message.startswith(f"{folder}/pairs.tsv:6: 1 column") and message.endswith(
-            "; mend it, or set data.bad_rows = 'skip'"
+            "; fix it, or set data.bad_rows = 'skip'"
         )
         (folder / "only.tsv").write_text("a\tb\n" * 3, "utf-8")  # the same where no tokenizer is learned from it
         tokenizers = prepare(recipe_of("only.tsv", folder)).tokenizers
@@ -256,7 +256,7 @@ class TestBadAndBlankRows:
     @pytest.mark.parametrize("workers", [0, 2])
     def test_a_blank_row_is_an_error_if_asked(self, folder, workers):
         recipe = recipe_of("pairs.tsv", folder, workers=workers, bad_rows="skip", blank_rows="error")
-        message = f"{folder}/pairs.tsv:7: the source is blank; mend it, or set data.blank_rows = 'skip'"
+        message = f"{folder}/pairs.tsv:7: the source is blank; fix it, or set data.blank_rows = 'skip'"
         assert refusal(prepare, recipe) == message
 
     @pytest.mark.parametrize("workers", [0, 2])
@@ -298,7 +298,7 @@ class TestBadAndBlankRows:
         (tmp_path / "empty.tsv").write_text("", "utf-8")
         for name in ("blank.tsv", "empty.tsv"):
             message = refusal(next, train(recipe_of(name, tmp_path), tmp_path / "run"))
-            assert message == "data.train: no pair is left to train on; `weft data check` says what became of them"
+            assert message == "data.train: no pair is left to train on; `weft data check` says why they were dropped"
         write_tsv(tmp_path / "long.tsv", [("a b", "x y")] * 3)
         recipe = recipe_of("long.tsv", tmp_path, max_length=1)
         message = refusal(next, train(recipe, tmp_path / "run"))
@@ -828,7 +828,7 @@ class TestFunctionsOfOnesOwn:
         assert not (folder / "run").exists()
 
     def test_are_not_for_a_prepared_folder(self, folder):
-        message = "data.prepared: functions of one's own cannot be told apart later; prepare without a folder"
+        message = "data.prepared: a folder cannot record Python functions; prepare without a folder"
         assert refusal(prepare, recipe_of("pairs.tsv", folder, prepared="out"), transforms=[shout]) == message
 
 
@@ -842,18 +842,18 @@ def test_a_language_model_reads_lines_alone(tmp_path):
 
 
 def test_a_large_corpus_is_prepared_by_every_core(tmp_path, monkeypatch):
-    preparing = sys.modules["weft.preparation.prepare"]  # the package has a function of that name
     write_tsv(tmp_path / "pairs.tsv", PAIRS)
-    asked = []
-    original = preparing.parallel_map
+    module = importlib.import_module("weft.preparation.prepare")
+    counts = []
+    original = module.parallel_map
     monkeypatch.setattr(
-        preparing, "parallel_map", lambda *given, workers: asked.append(workers) or original(*given, workers=0)
+        module, "parallel_map", lambda *given, workers: counts.append(workers) or original(*given, workers=0)
     )
     prepare(recipe_of("pairs.tsv", tmp_path))
-    monkeypatch.setattr(preparing, "LARGE", 10)
+    monkeypatch.setattr(module, "PARALLEL_BYTES", 10)
     prepare(recipe_of("pairs.tsv", tmp_path))
     prepare(recipe_of("pairs.tsv", tmp_path, workers=5))
-    assert asked == [0, len(os.sched_getaffinity(0)), 5]
+    assert counts == [0, len(os.sched_getaffinity(0)), 5]
 
 
 def test_rows_of_a_split_that_are_skipped_are_counted(tmp_path):
@@ -873,5 +873,5 @@ def test_a_file_has_no_size_to_draw(tmp_path):
 def test_preparing_tells_how_far_it_is(tmp_path):
     write_tsv(tmp_path / "pairs.tsv", PAIRS)
     told = []
-    prepare(recipe_of("pairs.tsv", tmp_path), watch=lambda name, rows: told.append((name, rows)))
+    prepare(recipe_of("pairs.tsv", tmp_path), on_progress=lambda name, rows: told.append((name, rows)))
     assert told[-1] == ("pairs.tsv", len(PAIRS))

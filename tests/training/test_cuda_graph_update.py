@@ -1,4 +1,4 @@
-"""Batches filled up to one shape: the parts that need no GPU. That the updates agree: tests/contracts/test_gpu.py."""
+"""Batches padded to a static shape: the parts that need no GPU. That the updates agree: tests/contracts/test_gpu.py."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from weft.models.build import build_model
 from weft.ragged import Layout
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.training.cuda_graph_update import (
-    BOUNDS,
-    Side,
-    bound,
-    can_pack,
-    filled,
-    frame_of,
-    pays_to_compile,
-    rows_needed,
+    LENGTH_BUCKETS,
+    StaticSide,
+    bucket_length,
+    can_capture,
+    pad,
+    padded_rows,
+    should_compile,
+    static_shape,
 )
 
 quick = settings(deadline=None, max_examples=50)
@@ -56,74 +56,76 @@ def transformer(**tree: object) -> AnyModel:
 @either
 def test_a_frame_by_hand(recurrent: bool) -> None:
     pairs = corpus([(4, 8), (2, 3), (5, 11)])  # 11 and 22 tokens
-    assert frame_of(pairs.corpus_size, 100, recurrent=recurrent)[:4] == (53, 100, 5, 11)
-    assert frame_of(pairs.corpus_size, 6400, recurrent=recurrent)[:4] == (3360, 6400, 5, 11)
+    assert static_shape(pairs.corpus_size, 100, recurrent=recurrent)[:4] == (53, 100, 5, 11)
+    assert static_shape(pairs.corpus_size, 6400, recurrent=recurrent)[:4] == (3360, 6400, 5, 11)
 
 
 @either
 def test_a_row_over_the_budget_sets_the_shape(recurrent: bool) -> None:
-    assert frame_of(corpus([(4, 8), (30, 3), (3, 50)]).corpus_size, 20, recurrent=recurrent)[:4] == (30, 50, 30, 50)
+    assert static_shape(corpus([(4, 8), (30, 3), (3, 50)]).corpus_size, 20, recurrent=recurrent)[:4] == (30, 50, 30, 50)
 
 
 @either
-def test_the_frame_of_nothing_has_room_for_a_token(recurrent: bool) -> None:
-    assert min(frame_of(corpus([]).corpus_size, 20, recurrent=recurrent)[:5]) >= 1
+def test_the_shape_of_an_empty_corpus_holds_a_token(recurrent: bool) -> None:
+    assert min(static_shape(corpus([]).corpus_size, 20, recurrent=recurrent)[:5]) >= 1
 
 
 @quick
 @given(LENGTHS, st.integers(1, 40), st.integers(0, 3), st.booleans())
-def test_every_batch_of_an_epoch_fits_into_the_frame(
+def test_every_batch_of_an_epoch_fits_the_static_shape(
     lengths: list[tuple[int, int]], budget: int, epoch: int, recurrent: bool
 ) -> None:
-    """And, filled up, it is just the frame: all of its tokens, no row over the bound, as many rows as its key says."""
+    """Padded, it has just that shape: all of its tokens, no row above the bucket, as many rows as its key."""
     pairs = corpus(lengths)
-    frame = frame_of(pairs.corpus_size, budget, recurrent=recurrent)
-    assert all(own >= least for own, least in zip(frame[:2], side_budgets(pairs.corpus_size, budget), strict=True))
+    shape = static_shape(pairs.corpus_size, budget, recurrent=recurrent)
+    assert all(own >= least for own, least in zip(shape[:2], side_budgets(pairs.corpus_size, budget), strict=True))
     for batch in epoch_of(pairs, budget, epoch):
-        key = frame.key(batch)
-        assert key.rows % frame.row_step == 0
+        key = shape.key(batch)
+        assert key.rows % shape.row_multiple == 0
         for own, tokens, longest in (
-            (batch.source.lengths, frame.source_tokens, key.max_source_length),
-            (batch.target.lengths, frame.target_tokens, key.max_target_length),
+            (batch.source.lengths, shape.source_tokens, key.max_source_length),
+            (batch.target.lengths, shape.target_tokens, key.max_target_length),
         ):
-            found = Side(tokens, longest, key.rows, CPU)._lengths(own)
-            assert len(found) == key.rows >= rows_needed(own, tokens, longest)
+            found = StaticSide(tokens, longest, key.rows, CPU).padded_lengths(own)
+            assert len(found) == key.rows >= padded_rows(own, tokens, longest)
             assert int(found.sum()) == tokens and int(found.max()) <= longest
             assert found[: len(own)].tolist() == own.tolist() and int(found.min()) >= 0
 
 
-def test_bounds_are_few() -> None:
-    assert [bound(longest, 300, (16, 32, 64)) for longest in (1, 16, 17, 33, 64)] == [16, 16, 32, 64, 64]
-    assert bound(65, 300, (16, 32, 64)) == bound(300, 300, (16, 32, 64)) == 300
-    assert [bound(longest, 20, (16, 32, 64)) for longest in (1, 16, 17, 20)] == [16, 16, 20, 20], "no row is longer"
-    for bounds in BOUNDS.values():
-        assert list(bounds) == sorted(set(bounds))
+def test_length_buckets() -> None:
+    assert [bucket_length(longest, 300, (16, 32, 64)) for longest in (1, 16, 17, 33, 64)] == [16, 16, 32, 64, 64]
+    assert bucket_length(65, 300, (16, 32, 64)) == bucket_length(300, 300, (16, 32, 64)) == 300
+    assert [bucket_length(longest, 20, (16, 32, 64)) for longest in (1, 16, 17, 20)] == [16, 16, 20, 20], (
+        "no row is longer"
+    )
+    for buckets in LENGTH_BUCKETS.values():
+        assert list(buckets) == sorted(set(buckets))
 
 
-def test_bounds_keep_to_learned_positions() -> None:
-    """Rows of at most 12 tokens, as many as were learned: what a batch is filled up to can be read."""
+def test_buckets_keep_to_learned_positions() -> None:
+    """Rows of at most 12 tokens, as many as were learned: a padded batch can be embedded."""
     learned = {**STACK, "positions": "learned", "max_positions": 12}
     model = transformer(encoder=learned, decoder=learned)
     pairs = corpus([(12, 12), (3, 5)])
-    frame = frame_of(pairs.corpus_size, 40, recurrent=False)
-    key = frame.key(pairs.batch(np.array([1])))
-    source = Side(frame.source_tokens, key.max_source_length, key.rows, CPU).ragged()
-    target = Side(frame.target_tokens, key.max_target_length, key.rows, CPU).ragged()
+    shape = static_shape(pairs.corpus_size, 40, recurrent=False)
+    key = shape.key(pairs.batch(np.array([1])))
+    source = StaticSide(shape.source_tokens, key.max_source_length, key.rows, CPU).ragged()
+    target = StaticSide(shape.target_tokens, key.max_target_length, key.rows, CPU).ragged()
     model.hidden_states(source, target)
 
 
-def test_rows_that_fill_up_by_hand() -> None:
-    side = Side(20, 6, 7, CPU)
-    assert side._lengths(torch.tensor([3, 2])).tolist() == [3, 2, 6, 6, 3, 0, 0]
-    assert side._lengths(torch.tensor([6, 6, 6, 2])).tolist() == [6, 6, 6, 2, 0, 0, 0]
-    assert side._lengths(torch.tensor([2, 6])).tolist() == [2, 6, 6, 6, 0, 0, 0]
-    assert rows_needed(torch.tensor([3, 2]), 20, 6) == 5
-    assert rows_needed(torch.tensor([6, 6, 6, 2]), 20, 6) == 4
-    assert rows_needed(torch.tensor([2, 6]), 20, 6) == 4
+def test_padded_lengths_by_hand() -> None:
+    side = StaticSide(20, 6, 7, CPU)
+    assert side.padded_lengths(torch.tensor([3, 2])).tolist() == [3, 2, 6, 6, 3, 0, 0]
+    assert side.padded_lengths(torch.tensor([6, 6, 6, 2])).tolist() == [6, 6, 6, 2, 0, 0, 0]
+    assert side.padded_lengths(torch.tensor([2, 6])).tolist() == [2, 6, 6, 6, 0, 0, 0]
+    assert padded_rows(torch.tensor([3, 2]), 20, 6) == 5
+    assert padded_rows(torch.tensor([6, 6, 6, 2]), 20, 6) == 4
+    assert padded_rows(torch.tensor([2, 6]), 20, 6) == 4
 
 
 def test_a_side_is_a_ragged_of_its_shape() -> None:
-    ragged = Side(20, 6, 7, CPU).ragged()
+    ragged = StaticSide(20, 6, 7, CPU).ragged()
     assert ragged.values.tolist() == [0] * 20
     assert (ragged.layout.rows, ragged.layout.total, ragged.layout.longest) == (7, 20, 6)
     assert ragged.layout.device_offsets.tolist() == [0, 6, 12, 18, 20, 20, 20, 20]
@@ -136,14 +138,14 @@ def test_a_bound_stands_for_the_longest_row() -> None:
 
 @quick
 @given(st.lists(st.integers(0, 99), max_size=9), st.integers(0, 5), st.integers(-1, 50))
-def test_filled(values: list[int], more: int, filler: int) -> None:
+def test_pad(values: list[int], count: int, padding: int) -> None:
     given = torch.tensor(values, dtype=torch.int64)
-    found = filled(given, len(values) + more, filler)
-    assert found.tolist() == values + [filler] * more and found.dtype == torch.int64
+    found = pad(given, len(values) + count, padding)
+    assert found.tolist() == values + [padding] * count and found.dtype == torch.int64
     assert given.tolist() == values
 
 
-class TestWhatCanBePacked:
+class TestWhatCanBeCaptured:
     @pytest.mark.parametrize(
         ("model", "training", "expected"),
         [
@@ -161,12 +163,14 @@ class TestWhatCanBePacked:
         ],
     )
     def test_on_a_gpu(self, model: dict[str, object], training: dict[str, object], expected: bool) -> None:
-        built, asked = transformer(**model), TrainingSettings(**training)
-        assert can_pack(built, asked, CUDA) is expected
-        assert not can_pack(built, asked, CPU)
+        built, settings_ = transformer(**model), TrainingSettings(**training)
+        assert can_capture(built, settings_, CUDA) is expected
+        assert not can_capture(built, settings_, CPU)
 
 
-def test_compiling_pays_in_long_runs_of_large_models() -> None:
+def test_long_runs_are_compiled() -> None:
     small = transformer()
-    assert not pays_to_compile(small, TrainingSettings(steps=100_000))
-    assert pays_to_compile(small, TrainingSettings(steps=10**15))
+    assert not should_compile(small, TrainingSettings(steps=100_000))
+    assert should_compile(small, TrainingSettings(steps=10**15))
+    assert should_compile(small, TrainingSettings(compile="on"))
+    assert not should_compile(small, TrainingSettings(compile="off", steps=10**15))

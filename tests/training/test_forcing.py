@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor
 
+from weft.data.store.token_store import Batch
 from weft.models import AnyModel
 from weft.models.build import build_model
 from weft.models.interface import ModelOutput, StepOutput
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
-from weft.training.forcing import forced_logits, own_share
+from weft.recipe import ModelSettings, TrainingSettings
+from weft.training.forcing import forced_logits, sampling_probability
 
 BEGIN, VOCABULARY = 1, 11
 SOURCES = [[3, 7], [5, 4, 6], [9], [8, 3]]
@@ -21,7 +23,7 @@ TARGETS = [[3, 5, 2], [7, 2], [4, 6, 8, 10, 2], [2]]
 
 
 @pytest.mark.parametrize(
-    ("forcing", "step", "share"),
+    ("forcing", "step", "probability"),
     [
         ("teacher", 50, 0.0),
         ("free", 1, 1.0),
@@ -32,8 +34,9 @@ TARGETS = [[3, 5, 2], [7, 2], [4, 6, 8, 10, 2], [2]]
         ("scheduled", 250, 0.4),
     ],
 )
-def test_own_share(forcing: str, step: int, share: float) -> None:
-    assert own_share(forcing, sampling=0.4, step=step, steps=100) == pytest.approx(share)
+def test_sampling_probability(forcing: Literal["teacher", "scheduled", "free"], step: int, probability: float) -> None:
+    settings = TrainingSettings(forcing=forcing, sampling=0.4, steps=100)
+    assert sampling_probability(settings, step) == pytest.approx(probability)
 
 
 class Parrot:
@@ -60,9 +63,15 @@ class Parrot:
         return ModelOutput(torch.eye(VOCABULARY)[(inputs.values + 1) % VOCABULARY] * 9)
 
 
-def read(own: float, sources: list[list[int]] = SOURCES, targets: list[list[int]] = TARGETS) -> dict[int, list[int]]:
+def batch_of(sources: list[list[int]] = SOURCES, targets: list[list[int]] = TARGETS) -> Batch:
+    return Batch(Ragged.of(sources), Ragged.of(targets))
+
+
+def read(
+    probability: float, sources: list[list[int]] = SOURCES, targets: list[list[int]] = TARGETS
+) -> dict[int, list[int]]:
     parrot = Parrot()
-    forced_logits(parrot, Ragged.of(sources), Ragged.of(targets), begin=BEGIN, own=own)
+    forced_logits(parrot, batch_of(sources, targets), probability)
     return parrot.read
 
 
@@ -132,10 +141,9 @@ def model(request: pytest.FixtureRequest) -> AnyModel:
 
 def test_steps_on_true_tokens_give_the_teachers_logits_and_gradients(model: AnyModel) -> None:
     """A share so small that it never comes up takes the road of steps."""
-    source, target = Ragged.of(SOURCES), Ragged.of(TARGETS)
     parameters = list(model.parameters())
-    taught = forced_logits(model, source, target, begin=BEGIN)
-    stepped = forced_logits(model, source, target, begin=BEGIN, own=1e-12)
+    taught = forced_logits(model, batch_of())
+    stepped = forced_logits(model, batch_of(), 1e-12)
     torch.testing.assert_close(stepped, taught)
     probe = torch.linspace(-1, 1, taught.numel(), dtype=torch.float64).view_as(taught)
     found = torch.autograd.grad((stepped * probe).sum(), parameters)
@@ -143,16 +151,15 @@ def test_steps_on_true_tokens_give_the_teachers_logits_and_gradients(model: AnyM
 
 
 def test_free_logits_are_those_of_forcing_what_it_said(model: AnyModel) -> None:
-    source, target = Ragged.of(SOURCES), Ragged.of(TARGETS)
+    batch = batch_of()
     with torch.no_grad():
-        free = target.like(forced_logits(model, source, target, begin=BEGIN, own=1.0))
-        said = target.like(free.values.argmax(-1))
-        torch.testing.assert_close(forced_logits(model, source, said, begin=BEGIN), free.values)
+        free_NV = forced_logits(model, batch, 1.0)
+        predicted = batch.target.like(free_NV.argmax(-1))
+        torch.testing.assert_close(forced_logits(model, batch._replace(target=predicted)), free_NV)
 
 
 def test_company_changes_nothing(model: AnyModel) -> None:
     with torch.no_grad():
-        together = forced_logits(model, Ragged.of(SOURCES), Ragged.of(TARGETS), begin=BEGIN, own=1.0)
-        for source, target, own in zip(SOURCES, TARGETS, Ragged.of(TARGETS).like(together).split(), strict=True):
-            alone = forced_logits(model, Ragged.of([source]), Ragged.of([target]), begin=BEGIN, own=1.0)
-            torch.testing.assert_close(alone, own)
+        together = batch_of().target.like(forced_logits(model, batch_of(), 1.0))
+        for source, target, logits_TV in zip(SOURCES, TARGETS, together.split(), strict=True):
+            torch.testing.assert_close(forced_logits(model, batch_of([source], [target]), 1.0), logits_TV)

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from weft.models.layers import Output
-from weft.training import loss
 from weft.training.loss import cross_entropy
 
 TOKENS, VOCABULARY = 5, 7
@@ -88,35 +86,3 @@ def test_low_precision_logits_are_summed_in_single() -> None:
     assert found.smoothed.dtype == torch.float32 and torch.equal(found.smoothed, expected.smoothed)
     found.smoothed.backward()
     assert low.grad is not None and low.grad.dtype == torch.bfloat16
-
-
-class TestFromStates:
-    """`output_cross_entropy` is `cross_entropy` of the output layer's logits, in chunks."""
-
-    @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-    def test_low_precision_states_are_summed_in_single(self, smoothing: float) -> None:
-        torch.manual_seed(3)
-        output, targets_N = Output(7, 5), torch.randint(7, (200,))
-        states_ND = torch.randn(200, 5).bfloat16()
-        found = loss.output_cross_entropy(output, states_ND, targets_N, smoothing=smoothing)
-        logits_NV = functional.linear(states_ND, output.weight_VD.bfloat16(), output.bias_V.bfloat16())
-        wanted = cross_entropy(logits_NV, targets_N, smoothing=smoothing)
-        torch.testing.assert_close(found.negative_log_likelihood, wanted.negative_log_likelihood)
-        torch.testing.assert_close(found.smoothed, wanted.smoothed)
-
-    @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-    @pytest.mark.parametrize("rows", [1, 3, 100], ids=["row by row", "in threes", "at once"])
-    def test_value_and_gradients(self, monkeypatch: pytest.MonkeyPatch, rows: int, smoothing: float) -> None:
-        torch.manual_seed(3)
-        monkeypatch.setitem(loss.CHUNK, "cpu", rows * 7)
-        output = Output(7, 5).double()
-        states_ND = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
-        targets_N = torch.randint(7, (11,))
-        plain = loss.cross_entropy(output(states_ND), targets_N, smoothing=smoothing)
-        wanted = torch.autograd.grad(plain.smoothed * 0.3, [states_ND, *output.parameters()])
-        found = loss.output_cross_entropy(output, states_ND, targets_N, smoothing=smoothing)
-        torch.testing.assert_close(found.smoothed, plain.smoothed)
-        torch.testing.assert_close(found.negative_log_likelihood, plain.negative_log_likelihood)
-        gradients = torch.autograd.grad(found.smoothed * 0.3, [states_ND, *output.parameters()])
-        for one, other in zip(gradients, wanted, strict=True):
-            torch.testing.assert_close(one, other)

@@ -5,7 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from weft.training.schedules import SCHEDULES, make_schedule
+from weft.recipe import TrainingSettings
+from weft.recipe.choices import SCHEDULES
+from weft.training.schedules import Schedule
+from weft.training.schedules import make_schedule as schedule_of
+
+
+def make_schedule(name: str, *, warmup: int, steps: int) -> Schedule:
+    return schedule_of(TrainingSettings(schedule=name, warmup=warmup, steps=steps))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -14,8 +14,8 @@ from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
 from weft.recipe import load_recipe, make_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.weights import read_tensors
-from weft.training import trainer as loop
-from weft.training import update
+from weft.training import train as training
+from weft.training import update, validation
 from weft.training.distributed import Workers
 from weft.training.events import Finished, Saved, Skipped, Started, Step, Validation
 from weft.training.train import train
@@ -89,7 +89,7 @@ def contents(path):
     for file in sorted(run.path.rglob("*.safetensors")):
         found = read_tensors(file)
         tensors[str(file.relative_to(path))] = (
-            sorted(found.about.items()),
+            sorted(found.metadata.items()),
             {
                 name: (one.dtype, tuple(one.shape), one.numpy().tobytes())
                 for name, one in found.tensors.items()
@@ -180,14 +180,12 @@ class TestARun:
 
     def test_a_metric_where_less_is_more(self, tiny, tmp_path, monkeypatch):
         rates = iter([50.0, 20.0, 30.0])
-        from weft.training import train as trainer
-
-        original = trainer.measure
+        original = validation.measure
 
         def measured(*arguments):
             return [one._replace(value=next(rates)) for one in original(*arguments)]
 
-        monkeypatch.setattr(trainer, "measure", measured)
+        monkeypatch.setattr(validation, "measure", measured)
         changes = {**EVERYTHING, "training.metric": "item_error_rate", "training.average": 1}
         events = list(train(tiny(changes), tmp_path / "run"))
         assert [event.is_best for event in events if isinstance(event, Validation)] == [True, True, False]
@@ -540,11 +538,11 @@ class TestResuming:
         assert first["model.safetensors"] == second["model.safetensors"]
 
     def test_more_patience_may_be_asked_for(self, tiny, tmp_path, monkeypatch):
-        worths = iter([5.0, 4.0, 3.0, 2.0, 1.0])
-        from weft.training import train as trainer
-
+        scores = iter([5.0, 4.0, 3.0, 2.0, 1.0])
         monkeypatch.setattr(
-            trainer, "_validation", lambda *_: lambda model: loop.Scores(1.0, 1.0, {}, next(worths, 0.0))
+            training,
+            "make_validation",
+            lambda *_: lambda model: validation.ValidationScores(1.0, 1.0, {}, next(scores, 0.0)),
         )
         path = tmp_path / "run"
         changes = {"training.steps": 6, "training.validate_every": 1, "training.patience": 1}

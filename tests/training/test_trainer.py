@@ -11,16 +11,18 @@ from weft.data.batching.batches import Position, StoredCorpus
 from weft.data.batching.mixture import Part
 from weft.data.batching.prefetch import draw_steps, prefetch
 from weft.data.store.token_store import PairStore, TokenStore
-from weft.errors import CheckpointError, TrainingError
+from weft.errors import TrainingError
 from weft.models.build import build_model
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.runs.layout import RunFolder
-from weft.runs.weights import read_tensors
+from weft.runs.weights import model_tensors, read_tensors
 from weft.training import trainer as loop
 from weft.training import update
 from weft.training.events import Finished, Saved, Skipped, Step, Validation
 from weft.training.loss import Loss, batch_loss
-from weft.training.trainer import Scores, Trainer, model_tensors
+from weft.training.trainer import Trainer
+from weft.training.update import TrainingContext, UpdateResult, UpdateStatistics
+from weft.training.validation import ValidationScores
 
 BEGIN, END, VOCABULARY = 1, 2, 13
 MODEL = ModelSettings.model_validate(
@@ -59,10 +61,8 @@ def make(tmp_path):
         return Trainer(
             build_model(model, source_size=VOCABULARY, target_size=VOCABULARY, seed=seed),
             StoredCorpus(pairs()) if data is None else data if isinstance(data, StoredCorpus) else StoredCorpus(data),
-            settings,
+            TrainingContext(settings, seed),
             folder=RunFolder(path) if path.exists() else RunFolder.create(path, fill),
-            seed=seed,
-            begin=BEGIN,
             validate=validate,
         )
 
@@ -70,17 +70,17 @@ def make(tmp_path):
 
 
 class Judge:
-    """A validation that gives the worths it was told to, and remembers the weights it saw."""
+    """A validation that gives the scores it was given, and remembers the weights it saw."""
 
-    def __init__(self, *worths):
-        self.worths = worths
+    def __init__(self, *scores):
+        self.scores = scores
         self.seen = []
 
     def __call__(self, model):
         assert not model.training
         self.seen.append(weights_of(model))
-        worth = self.worths[min(len(self.seen), len(self.worths)) - 1]
-        return Scores(-worth, 2.0, {}, worth)
+        score = self.scores[min(len(self.seen), len(self.scores)) - 1]
+        return ValidationScores(-score, 2.0, {}, score)
 
 
 def weights_of(model):
@@ -255,23 +255,26 @@ class TestNotFinite:
         assert events[:3] == [Skipped, Step, Step]
 
 
-class TestMeasuredLater:
-    """On a GPU an update is asked for its loss only after the next was started. Here a CPU pretends to be one."""
+NOT_FINITE = UpdateResult(lambda: UpdateStatistics(math.nan, 1.0), deferred=True)
 
-    def late(self, trainer):
-        now, asked = trainer.update, []
 
-        def later(drawn, **keywords):
-            measured, number = now(drawn, **keywords), trainer.progress.step + 1
+class TestDeferredStatistics:
+    """On a GPU the statistics of an update are read only after the next was started; here a CPU does the same."""
 
-            def fetch():
-                asked.append((number, trainer.progress.step))
-                return measured.fetch()
+    def defer(self, trainer):
+        update, reads = trainer.update, []
 
-            return update.Measured(fetch, later=True)
+        def deferred(batches, **keywords):
+            result, number = update(batches, **keywords), trainer.progress.step + 1
 
-        trainer.update = later
-        return asked
+            def statistics():
+                reads.append((number, trainer.progress.step))
+                return result.statistics()
+
+            return UpdateResult(statistics, deferred=True)
+
+        trainer.update = deferred
+        return reads
 
     @pytest.mark.parametrize(("validate_every", "save_every"), [(0, 0), (2, 0), (0, 3), (2, 2), (1, 1), (5, 5)])
     def test_events_are_the_same_in_the_same_order(self, make, validate_every, save_every):
@@ -279,26 +282,22 @@ class TestMeasuredLater:
         for name in ("now", "later"):
             given = {"validate": Judge(1, 2)} if validate_every else {}
             trainer = make(name=name, steps=5, validate_every=validate_every, save_every=save_every, **given)
-            asked = self.late(trainer) if name == "later" else None
+            reads = self.defer(trainer) if name == "later" else None
             events = list(trainer.events())
             found.append([(event.step, type(event), getattr(event, "loss", None)) for event in events])
             state = trainer.folder.read_checkpoint().state
             assert state["step"] == 5 and all(event.seconds >= 0 for event in events if isinstance(event, Step))
         assert found[0] == found[1]
         due = {step for every in (validate_every, save_every) if every for step in range(every, 6, every)}
-        assert asked == [(step, step if step in due or step == 5 else step + 1) for step in range(1, 6)]
+        assert reads == [(step, step if step in due or step == 5 else step + 1) for step in range(1, 6)]
 
     def test_skipped_updates_are_told_and_counted(self, make, monkeypatch):
         trainer = make(steps=7)
-        self.late(trainer)
+        self.defer(trainer)
         inner, calls = trainer.update, iter(range(1, 100))
 
-        def spoilt(drawn, **keywords):
-            return (
-                update.Measured(lambda: (math.nan, 1.0), later=True)
-                if next(calls) in (2, 3, 7)
-                else inner(drawn, **keywords)
-            )
+        def spoilt(batches, **keywords):
+            return NOT_FINITE if next(calls) in (2, 3, 7) else inner(batches, **keywords)
 
         trainer.update = spoilt
         seen = [(event.step, type(event)) for event in trainer.events() if isinstance(event, Step | Skipped)]
@@ -307,7 +306,7 @@ class TestMeasuredLater:
 
     def test_five_in_a_row_end_the_run(self, make):
         trainer = make(steps=50)
-        trainer.update = lambda drawn, **_: update.Measured(lambda: (math.nan, 1.0), later=True)
+        trainer.update = lambda batches, **_: NOT_FINITE
         seen = []
         with pytest.raises(TrainingError, match=r"^step 5: the loss was not finite 5 times in a row; "):
             seen += [event.step for event in trainer.events()]
@@ -320,7 +319,7 @@ class TestWhatIsKept:
         trainer = make(steps=4, validate=judge)
         events = list(trainer.events())
         assert [event.is_best for event in events if isinstance(event, Validation)] == [True, True, False, False]
-        assert same(kept(trainer).tensors, judge.seen[1]) and kept(trainer).about["step"] == "2"
+        assert same(kept(trainer).tensors, judge.seen[1]) and kept(trainer).metadata["step"] == "2"
         assert events[-1].best_step == 2
         assert not same(weights_of(trainer.model), judge.seen[1])
 
@@ -333,10 +332,10 @@ class TestWhatIsKept:
     def test_without_validation_the_last(self, make):
         trainer = make(steps=3)
         assert list(trainer.events())[-1].best_step == 3
-        assert same(kept(trainer).tensors, weights_of(trainer.model)) and kept(trainer).about["step"] == "3"
+        assert same(kept(trainer).tensors, weights_of(trainer.model)) and kept(trainer).metadata["step"] == "3"
 
     @pytest.mark.parametrize(
-        ("average", "worths", "places"),
+        ("average", "scores", "indices"),
         [
             (2, (1, 5, 3, 4), (1, 3)),
             (3, (1, 5, 3, 4), (1, 2, 3)),
@@ -344,24 +343,24 @@ class TestWhatIsKept:
             (9, (1, 2, 3, 4), range(4)),
         ],
     )
-    def test_the_mean_of_the_best(self, make, average, worths, places):
-        judge = Judge(*worths)
+    def test_the_mean_of_the_best(self, make, average, scores, indices):
+        judge = Judge(*scores)
         trainer = make(steps=4, validate=judge, average=average)
         list(trainer.events())
-        chosen = [judge.seen[place] for place in places]
+        chosen = [judge.seen[index] for index in indices]
         expected = {name: sum(one[name].double() for one in chosen) / len(chosen) for name in weights_of(trainer.model)}
         found = {name: one.double() for name, one in kept(trainer).tensors.items()}
         assert same(found, expected, atol=1e-7, rtol=1e-6)
         names = sorted(file.name for file in trainer.folder.best.iterdir())
-        assert names == sorted(f"step-{place + 1}.safetensors" for place in places)
+        assert names == sorted(f"step-{index + 1}.safetensors" for index in indices)
 
     def test_at_every_moment(self, make):
         judge = Judge(1, 2, 1, 3)
         trainer = make(steps=4, validate=judge)
-        found = [kept(trainer).about["step"] for event in trainer.events() if isinstance(event, Validation)]
+        found = [kept(trainer).metadata["step"] for event in trainer.events() if isinstance(event, Validation)]
         assert found == ["1", "2", "2", "4"]
 
-    def test_a_worth_that_is_no_number_is_never_the_best(self, make):
+    def test_a_score_that_is_nan_is_never_the_best(self, make):
         judge = Judge(math.nan, 1, math.nan, 2)
         trainer = make(steps=4, validate=judge)
         events = list(trainer.events())
@@ -508,20 +507,3 @@ class TestEvents:
         assert kept(straight).tensors.keys() == kept(second).tensors.keys()
         assert same(kept(straight).tensors, kept(second).tensors)
         assert second.progress.position == straight.progress.position
-
-    def test_a_checkpoint_from_before_there_were_pools_is_refused(self, make):
-        trainer = make(steps=2)
-        list(trainer.events())
-        file = trainer.folder.training / "step-2" / "state.json"
-        state = json.loads(file.read_text())
-        del state["pool"], state["stage"]
-        file.write_text(json.dumps(state))
-        again = make(steps=4)
-        before = weights_of(again.model)
-        with pytest.raises(CheckpointError) as caught:
-            again.restore()
-        assert str(caught.value) == (
-            f"{file.parent}: written by an older weft, which read its data in another order; train anew, or begin a "
-            f"new run with its weights: --from {again.folder.path}"
-        )
-        assert same(weights_of(again.model), before) and again.progress.step == 0

@@ -16,8 +16,8 @@ from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.training import update
 from weft.training.loss import Loss, batch_loss
-from weft.training.trainer import make_optimizer
-from weft.training.update import PlainUpdate, in_precision, precision_of, tensor_float
+from weft.training.precision import allow_tf32, autocast, resolve_precision
+from weft.training.update import PlainUpdate, TrainingContext, UpdateStatistics, make_optimizer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 STACK = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 2, "feed_forward": 7}
@@ -55,9 +55,15 @@ def batches(name: str) -> list[Batch]:
     ]
 
 
-def updating(model: AnyModel, *, precision: str = "fp32", **changes: object) -> PlainUpdate:
+def updating(model: AnyModel, **changes: object) -> PlainUpdate:
     settings = TrainingSettings(**{"label_smoothing": 0.0, "clip": 0.0, "optimizer": "sgd", **changes})
-    return PlainUpdate(model, make_optimizer(model, settings), settings, begin=1, device=CPU, precision=precision)
+    return PlainUpdate(model, make_optimizer(model, settings), TrainingContext(settings))
+
+
+def run(update: PlainUpdate, batches: list[Batch], rate: float, probability: float = 0.0) -> UpdateStatistics:
+    result = update(StepBatches.of(batches), learning_rate=rate, sampling_probability=probability)
+    assert not result.deferred
+    return result.statistics()
 
 
 def weights(model: AnyModel) -> dict[str, torch.Tensor]:
@@ -67,30 +73,30 @@ def weights(model: AnyModel) -> dict[str, torch.Tensor]:
 class TestPrecision:
     @every_model
     def test_auto_is_single_on_a_cpu(self, name: str) -> None:
-        assert precision_of(build(name), TrainingSettings(), CPU) == "fp32"
+        assert resolve_precision(build(name), TrainingSettings(), CPU) == "fp32"
 
     @every_model
     def test_auto_on_a_gpu_depends_on_recurrence(self, name: str) -> None:
         expected = "bf16" if name in ATTENTIVE else "tf32"
-        assert precision_of(build(name), TrainingSettings(), CUDA) == expected
+        assert resolve_precision(build(name), TrainingSettings(), CUDA) == expected
 
     @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
     @pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
     def test_what_is_asked_for_is_done(self, precision: str, device: torch.device) -> None:
-        assert precision_of(build("transformer"), TrainingSettings(precision=precision), device) == precision
+        assert resolve_precision(build("transformer"), TrainingSettings(precision=precision), device) == precision
 
     def test_only_bf16_changes_types(self) -> None:
         one = torch.randn(3, 3)
         for precision, kind in (("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16)):
-            with in_precision(precision, CPU):
+            with autocast(precision, CPU):
                 assert (one @ one).dtype == kind
 
-    def test_tensor_float_is_put_back(self) -> None:
+    def test_allow_tf32_is_put_back(self) -> None:
         before = torch.backends.cuda.matmul.allow_tf32
-        with tensor_float(not before):
+        with allow_tf32(not before):
             assert torch.backends.cuda.matmul.allow_tf32 is not before
         assert torch.backends.cuda.matmul.allow_tf32 is before
-        with pytest.raises(ZeroDivisionError), tensor_float(not before):
+        with pytest.raises(ZeroDivisionError), allow_tf32(not before):
             _ = 1 / 0
         assert torch.backends.cuda.matmul.allow_tf32 is before
 
@@ -110,9 +116,7 @@ class TestPrecision:
         found = {}
         for precision in ("fp32", "bf16"):
             model = build(name)
-            found[precision] = updating(model, precision=precision)(
-                StepBatches.of(batches(name)), rate=0.1, own=0.0
-            ).fetch()
+            found[precision] = run(updating(model, precision=precision), batches(name), 0.1)
             assert all(one.dtype == torch.float32 and one.isfinite().all() for one in model.parameters())
         assert found["bf16"][0] == pytest.approx(found["fp32"][0], rel=0.02)
         assert found["bf16"][1] == pytest.approx(found["fp32"][1], rel=0.2)
@@ -134,22 +138,21 @@ class TestOneUpdate:
             tokens += batch.target.layout.total
         parameters = dict(model.named_parameters())
         gradients = torch.autograd.grad(total / tokens, list(parameters.values()), allow_unused=True)
-        measured = updating(model, label_smoothing=smoothing)(StepBatches.of(given), rate=0.25, own=0.0)
-        assert not measured.later
+        statistics = run(updating(model, label_smoothing=smoothing), given, 0.25)
         norm = math.sqrt(sum(float(one.pow(2).sum()) for one in gradients if one is not None))
-        assert measured.fetch()[1] == pytest.approx(norm, rel=1e-4)
+        assert statistics.grad_norm == pytest.approx(norm, rel=1e-4)
         for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
             wanted = before[key] if gradient is None else before[key] - 0.25 * gradient
             torch.testing.assert_close(parameter.detach(), wanted, atol=1e-5, rtol=1e-4)
 
     @every_model
-    @pytest.mark.parametrize("own", [0.3, 1.0])
-    def test_own_predictions(self, name: str, own: float) -> None:
+    @pytest.mark.parametrize("probability", [0.3, 1.0])
+    def test_own_predictions(self, name: str, probability: float) -> None:
         """Scheduled and free forcing go through `step`; a few updates lower the loss of the same batch."""
         torch.manual_seed(1)
         model = build(name, dropout=0.1).train()
-        one = updating(model, optimizer="adam")
-        losses = [one(StepBatches.of(batches(name)), rate=0.02, own=own).fetch()[0] for _ in range(25)]
+        update = updating(model, optimizer="adam")
+        losses = [run(update, batches(name), 0.02, probability).loss for _ in range(25)]
         assert all(map(math.isfinite, losses)) and sum(losses[-3:]) < 0.8 * sum(losses[:3])
 
     @every_model
@@ -159,7 +162,7 @@ class TestOneUpdate:
     ) -> None:
         model = build(name)
         one = updating(model, optimizer="adamw")
-        one(StepBatches.of(batches(name)), rate=0.01, own=0.0)
+        run(one, batches(name), 0.01)
         before = weights(model)
         moments = [{key: part.clone() for key, part in state.items()} for state in one.optimizer.state.values()]
         calls = 0
@@ -171,11 +174,11 @@ class TestOneUpdate:
             return Loss(found.smoothed * math.nan, found.negative_log_likelihood) if calls == place else found
 
         monkeypatch.setattr(update, "batch_loss", spoilt)
-        loss, norm = one(StepBatches.of(batches(name)), rate=0.01, own=0.0).fetch()
+        loss, norm = run(one, batches(name), 0.01)
         assert math.isfinite(loss) and not math.isfinite(norm)
         assert all(torch.equal(now, before[key]) for key, now in weights(model).items())
         for state, kept in zip(one.optimizer.state.values(), moments, strict=True):
             assert all(torch.equal(state[key], kept[key]) for key in kept)
-        loss, norm = one(StepBatches.of(batches(name)), rate=0.01, own=0.0).fetch()
+        loss, norm = run(one, batches(name), 0.01)
         assert math.isfinite(loss) and math.isfinite(norm)
         assert any(not torch.equal(now, before[key]) for key, now in weights(model).items())

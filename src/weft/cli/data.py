@@ -111,7 +111,7 @@ def prepare_command(
     if out.exists():
         raise DataError(f"{out}: exists already; remove it, or choose another folder with --out")
     with Console(stderr=True, markup=False, emoji=False).status("learning the tokenizer") as status:
-        done = prepare(recipe, watch=lambda called, rows: status.update(f"{called}: {rows:,} rows"))
+        done = prepare(recipe, on_progress=lambda called, rows: status.update(f"{called}: {rows:,} rows"))
     for called, counts in zip(done.names, done.counts, strict=True):
         typer.echo(f"{called}: {counts.kept:,} of {counts.rows:,} rows kept", err=True)
         for line in _problems(counts):
@@ -193,10 +193,10 @@ def _check_split(split: str) -> None:
 def _checked(recipe: Recipe, name: str, counts: RowCounts) -> str:
     """The table of one corpus."""
     from weft.data.reading.statistics import Sample
-    from weft.preparation import reasons_of
+    from weft.preparation import drop_reasons
     from weft.views.corpus_report import StepCount, check
 
-    reasons = reasons_of(recipe)
+    reasons = drop_reasons(recipe)
     rows = [
         StepCount(
             reasons[drop_reason],
@@ -216,9 +216,9 @@ def _problems(counts: RowCounts) -> list[str]:
 
 def _named(recipe: Recipe, counts: RowCounts) -> dict[str, Any]:
     """The same for programs: what was dropped by its reason, in the order of the table."""
-    from weft.preparation import reasons_of
+    from weft.preparation import drop_reasons
 
-    reasons, dropped = reasons_of(recipe), dict[str, int]()
+    reasons, dropped = drop_reasons(recipe), dict[str, int]()
     for drop_reason in _order(reasons):
         if times := counts.dropped.get(drop_reason, 0):
             dropped[reasons[drop_reason]] = dropped.get(reasons[drop_reason], 0) + times

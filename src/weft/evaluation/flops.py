@@ -46,13 +46,13 @@ def _tokens(model: nn.Module, name: str, source: int, target: int) -> float:
 
 def peak_flops(device: torch.device, precision: str) -> float:
     """Floating-point operations per second of one large matrix product: what this machine reaches."""
-    from weft.training.update import tensor_float
+    from weft.training.precision import allow_tf32
 
     size, kind = (8192, torch.bfloat16) if device.type == "cuda" and precision == "bf16" else (1536, torch.float32)
     size = 8192 if device.type == "cuda" else size
     left, right = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
     best = float("inf")
-    with tensor_float(precision == "tf32"):
+    with allow_tf32(precision == "tf32"):
         for _ in range(8):
             if device.type == "cuda":
                 torch.cuda.synchronize(device)

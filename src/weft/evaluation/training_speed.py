@@ -20,8 +20,8 @@ from weft.evaluation.resource_usage import cpu_seconds, peak_memory_bytes
 from weft.models.build import build_model, choose_device
 from weft.recipe import Recipe
 from weft.training.events import Event, Skipped, Started, Step
+from weft.training.precision import resolve_precision
 from weft.training.train import train
-from weft.training.update import precision_of
 
 WINDOW_SECONDS = 5.0
 """Throughput is also recorded for windows of this length, to show how much it varies."""
@@ -129,7 +129,7 @@ def _measure(recipe: Recipe, folder: Path, device: torch.device, seconds: float,
     model = build_model(
         recipe.model, source_size=started.source_vocabulary, target_size=started.target_vocabulary, seed=recipe.seed
     )
-    precision = precision_of(model, recipe.training, device)
+    precision = resolve_precision(model, recipe.training, device)
     on_gpu = device.type == "cuda"
     return TrainingSpeed(
         recipe=recipe.name,

@@ -1,27 +1,26 @@
-"""From the settings of a recipe to pairs, tokenizers and a corpus to train on: [data] and [tokenizer] wired up.
+"""From [data] and [tokenizer] of a recipe to pairs, tokenizers and a corpus to train on.
 
-    prepare(recipe)     what a run trains on: read, filtered, cut into ids, in memory, in mapped files or as a stream
+    prepare(recipe)     the training corpus: read, filtered, tokenized; in memory, in memory-mapped files or as a stream
     read_corpus(...)    the pairs of a split, one after the other, for evaluation
 
-What a split goes through: rows are read; bad and blank ones are errors or counted; the steps of data.pipeline follow,
-for training all of them, else those that hold everywhere; then the corpus's tag is put before the source.
+Rows are read; unreadable and blank ones are errors or counted; then come the steps of data.pipeline (outside of
+training only those that are not filters or noise); then the corpus's tag is put before the source.
 """
 
-from weft.preparation.corpora import Transform, find_corpora, has_corpus, read_corpus, sources_of, steps_of
-from weft.preparation.prepare import Prepared, check_corpus, prepare, reasons_of
-from weft.preparation.tokenizers import NothingLeftError, learn_tokenizers
+from weft.preparation.corpora import Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
+from weft.preparation.prepare import PreparedCorpus, check_corpus, drop_reasons, prepare
+from weft.preparation.tokenizers import EmptyCorpusError, learn_tokenizers
 
 __all__ = [
-    "NothingLeftError",
-    "Prepared",
+    "EmptyCorpusError",
+    "PreparedCorpus",
     "Transform",
     "check_corpus",
+    "drop_reasons",
     "find_corpora",
     "has_corpus",
     "learn_tokenizers",
+    "pipeline_steps",
     "prepare",
     "read_corpus",
-    "reasons_of",
-    "sources_of",
-    "steps_of",
 ]

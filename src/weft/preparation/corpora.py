@@ -17,7 +17,6 @@ from weft.data.filtering.steps import Call, Prefix, Step
 from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import corpora
 from weft.data.reading.corpora import PlainLines, TextPairs
-from weft.data.store.encode import SourceRole
 from weft.errors import DataError, nearest
 from weft.recipe import Recipe
 from weft.recipe.corpus import (
@@ -71,7 +70,7 @@ class TaskCorpus:
         return ()
 
 
-class NamedCorpusReader(NamedTuple):
+class CorpusEntry(NamedTuple):
     """A corpus, its name, and its settings."""
 
     name: str
@@ -79,7 +78,7 @@ class NamedCorpusReader(NamedTuple):
     settings: CorpusSettings
 
 
-def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> list[NamedCorpusReader]:
+def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> list[CorpusEntry]:
     """The corpora of a split; files are not opened yet, and with ``allow_missing`` need not exist."""
     data = recipe.data
     value = getattr(data, split)
@@ -98,7 +97,7 @@ def has_corpus(recipe: Recipe, split: str) -> bool:
     return getattr(recipe.data, split) is not None or (isinstance(train, str) and train in tasks.TASKS)
 
 
-def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_missing: bool) -> NamedCorpusReader:
+def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_missing: bool) -> CorpusEntry:
     """The corpus of one item of data.train, data.valid or data.test."""
     data = recipe.data
     if isinstance(value, str):
@@ -122,7 +121,7 @@ def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_miss
         assert isinstance(value, DialogueFile)
         name, paths = _files(recipe, value.dialogues)
         corpus = corpora.Dialogues(paths, value)
-    return NamedCorpusReader(name, corpus, value)
+    return CorpusEntry(name, corpus, value)
 
 
 def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_missing: bool) -> corpora.Corpus:
@@ -140,7 +139,7 @@ def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_miss
         raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
     if settings.size is not None or settings.options:
         raise DataError(f"data.{split}: size and options are for built-in corpora; {settings.name!r} is a file")
-    line_corpus = TextPairs if recipe.model.has_source or data.prompts else PlainLines
+    line_corpus = TextPairs if recipe.source_role != "none" else PlainLines
     return line_corpus((path,))
 
 
@@ -150,7 +149,7 @@ def _files(recipe: Recipe, names: list[str]) -> tuple[str, tuple[str, ...]]:
     return (f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]), paths
 
 
-def steps_of(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transform] = ()) -> tuple[Step, ...]:
+def pipeline_steps(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transform] = ()) -> tuple[Step, ...]:
     """The steps for the pairs of a corpus: the recipe's pipeline, the user's functions, the corpus's tag."""
     steps = [*cast("list[Step]", recipe.data.pipeline)]
     steps += [Call(function=function, name=getattr(function, "__name__", "transform")) for function in transforms]
@@ -159,30 +158,23 @@ def steps_of(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transf
     return tuple(steps)
 
 
-def sources_of(recipe: Recipe) -> SourceRole:
-    """What a source is to the recipe's model."""
-    if recipe.model.has_source:
-        return "text"
-    return "prompt" if recipe.data.prompts else "none"
-
-
 def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = None) -> Iterator[Pair]:
     """The pairs of a split (train, valid or test) as a model sees them; nothing is filtered out.
 
     ``row_errors`` counts the rows that data.bad_rows skips, by the kind of error.
     """
     for _, corpus, settings in find_corpora(recipe, split):
-        pipeline = Pipeline(steps_of(recipe, settings), seed=recipe.seed).for_evaluation()
+        pipeline = Pipeline(pipeline_steps(recipe, settings), seed=recipe.seed).for_evaluation()
         for block in corpus.blocks():
-            yield from pipeline.run(list(readable(block.rows(), recipe, row_errors))).pairs
+            yield from pipeline.run(list(readable_pairs(block.rows(), recipe, row_errors))).pairs
 
 
-def readable(rows: Iterable[Row], recipe: Recipe, row_errors: Counter[str] | None = None) -> Iterator[Pair]:
+def readable_pairs(rows: Iterable[Row], recipe: Recipe, row_errors: Counter[str] | None = None) -> Iterator[Pair]:
     """The pairs among rows; row errors are raised, or skipped and counted."""
     for _, row in rows:
         if not isinstance(row, RowError):
             yield row
         elif recipe.data.bad_rows == "error":
-            raise DataError(f"{row.message}; mend it, or set data.bad_rows = 'skip'")
+            raise DataError(f"{row.message}; fix it, or set data.bad_rows = 'skip'")
         elif row_errors is not None:
             row_errors[row.kind] += 1

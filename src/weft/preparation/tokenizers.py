@@ -1,4 +1,4 @@
-"""The tokenizers of a recipe: those of a run, of a file, or learned from a sample of its pairs."""
+"""The tokenizers of a recipe: those of another run, of a file, or learned from a sample of the training pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.pairs import Pair, is_blank
 from weft.errors import DataError, RecipeError
-from weft.preparation.corpora import NamedCorpusReader, Transform, readable, sources_of, steps_of
+from weft.preparation.corpora import CorpusEntry, Transform, pipeline_steps, readable_pairs
 from weft.recipe import Recipe
 from weft.text.options import LearningOptions
 from weft.text.reservoir import sample
@@ -18,77 +18,83 @@ from weft.text.tokenizer import Tokenizer, learn
 from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 
 
-class NothingLeftError(DataError):
-    """All pairs were left out."""
+class EmptyCorpusError(DataError):
+    """All pairs were dropped."""
 
 
 def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
-    """Tokenizers learned from pairs."""
+    """Learn tokenizers from pairs."""
     settings = recipe.tokenizer
 
-    def make(kind: str, texts: Iterable[str]) -> Tokenizer:
+    def learn_kind(kind: str, texts: Iterable[str]) -> Tokenizer:
         return learn(kind, texts, LearningOptions.from_settings(settings))
 
     sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
-    if sources_of(recipe) == "none":
-        both = make(settings.target_unit, targets)
-        return Tokenizers(both, both)
+    if recipe.source_role == "none":
+        joint = learn_kind(settings.target_unit, targets)
+        return Tokenizers(joint, joint)
     if settings.joint:
-        both = make(settings.kind, chain(sources, targets))
-        return Tokenizers(both, both)
-    if sources_of(recipe) == "prompt":
+        joint = learn_kind(settings.kind, chain(sources, targets))
+        return Tokenizers(joint, joint)
+    if recipe.source_role == "prompt":
         raise RecipeError("tokenizer.joint: a language model reads prompts and answers alike; it needs joint = true")
-    return Tokenizers(make(settings.kind, sources), make(settings.target_unit, targets))
+    return Tokenizers(learn_kind(settings.kind, sources), learn_kind(settings.target_unit, targets))
 
 
-def tokenizers_of(
-    recipe: Recipe, named: Sequence[NamedCorpusReader], start: Sequence[Path], transforms: Sequence[Transform]
+def make_tokenizers(
+    recipe: Recipe,
+    entries: Sequence[CorpusEntry],
+    start: Sequence[Path] = (),
+    transforms: Sequence[Transform] = (),
 ) -> Tokenizers:
-    """The tokenizers of a new run."""
+    """The tokenizers of a new run; ``start``: the tokenizer files of the run that it starts from."""
     settings = recipe.tokenizer
     if start:
-        given = load_tokenizers(start)
-        return _extended(recipe, given, _sampled(recipe, named, transforms)) if settings.extend else given
+        tokenizers = load_tokenizers(start)
+        if not settings.extend:
+            return tokenizers
+        return _extend(recipe, tokenizers, _sample_pairs(recipe, entries, transforms))
     if settings.file is not None:
         files = [settings.file, *([] if settings.target_file is None else [settings.target_file])]
         return load_tokenizers([Path(recipe.data.folder) / file for file in files])
-    check_patterns(settings.protect)  # before all is read
-    return learn_tokenizers(recipe, _sampled(recipe, named, transforms))
+    check_patterns(settings.protect)  # before the corpus is read
+    return learn_tokenizers(recipe, _sample_pairs(recipe, entries, transforms))
 
 
-def _sampled(recipe: Recipe, named: Sequence[NamedCorpusReader], transforms: Sequence[Transform]) -> list[Pair]:
+def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> list[Pair]:
     """The pairs to learn a tokenizer from: all of a corpus that is not too large, else a random sample of them."""
-    reads = sources_of(recipe) != "none"
+    reads_source = recipe.source_role != "none"
     rows = (
-        (place, pair)
-        for place, one in enumerate(named)
-        for block in one.corpus.blocks()
-        for pair in readable(block.rows(), recipe)
-        if not is_blank(pair, sources=reads)
+        (index, pair)
+        for index, entry in enumerate(entries)
+        for block in entry.corpus.blocks()
+        for pair in readable_pairs(block.rows(), recipe)
+        if not is_blank(pair, sources=reads_source)
     )
-    found = sample(
+    sampled = sample(
         rows,
         size=lambda row: len(row[1].source) + len(row[1].target),
         characters=recipe.tokenizer.sample,
         seed=recipe.seed,
     )
     pairs: list[Pair] = []
-    for place, one in enumerate(named):
-        pipeline = Pipeline(steps_of(recipe, one.settings, transforms), seed=recipe.seed)
-        pairs += pipeline.run([pair for at, pair in found if at == place]).pairs
+    for index, entry in enumerate(entries):
+        pipeline = Pipeline(pipeline_steps(recipe, entry.settings, transforms), seed=recipe.seed)
+        pairs += pipeline.run([pair for corpus, pair in sampled if corpus == index]).pairs
     if not pairs:
-        raise NothingLeftError("data.train: no pair is left to train on; `weft data check` says what became of them")
+        raise EmptyCorpusError("data.train: no pair is left to train on; `weft data check` says why they were dropped")
     return pairs
 
 
-def _extended(recipe: Recipe, given: Tokenizers, pairs: Sequence[Pair]) -> Tokenizers:
-    """The tokenizers of the run that training goes on from, with ids for what is new in the pairs."""
-    least = recipe.tokenizer.minimum_count
+def _extend(recipe: Recipe, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> Tokenizers:
+    """The tokenizers of another run, with new ids for symbols of the pairs that they do not know."""
+    minimum = recipe.tokenizer.minimum_count
     targets = [pair.target for pair in pairs]
-    sources = [pair.source for pair in pairs] if sources_of(recipe) != "none" else []
-    if given.joint:
-        both = given.source.extended([*sources, *targets], minimum_count=least)
-        return Tokenizers(both, both)
+    sources = [pair.source for pair in pairs] if recipe.source_role != "none" else []
+    if tokenizers.joint:
+        joint = tokenizers.source.extended([*sources, *targets], minimum_count=minimum)
+        return Tokenizers(joint, joint)
     return Tokenizers(
-        given.source.extended(sources, minimum_count=least), given.target.extended(targets, minimum_count=least)
+        tokenizers.source.extended(sources, minimum_count=minimum),
+        tokenizers.target.extended(targets, minimum_count=minimum),
     )

@@ -91,6 +91,14 @@ UTILITIES: dict[str, str] = {
 }
 """Utility functions of minimum Bayes risk."""
 
+SCHEDULES: dict[str, str] = {
+    "constant": "weft.training.schedules:constant",
+    "inverse_sqrt": "weft.training.schedules:inverse_sqrt",
+    "cosine": "weft.training.schedules:cosine",
+    "plateau": "weft.training.schedules:constant",
+}
+"""Learning rate schedules."""
+
 
 def resolve(table: Mapping[str, str], name: str) -> Any:
     """The class that a table has under this name, imported now."""
@@ -131,3 +139,6 @@ TokenizerKind = Annotated[str, Choice(TOKENIZERS)]
 TargetTokenizerKind = Annotated[str, Choice(TOKENIZERS, besides=("same",))]
 StrategyName = Annotated[str, Choice(STRATEGIES)]
 UtilityName = Annotated[str, Choice(UTILITIES)]
+
+
+ScheduleName = Annotated[str, Choice(SCHEDULES)]

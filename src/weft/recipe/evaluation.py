@@ -1,4 +1,4 @@
-"""[evaluation]: what `weft evaluate` reports."""
+"""[evaluation]: the report of `weft evaluate`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from weft.recipe.base import Settings
 
 
 class EvaluationSettings(Settings):
-    """[evaluation]"""
+    """[evaluation]: the report of `weft evaluate`."""
 
-    metrics: list[str] = Field(["bleu", "chrf", "exact_match"], description="what `weft evaluate` reports")
+    metrics: list[str] = Field(["bleu", "chrf", "exact_match"], description="metrics that `weft evaluate` reports")
     references: Literal["each", "grouped"] = Field(
         "each", description="grouped: pairs with the same source are one item with several references"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -27,6 +28,13 @@ class Recipe(Settings):
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def source_role(self) -> Literal["text", "prompt", "none"]:
+        """What a source is to the model: a sequence of its own, the beginning of the target's sequence, or nothing."""
+        if self.model.has_source:
+            return "text"
+        return "prompt" if self.data.prompts else "none"
 
     @field_validator("name")
     @classmethod

@@ -1,256 +1,270 @@
-"""Updates on a GPU: batches filled up to one of a few shapes, the whole update replayed as a CUDA graph.
+"""Updates on a GPU: batches padded to one of a few shapes, the whole update replayed as a CUDA graph.
 
-A ragged batch has no pads, but its size differs from the last one's, and with it the plans of every kernel; and a
-recurrence is a thousand small kernels, each of which waits for Python. Here a batch is filled up with tokens that have
-no loss, so that all have the same number of tokens; forward, backward, clipping and optimizer are recorded once and
-then launched as one. Rows and their lengths vary: a graph is kept for each of a few counts and bounds. Where a run is
-long enough to pay for it, a Transformer's layers are compiled too (one compilation for all layers of a side).
+A ragged batch has no padding, but every batch has another size, so that every kernel is planned anew; and a recurrence
+is a thousand small kernels, each launched from Python. Here batches are padded with tokens that have no loss to a fixed
+number of tokens; forward, backward, clipping and optimizer step are captured once and then replayed as one launch. The
+number of rows and their maximum length vary: there is one graph for each of a few combinations. If a run is long enough
+to pay for it, the layers of a Transformer are compiled too (one compilation for all layers of a side).
+
+The result equals that of `PlainUpdate`: tests/contracts/test_gpu.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.data.batching.batches import side_budgets
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
+from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models import AnyModel, Seq2Seq
-from weft.models.recurrent import RecurrentStack
+from weft.models.encoders import RecurrentEncoder
 from weft.models.transformer import TransformerLayer
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
-from weft.training.loss import NOTHING, output_cross_entropy
-from weft.training.update import Measured, in_precision, read_later, tensor_float
+from weft.text.specials import BEGIN
+from weft.training.loss import output_cross_entropy
+from weft.training.precision import allow_tf32, autocast, is_recurrent, resolve_precision
+from weft.training.update import TrainingContext, UpdateResult, UpdateStatistics
 
-EAGER = 3
-"""Updates made one kernel after the other before anything is recorded."""
+WARMUP_UPDATES = 3
+"""Updates of a run before any graph is captured."""
+LENGTH_BUCKETS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 48, 64, 96, 128)}
+"""Maximum lengths of padded batches: the tile sizes of the attention kernel, or a few steps more than needed."""
+RECURRENT_ROW_MULTIPLE = 64
+"""A recurrence computes every row of a batch, attention only the tokens: so its rows are rounded up less."""
+TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE = 16, 16
+"""A Transformer's rows are rounded up to this fraction of the token budget, but at least to the multiple."""
+EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
+"""Compilation pays if training without it would take longer than so many seconds at so many operations a second."""
 
 
-def can_pack(model: AnyModel, settings: TrainingSettings, device: torch.device) -> TypeGuard[Seq2Seq]:
-    """Whether updates of this model can be recorded: no shape in them may depend on the lengths of a batch."""
+def can_capture(model: AnyModel, settings: TrainingSettings, device: torch.device) -> TypeGuard[Seq2Seq]:
+    """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
-    return isinstance(model, Seq2Seq) and not getattr(model.encoder, "reverse_source", False)
+    if not isinstance(model, Seq2Seq):
+        return False
+    return not (isinstance(model.encoder, RecurrentEncoder) and model.encoder.reverse_source)
 
 
-class Frame(NamedTuple):
-    """The shape that the batches of a corpus are filled up to."""
-
-    source_tokens: int
-    target_tokens: int
-    max_source_length: int
-    max_target_length: int
-    row_step: int
-    """Rows are filled up to a multiple of this."""
-    bounds: Sequence[int]
-
-    def key(self, batch: Batch) -> Key:
-        """The graph that a batch belongs to."""
-        source = bound(batch.source.layout.longest, self.max_source_length, self.bounds)
-        target = bound(batch.target.layout.longest, self.max_target_length, self.bounds)
-        needed = max(
-            rows_needed(batch.source.lengths, self.source_tokens, source),
-            rows_needed(batch.target.lengths, self.target_tokens, target),
-        )
-        return Key(math.ceil(needed / self.row_step) * self.row_step, source, target)
+def should_compile(model: nn.Module, settings: TrainingSettings) -> bool:
+    """Whether to compile; ``auto``: if the run is long. It takes half a minute and saves a quarter of the time."""
+    if settings.compile != "auto":
+        return settings.compile == "on"
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    operations = 6.0 * parameters * settings.batch_tokens * settings.steps
+    return operations / EAGER_FLOPS > COMPILE_SECONDS
 
 
-class Key(NamedTuple):
-    """What differs from graph to graph."""
+class GraphKey(NamedTuple):
+    """The sizes in which one graph differs from another."""
 
     rows: int
     max_source_length: int
     max_target_length: int
 
 
-BOUNDS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 48, 64, 96, 128)}
-"""Lengths that batches are bounded by: the tiles of the attention kernel, or few steps more than there are."""
+class StaticShape(NamedTuple):
+    """The size to which the batches of a corpus are padded."""
+
+    source_tokens: int
+    target_tokens: int
+    max_source_length: int
+    max_target_length: int
+    row_multiple: int
+    """The number of rows is rounded up to a multiple of this."""
+    length_buckets: Sequence[int]
+
+    def key(self, batch: Batch) -> GraphKey:
+        """The graph of a batch."""
+        source_length = bucket_length(batch.source.layout.longest, self.max_source_length, self.length_buckets)
+        target_length = bucket_length(batch.target.layout.longest, self.max_target_length, self.length_buckets)
+        rows = max(
+            padded_rows(batch.source.lengths, self.source_tokens, source_length),
+            padded_rows(batch.target.lengths, self.target_tokens, target_length),
+        )
+        return GraphKey(math.ceil(rows / self.row_multiple) * self.row_multiple, source_length, target_length)
 
 
-def bound(longest: int, ever: int, bounds: Sequence[int]) -> int:
-    """A bound on the lengths of a batch, one of a few, and never above the longest row of the corpus: so many positions
-    a model has learned, but perhaps no more."""
-    return min(next((size for size in bounds if longest <= size), ever), ever)
+def static_shape(corpus_size: CorpusSize, batch_tokens: int, *, recurrent: bool) -> StaticShape:
+    """The padded size for a corpus; a row longer than the token budget is a batch of its own, and determines it."""
+    lengths = corpus_size.max_source_length, corpus_size.max_target_length
+    source_tokens, target_tokens = map(max, side_budgets(corpus_size, batch_tokens), lengths)
+    if recurrent:
+        row_multiple, buckets = RECURRENT_ROW_MULTIPLE, LENGTH_BUCKETS["recurrent"]
+    else:
+        row_multiple = max(batch_tokens // TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE)
+        buckets = LENGTH_BUCKETS["transformer"]
+    return StaticShape(source_tokens, target_tokens, *lengths, row_multiple, buckets)
 
 
-def rows_needed(lengths: Tensor, tokens: int, longest: int) -> int:
-    """Rows of a batch once it is filled up to so many tokens with rows of at most ``longest``."""
-    return len(lengths) + math.ceil((tokens - int(lengths.sum())) / longest)
+def bucket_length(length: int, max_length: int, buckets: Sequence[int]) -> int:
+    """The smallest bucket that holds a length, but never more than the longest row of the corpus: a model with learned
+    positions may have no more."""
+    return min(next((bucket for bucket in buckets if length <= bucket), max_length), max_length)
 
 
-def frame_of(corpus_size: CorpusSize, budget: int, *, recurrent: bool) -> Frame:
-    """The shape for a corpus: a row longer than the budget is a batch of its own, and sets the shape."""
-    longest = corpus_size.max_source_length, corpus_size.max_target_length
-    tokens = [max(own, one) for own, one in zip(side_budgets(corpus_size, budget), longest, strict=True)]
-    # A recurrence does its work for every row of the grid, attention for the rows there are.
-    row_step, bounds = (64, BOUNDS["recurrent"]) if recurrent else (max(budget // 16, 16), BOUNDS["transformer"])
-    return Frame(tokens[0], tokens[1], longest[0], longest[1], row_step, bounds)
+def padded_rows(lengths: Tensor, tokens: int, max_length: int) -> int:
+    """The number of rows after padding to so many tokens with rows of at most ``max_length``."""
+    return len(lengths) + math.ceil((tokens - int(lengths.sum())) / max_length)
 
 
-class Side:
-    """One side of a batch in memory that stays where it is; each new batch is copied into it."""
+def pad(values: Tensor, count: int, padding: int) -> Tensor:
+    """``values`` followed by padding, ``count`` in all."""
+    padded = torch.full((count,), padding, dtype=values.dtype)
+    padded[: len(values)] = values
+    return padded
 
-    def __init__(self, tokens: int, longest: int, rows: int, device: torch.device) -> None:
-        self.tokens, self.longest, self.rows = tokens, longest, rows
-        self.layout = FixedLayout(self._lengths(torch.zeros(0, dtype=torch.int64)), device, longest=longest)
+
+class StaticSide:
+    """One side of a batch in static memory, into which batches are copied."""
+
+    def __init__(self, tokens: int, max_length: int, rows: int, device: torch.device) -> None:
+        self.tokens, self.max_length, self.rows = tokens, max_length, rows
+        no_lengths = torch.zeros(0, dtype=torch.int64)
+        self.layout = FixedLayout(self.padded_lengths(no_lengths), device, longest=max_length)
         self.values = torch.zeros(tokens, dtype=torch.int64, device=device)
 
-    def _lengths(self, lengths: Tensor) -> Tensor:
-        """The lengths of a batch's rows, then of the rows that fill it up, then zeros."""
-        missing = self.tokens - int(lengths.sum())
-        whole, rest = divmod(missing, self.longest)
-        fill = [self.longest] * whole + ([rest] if rest else [])
-        zeros = self.rows - len(lengths) - len(fill)
-        return torch.cat([lengths, torch.tensor(fill + [0] * zeros, dtype=torch.int64)])
+    def padded_lengths(self, lengths: Tensor) -> Tensor:
+        """The lengths of a batch's rows, then those of the padding rows, then zeros."""
+        full_rows, rest = divmod(self.tokens - int(lengths.sum()), self.max_length)
+        padding = [self.max_length] * full_rows + ([rest] if rest else [])
+        empty_rows = self.rows - len(lengths) - len(padding)
+        return torch.cat([lengths, torch.tensor(padding + [0] * empty_rows, dtype=torch.int64)])
 
-    def take(self, batch: Ragged, filler: int) -> None:
-        """Copy a batch here, filled up."""
-        self.layout.assign(self._lengths(batch.lengths))
-        self.values.copy_(filled(batch.values, self.tokens, filler).pin_memory(), non_blocking=True)
+    def copy_from(self, batch: Ragged) -> None:
+        """Copy a batch here, padded."""
+        self.layout.assign(self.padded_lengths(batch.lengths))
+        self.values.copy_(pad(batch.values, self.tokens, BEGIN).pin_memory(), non_blocking=True)
 
     def ragged(self) -> Ragged:
         return Ragged(self.values, self.layout)
 
 
-def filled(values: Tensor, count: int, filler: int) -> Tensor:
-    """Values and then fillers, ``count`` in all."""
-    whole = torch.full((count,), filler, dtype=values.dtype)
-    whole[: len(values)] = values
-    return whole
+class CapturedUpdate:
+    """Static memory for the batches of one key and, once captured, the graph that works on it."""
 
-
-class Recorded:
-    """The memory of batches with one key and, once recorded, the graph that works on it."""
-
-    def __init__(self, frame: Frame, key: Key, device: torch.device) -> None:
-        self.source = Side(frame.source_tokens, key.max_source_length, key.rows, device)
-        self.inputs = Side(frame.target_tokens, key.max_target_length, key.rows, device)
-        self.targets = torch.zeros(frame.target_tokens, dtype=torch.int64, device=device)
-        self.tokens = torch.ones((), device=device)
+    def __init__(self, shape: StaticShape, key: GraphKey, device: torch.device) -> None:
+        self.source = StaticSide(shape.source_tokens, key.max_source_length, key.rows, device)
+        self.inputs = StaticSide(shape.target_tokens, key.max_target_length, key.rows, device)
+        self.targets = torch.zeros(shape.target_tokens, dtype=torch.int64, device=device)
+        self.target_tokens = torch.ones((), device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.warm = False
-        """Whether an update was made on it, so that everything it needs is compiled and chosen."""
+        self.warmed_up = False
+        """Whether an update was made on it, so that every kernel it needs is compiled and selected."""
+        for side in (self.source, self.inputs):
+            torch._dynamo.maybe_mark_dynamic(side.layout.device_offsets, 0)
 
-    def take(self, batch: Batch, begin: int) -> None:
-        self.source.take(batch.source, begin)
-        self.inputs.take(batch.target.shifted(begin), begin)
-        targets = filled(batch.target.values, len(self.targets), NOTHING)
+    def copy_from(self, batch: Batch) -> None:
+        self.source.copy_from(batch.source)
+        self.inputs.copy_from(batch.target.shifted(BEGIN))
+        targets = pad(batch.target.values, len(self.targets), IGNORE_INDEX)
         self.targets.copy_(targets.pin_memory(), non_blocking=True)
-        self.tokens.fill_(batch.target.layout.total)
+        self.target_tokens.fill_(batch.target.layout.total)
 
 
 class CudaGraphUpdate:
-    """Updates by CUDA graph; see the module."""
+    """Updates by CUDA graphs; see the module."""
 
     def __init__(
-        self,
-        model: Seq2Seq,
-        optimizer: torch.optim.Optimizer,
-        settings: TrainingSettings,
-        corpus_size: CorpusSize,
-        *,
-        begin: int,
-        device: torch.device,
-        precision: str,
-        compiled: bool,
+        self, model: Seq2Seq, optimizer: torch.optim.Optimizer, context: TrainingContext, corpus_size: CorpusSize
     ) -> None:
         self.model = model
         self.optimizer = optimizer
-        self.settings = settings
-        self.begin = begin
-        self.device = device
-        self.precision = precision
-        recurrent = any(isinstance(part, RecurrentStack) for part in model.modules())
-        self.frame = frame_of(corpus_size, settings.batch_tokens, recurrent=recurrent)
-        self.rate = torch.zeros((), device=device)
-        self.measured = torch.zeros(2, device=device)
-        self.recorded: dict[Key, Recorded] = {}
-        self.places: list[int] = []
-        self.made = 0
-        self.stream = torch.cuda.Stream(device)
+        self.settings = context.settings
+        self.device = context.device
+        self.precision = resolve_precision(model, self.settings, self.device)
+        self.shape = static_shape(corpus_size, self.settings.batch_tokens, recurrent=is_recurrent(model))
+        self.learning_rate = torch.zeros((), device=self.device)
+        self.statistics = torch.zeros(2, device=self.device)
+        """Loss and gradient norm."""
+        self.captured: dict[GraphKey, CapturedUpdate] = {}
+        self.parameter_addresses: list[int] = []
+        self.updates = 0
+        self.stream = torch.cuda.Stream(self.device)
         self.pool = torch.cuda.graph_pool_handle()
-        if compiled:
-            for part in model.modules():
-                if isinstance(part, TransformerLayer):
-                    part.compile()
+        if should_compile(model, self.settings):
+            for module in model.modules():
+                if isinstance(module, TransformerLayer):
+                    module.compile()
 
-    def __call__(self, drawn: StepBatches, *, rate: float, own: float) -> Measured:
-        [batch] = drawn.batches
-        self._forget_if_moved()
-        recorded = self._recorded(batch)
+    def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
+        [batch] = batches.batches
+        self._discard_if_moved()
+        key = self.shape.key(batch)
+        if key not in self.captured:
+            self.captured[key] = CapturedUpdate(self.shape, key, self.device)
+        captured = self.captured[key]
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            recorded.take(batch, self.begin)
-            self.rate.fill_(rate)
-            if recorded.graph is not None:
-                recorded.graph.replay()
-            elif self.made < EAGER or not recorded.warm:
-                self._update(recorded)
-                recorded.warm = True
+            captured.copy_from(batch)
+            self.learning_rate.fill_(learning_rate)
+            if captured.graph is not None:
+                captured.graph.replay()
+            elif self.updates < WARMUP_UPDATES or not captured.warmed_up:
+                self._update(captured)
+                captured.warmed_up = True
             else:
-                self._record(recorded).replay()
-            fetch = read_later(self.measured)
+                self._capture(captured).replay()
+            statistics = copy_to_host(self.statistics)
         torch.cuda.current_stream().wait_stream(self.stream)
-        self.made += 1
-        return Measured(fetch, later=True)
+        self.updates += 1
+        return UpdateResult(statistics, deferred=True)
 
-    def _forget_if_moved(self) -> None:
-        """Drop all graphs if the weights lie elsewhere now: a graph works on the memory it was recorded with.
+    def _discard_if_moved(self) -> None:
+        """Discard all graphs if the weights have moved: a graph works on the memory it was captured with.
 
-        PyTorch's recurrent modules move their weights whenever `Module.to` is called, even to where they are.
+        PyTorch's recurrent modules move their weights whenever `Module.to` is called, even to the same device.
         """
-        places = [parameter.data_ptr() for parameter in self.model.parameters()]
-        if places != self.places:
-            self.places = places
-            self.recorded.clear()
+        addresses = [parameter.data_ptr() for parameter in self.model.parameters()]
+        if addresses != self.parameter_addresses:
+            self.parameter_addresses = addresses
+            self.captured.clear()
 
-    def _recorded(self, batch: Batch) -> Recorded:
-        key = self.frame.key(batch)
-        if key not in self.recorded:
-            self.recorded[key] = found = Recorded(self.frame, key, self.device)
-            for side in (found.source, found.inputs):
-                torch._dynamo.maybe_mark_dynamic(side.layout.device_offsets, 0)
-        return self.recorded[key]
-
-    def _record(self, recorded: Recorded) -> torch.cuda.CUDAGraph:
+    def _capture(self, captured: CapturedUpdate) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize(self.device)
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
-            self._update(recorded)
-        recorded.graph = graph
+            self._update(captured)
+        captured.graph = graph
         return graph
 
-    def _update(self, recorded: Recorded) -> None:
-        with tensor_float(self.precision == "tf32"):
-            self._update_in_precision(recorded)
-
-    def _update_in_precision(self, recorded: Recorded) -> None:
-        """One update on what ``recorded`` holds; where it would spoil the weights, the optimizer leaves them alone."""
-        self.optimizer.zero_grad(set_to_none=True)
-        for group in self.optimizer.param_groups:  # not once for all: a restored optimizer has rates of its own
-            group["lr"] = self.rate
-        with in_precision(self.precision, self.device):
-            states = self.model.hidden_states(recorded.source.ragged(), recorded.inputs.ragged()).states
-            loss = output_cross_entropy(
-                self.model.output, states.values, recorded.targets, smoothing=self.settings.label_smoothing
-            )
-        (loss.smoothed / recorded.tokens).backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf, foreach=True)
-        self.measured[0] = loss.negative_log_likelihood / recorded.tokens
-        self.measured[1] = norm
-        self.optimizer.found_inf = (~self.measured.isfinite().all()).float()  # type: ignore[attr-defined]
-        self.optimizer.grad_scale = None  # type: ignore[attr-defined]
-        self.optimizer.step()
+    def _update(self, captured: CapturedUpdate) -> None:
+        """One update on the batch in static memory; the optimizer skips its step if a statistic is not finite."""
+        with allow_tf32(self.precision == "tf32"):
+            self.optimizer.zero_grad(set_to_none=True)
+            for group in self.optimizer.param_groups:  # every time: a restored optimizer has rates of its own
+                group["lr"] = self.learning_rate
+            with autocast(self.precision, self.device):
+                states = self.model.hidden_states(captured.source.ragged(), captured.inputs.ragged()).states
+                loss = output_cross_entropy(
+                    self.model.output, states.values, captured.targets, smoothing=self.settings.label_smoothing
+                )
+            (loss.smoothed / captured.target_tokens).backward()
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf, foreach=True)
+            self.statistics[0] = loss.negative_log_likelihood / captured.target_tokens
+            self.statistics[1] = norm
+            self.optimizer.found_inf = (~self.statistics.isfinite().all()).float()  # type: ignore[attr-defined]
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+            self.optimizer.step()
 
 
-def pays_to_compile(model: torch.nn.Module, settings: TrainingSettings) -> bool:
-    """Whether a run is long enough for compilation: it takes half a minute and saves a quarter of the time."""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    operations = 6.0 * parameters * settings.batch_tokens * settings.steps
-    return operations / 150e12 > 240  # seconds at the rate of the layers as they are
+def copy_to_host(statistics: Tensor) -> Callable[[], UpdateStatistics]:
+    """Start copying the statistics from the GPU; the function returned waits for that copy, and only for that."""
+    pinned = torch.empty(2, pin_memory=True)
+    pinned.copy_(statistics, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record()
+
+    def wait() -> UpdateStatistics:
+        copied.synchronize()
+        return UpdateStatistics(*pinned.tolist())
+
+    return wait

@@ -1,9 +1,9 @@
-"""What the decoder reads while it is trained.
+"""The decoder's inputs during training (``training.forcing``).
 
-teacher     the true y_{t−1}, whole targets at once
-scheduled   at every step the model's own last prediction with probability ε_i, which grows linearly over the
-            run to ``sampling`` (Bengio et al. 2015), else the true one
-free        always its own last prediction
+teacher     the reference token y_{t−1}; all positions at once
+scheduled   scheduled sampling: the model's own last prediction with probability ε_i, which grows linearly over the
+            run to ``training.sampling``, else the reference token      Bengio et al. 2015
+free        always the model's own last prediction
 """
 
 from __future__ import annotations
@@ -11,36 +11,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from weft.data.store.token_store import Batch
 from weft.models.interface import Model
-from weft.ragged import Ragged
+from weft.recipe import TrainingSettings
+from weft.text.specials import BEGIN
 from weft.tree import first
 
 
-def own_share(forcing: str, *, sampling: float, step: int, steps: int) -> float:
-    """The probability with which a step reads the model's own prediction."""
-    if forcing == "free":
+def sampling_probability(settings: TrainingSettings, step: int) -> float:
+    """The probability with which the decoder reads its own prediction at this step of the run."""
+    if settings.forcing == "free":
         return 1.0
-    return sampling * min(step / max(steps, 1), 1.0) if forcing == "scheduled" else 0.0
+    if settings.forcing == "scheduled":
+        return settings.sampling * min(step / max(settings.steps, 1), 1.0)
+    return 0.0
 
 
-def forced_logits(model: Model, source: Ragged, target: Ragged, *, begin: int, own: float = 0.0) -> Tensor:
-    """Logits (N, V) for every target token, the decoder reading its own predictions with probability ``own``."""
-    inputs = target.shifted(begin)
-    if own == 0.0:
-        return model(source, inputs).logits_NV
-    order = target.layout.time_major
-    memory = model.encode(source.select(order.sorted_rows))
+def forced_logits(model: Model, batch: Batch, sampling_probability: float = 0.0) -> Tensor:
+    """Logits (N, V) for every target token; the decoder reads its own predictions with the given probability."""
+    inputs = batch.target.shifted(BEGIN)
+    if sampling_probability == 0.0:
+        return model(batch.source, inputs).logits_NV
+    order = batch.target.layout.time_major
+    memory = model.encode(batch.source.select(order.sorted_rows))
     state = model.start(memory)
-    rows = target.rows
+    rows = batch.target.rows
     logits: list[Tensor] = []
-    for true_B in inputs.values[order.indices].split(order.batch_sizes):
-        if len(true_B) < rows:
-            rows = len(true_B)
+    for reference_B in inputs.values[order.indices].split(order.batch_sizes):
+        if len(reference_B) < rows:
+            rows = len(reference_B)
             state, memory = first((state, memory), rows)
-        tokens_B = true_B
+        tokens_B = reference_B
         if logits:
-            said_B = logits[-1][:rows].detach().argmax(-1)
-            tokens_B = torch.where(torch.rand(rows, device=true_B.device) < own, said_B, true_B)
+            predicted_B = logits[-1][:rows].detach().argmax(-1)
+            sampled_B = torch.rand(rows, device=reference_B.device) < sampling_probability
+            tokens_B = torch.where(sampled_B, predicted_B, reference_B)
         logits_BV, state, _ = model.step(tokens_B, state, memory)
         logits.append(logits_BV)
     return order.unsort(torch.cat(logits))

@@ -1,18 +1,18 @@
-"""Training a model that does not fit: weights, gradients and optimizer state divided over the workers.
+"""Training a model that does not fit on one GPU: weights, gradients and optimizer state sharded over the workers.
 
-FSDP2 (``torch.distributed.fsdp.fully_shard``): every weight is cut into as many parts as there are workers; before a
-layer is used its parts are gathered, afterwards they are let go again, and a gradient is summed and divided in one go.
-The layers of a Transformer come and go one by one. Everything else (embeddings, output, a recurrence) is one group that
-stays from the beginning of a forward pass to the end of its backward pass.
+FSDP2 (``torch.distributed.fsdp.fully_shard``): every weight is split into as many shards as there are workers; before a
+layer runs its shards are gathered, afterwards they are freed again, and gradients are reduce-scattered. Each layer of a
+Transformer is a group of its own. Everything else (embeddings, output layer, a recurrence) is one group that stays
+gathered from the beginning of a forward pass to the end of its backward pass.
 
-What FSDP watches is one module's forward. A model is asked for other things (`states`, `step`, its output's matrix), so
-the module here is the loss itself: all that is asked of the model happens inside its forward.
+FSDP hooks the forward of one module, but training also calls `hidden_states`, `step` and the output layer's weights. So
+the sharded module is the loss itself (`LossModule`), whose forward makes all these calls.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
@@ -21,93 +21,75 @@ from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models import AnyModel
 from weft.models.transformer import TransformerLayer
-from weft.recipe import TrainingSettings
-from weft.training.distributed import Workers
 from weft.training.loss import Loss, batch_loss
-from weft.training.update import PlainUpdate
+from weft.training.update import PlainUpdate, TrainingContext
 
 
-class Losses(nn.Module):
+class LossModule(nn.Module):
     """The loss of a batch, as a module."""
 
-    def __init__(self, model: AnyModel, *, begin: int, smoothing: float) -> None:
+    def __init__(self, model: AnyModel, smoothing: float) -> None:
         super().__init__()
         self.model = model
-        self.begin = begin
         self.smoothing = smoothing
 
-    def forward(self, batch: Batch, own: float) -> Loss:
-        return batch_loss(self.model, batch, begin=self.begin, own=own, smoothing=self.smoothing)
+    def forward(self, batch: Batch, sampling_probability: float) -> Loss:
+        return batch_loss(self.model, batch, smoothing=self.smoothing, sampling_probability=sampling_probability)
 
 
-def shard(model: AnyModel, settings: TrainingSettings, *, begin: int, device: torch.device, workers: Workers) -> Losses:
-    """Divide a model's weights over the workers, in place; what is returned makes losses with them.
+def shard(model: AnyModel, context: TrainingContext) -> LossModule:
+    """Shard a model's weights over the workers, in place; the module returned computes losses with them.
 
-    Layers are groups of their own where they are only called as a whole: reading its own predictions, a decoder is
-    called step by step, and then all weights are one group.
+    Layers are groups of their own if they are only called as a whole. Under scheduled sampling a decoder is called step
+    by step, and then all weights are one group.
     """
-    losses = Losses(model, begin=begin, smoothing=settings.label_smoothing)
-    mesh = init_device_mesh(device.type, (workers.world_size,))
-    parts: list[nn.Module] = []
-    if settings.forcing == "teacher":
-        parts = [part for part in model.modules() if isinstance(part, TransformerLayer)]
-    for part in [*parts, losses]:
-        fully_shard(part, mesh=mesh)
-        assert isinstance(part, FSDPModule)
-        part.set_gradient_divide_factor(1.0)  # gradients are divided by the tokens of all workers already
-        part.set_force_sum_reduction_for_comms(True)
-    return losses
+    loss_module = LossModule(model, context.settings.label_smoothing)
+    mesh = init_device_mesh(context.device.type, (context.workers.world_size,))
+    layers: list[nn.Module] = []
+    if context.settings.forcing == "teacher":
+        layers = [module for module in model.modules() if isinstance(module, TransformerLayer)]
+    for module in [*layers, loss_module]:
+        fully_shard(module, mesh=mesh)
+        assert isinstance(module, FSDPModule)
+        module.set_gradient_divide_factor(1.0)  # the loss is already divided by the tokens of all workers
+        module.set_force_sum_reduction_for_comms(True)
+    return loss_module
 
 
-def spare_batch(data: BatchSource, settings: TrainingSettings, *, seed: int) -> Batch:
-    """One pair of the data, for a worker that has to take part in a round but has no batch left."""
-    [planned] = data.batches(settings.batch_tokens, seed=seed).take(1, 1)
-    batch = planned.make()
-    return Batch(*(side.select(torch.zeros(1, dtype=torch.int64)) for side in batch))
+def spare_batch(data: BatchSource, context: TrainingContext) -> Batch:
+    """One pair of the data, for a worker that has no batch left in a round."""
+    [lazy] = data.batches(context.settings.batch_tokens, seed=context.seed).take(1, 1)
+    return Batch(*(side.select(torch.zeros(1, dtype=torch.int64)) for side in lazy.make()))
 
 
 class ShardedUpdate(PlainUpdate):
-    """An update of divided weights: all workers go through the layers together, batch by batch.
+    """An update of sharded weights: all workers go through the layers together, batch by batch.
 
-    So all have to have the same number of batches: one that has fewer takes a spare one, whose loss counts for nothing.
+    So all need the same number of batches: a worker with fewer runs a spare one, whose loss is multiplied by zero.
     """
 
     def __init__(
         self,
-        model: AnyModel,
+        loss_module: LossModule,
         optimizer: torch.optim.Optimizer,
-        settings: TrainingSettings,
+        context: TrainingContext,
         *,
-        losses: Losses,
         spare: Batch,
-        begin: int,
-        device: torch.device,
-        precision: str,
-        workers: Workers,
-        seed: int,
     ) -> None:
-        super().__init__(
-            model,
-            optimizer,
-            settings,
-            begin=begin,
-            device=device,
-            precision=precision,
-            workers=workers,
-            seed=seed,
-        )
-        self.losses = losses
+        super().__init__(loss_module.model, optimizer, context)
+        self.loss_module = loss_module
         self.spare = spare
 
-    def loss_of(self, batch: Batch, own: float) -> Loss:
-        found: Loss = self.losses(batch, own)
-        return found
+    def batch_loss(self, batch: Batch, sampling_probability: float) -> Loss:
+        loss: Loss = self.loss_module(batch, sampling_probability)
+        return loss
 
-    def fill_up(self, drawn: StepBatches, own: float) -> None:
+    def run_missing_batches(self, batches: StepBatches, sampling_probability: float) -> None:
         rounds = -(-self.settings.accumulate // self.workers.world_size)
-        for _ in range(rounds - len(drawn.batches)):
-            loss = self.compute(self.spare, own)
+        for _ in range(rounds - len(batches.batches)):
+            loss = self.loss(self.spare, sampling_probability)
             (loss.smoothed * 0.0).backward()
 
-    def add_up(self, measured: torch.Tensor) -> None:
-        self.workers.all_reduce(measured)
+    def reduce(self, likelihood: Tensor) -> None:
+        """FSDP has summed the gradients."""
+        self.workers.all_reduce(likelihood)

@@ -1,4 +1,4 @@
-"""From a recipe to a run folder: what ``weft train`` and `weft.train` do.
+"""From a recipe to a run folder: ``weft train`` and `weft.train`.
 
 for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
     print(event)
@@ -12,138 +12,128 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
-from weft import preparation as corpus
 from weft.data.batching.streaming import StreamedCorpus
-from weft.data.pairs import Pair
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
-from weft.data.store.encode import encode_pairs
 from weft.errors import DataError, RecipeError, nearest
-from weft.evaluation.metrics import METRICS, check_metrics, compute_metrics, perplexity
-from weft.evaluation.references import GROUPINGS
+from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models import AnyModel
 from weft.models.build import build_model, choose_device
-from weft.preparation import (
-    Transform,
-    find_corpora,
-    has_corpus,
-    read_corpus,
-    sources_of,
-)
+from weft.preparation import PreparedCorpus, Transform, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe, write_toml
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import model_card
 from weft.runs.weights import initialize_from
-from weft.text import specials
 from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Started, Step
-from weft.training.trainer import Scores, Trainer, Validate
-from weft.translation.forced_decoding import likelihood
-from weft.translation.translator import Translator
+from weft.training.trainer import Trainer
+from weft.training.update import TrainingContext
+from weft.training.validation import make_validation, read_validation_pairs
+
+CHANGEABLE = (
+    *("clip", "compile", "device", "learning_rate", "log_every", "patience", "precision", "save_every", "shard"),
+    *("start", "steps"),
+)
+"""Settings of [training] that may differ when a run is resumed."""
 
 
 def train(
     recipe: Recipe,
     out: Path | str | None = None,
     *,
+    model: AnyModel | None = None,
     resume: bool = False,
     transforms: Sequence[Transform] = (),
     workers: Workers = SINGLE_PROCESS,
 ) -> Iterator[Event]:
     """Train a model; every event is logged to the run folder and yielded.
 
-    ``workers``: this process among several that train together; they must be connected (`Workers.connected`).
+    ``model``: trained in place of the one that the recipe's [model] describes.
     ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
+    ``workers``: this process among several that train together; they must be connected (`Workers.connected`).
     """
     folder = RunFolder(out or Path("runs") / recipe.name)
-    _check(recipe)
-    if workers.world_size > 1:
-        _check_shared(recipe)
+    _check_metrics(recipe)
+    _check_standard_input(recipe, workers)
     device = workers.device(choose_device(recipe.training.device))
     workers.wait_for_main()
-    resume = resume or not workers.is_main  # the first one has made the run folder
+    resume = resume or not workers.is_main  # the main process has created the run folder
     if resume:
-        recipe = _resumed(folder, recipe)
-        tokenizers: Tokenizers | None = load_tokenizers(folder.tokenizer_paths())
-    else:
-        tokenizers = None
-        if folder.path.exists():
-            RunFolder.create(folder.path, lambda _: None)  # says what to do about it
-    problems: Counter[str] = Counter()
-    held_out = _held_out(recipe, problems)  # what is wrong with it is said before hours of preparing
+        recipe = _resumed_recipe(folder, recipe)
+    elif folder.path.exists():
+        RunFolder.create(folder.path, lambda _: None)  # raises
+    row_errors: Counter[str] = Counter()
+    validation_pairs = read_validation_pairs(recipe, row_errors)  # errors in it are reported before a long preparation
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
-    prepared = corpus.prepare(
-        recipe, tokenizers=tokenizers, start=() if start is None else start.tokenizer_paths(), transforms=transforms
+    prepared = prepare(
+        recipe,
+        tokenizers=load_tokenizers(folder.tokenizer_paths()) if resume else None,
+        start=() if start is None else start.tokenizer_paths(),
+        transforms=transforms,
     )
     tokenizers = prepared.tokenizers
-    left_out = _left_out(recipe, (counts.dropped for counts in prepared.counts))
+    dropped = _dropped(recipe, (counts.dropped for counts in prepared.counts))
     if not prepared.pairs:
-        reasons = ", ".join(f"{count:,} {what}" for what, count in left_out.items()) or "there were none"
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "there were none"
         raise DataError(f"data.train: no pair is left to train on ({reasons})")
-    model = build_model(
-        recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size, seed=recipe.seed
-    )
+    if model is None:
+        sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+        model = build_model(recipe.model, **sizes, seed=recipe.seed)
     if start is not None:
         initialize_from(model, start.read_model().tensors, where=str(start.path))
     trainer = Trainer(
         model,
         prepared.data,
-        recipe.training,
+        TrainingContext(recipe.training, recipe.seed, device, workers),
         folder=folder,
-        seed=recipe.seed,
-        begin=specials.BEGIN,
-        validate=_validation(recipe, held_out, tokenizers, device),
-        device=device,
-        workers=workers,
+        validate=None if validation_pairs is None else make_validation(recipe, validation_pairs, tokenizers, device),
     )
     if resume:
         trainer.restore()
     else:
-        _create(trainer, recipe, tokenizers)
+        _create_folder(trainer, recipe, tokenizers)
     if workers.is_main:
         folder.truncate_log(trainer.progress.step)
         workers.record_run(str(folder.path.resolve()))
         workers.signal_ready()
-    log = _logged if workers.is_main else _not_logged
-    yield log(
-        folder,
-        Started(
-            step=trainer.progress.step,
-            pairs=0 if recipe.data.streaming else prepared.pairs,
-            dropped={**left_out, **{f"of data.valid ({kind})": count for kind, count in problems.items()}},
-            source_vocabulary=tokenizers.source.size,
-            target_vocabulary=tokenizers.target.size,
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-            device=str(device),
-            steps=recipe.training.steps,
-            path=str(folder.path),
-        ),
+    dropped |= {f"of data.valid ({kind})": count for kind, count in row_errors.items()}
+    yield from _logged(_events(trainer, recipe, prepared, dropped), folder if workers.is_main else None, recipe)
+
+
+def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped: dict[str, int]) -> Iterator[Event]:
+    """The events of the loop, with `Started` before them, and the result written before `Finished`."""
+    yield Started(
+        step=trainer.progress.step,
+        pairs=0 if recipe.data.streaming else prepared.pairs,
+        dropped=dropped,
+        source_vocabulary=prepared.tokenizers.source.size,
+        target_vocabulary=prepared.tokenizers.target.size,
+        parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
+        device=str(trainer.context.device),
+        steps=recipe.training.steps,
+        path=str(trainer.folder.path),
     )
     for event in trainer.events():
-        if isinstance(event, Finished) and isinstance(prepared.data, StreamedCorpus):
-            event = replace(event, dropped=_left_out(recipe, [prepared.data.drop_reasons]))
-        if isinstance(event, Finished) and workers.is_main:
-            _conclude(folder, recipe, tokenizers, event, trainer.progress.last_validation)
-        if not isinstance(event, Step) or event.step % recipe.training.log_every == 0:
-            log(folder, event)
+        if isinstance(event, Finished):
+            if isinstance(prepared.data, StreamedCorpus):
+                event = replace(event, dropped=_dropped(recipe, [prepared.data.drop_reasons]))
+            if trainer.workers.is_main:
+                _write_result(trainer, recipe, prepared.tokenizers, event)
         yield event
 
 
-def _logged(folder: RunFolder, event: Event) -> Event:
-    folder.append_log(event.record())
-    return event
+def _logged(events: Iterable[Event], folder: RunFolder | None, recipe: Recipe) -> Iterator[Event]:
+    """The same events, written to the log of a folder; of the steps every ``training.log_every``-th."""
+    for event in events:
+        if folder and (not isinstance(event, Step) or event.step % recipe.training.log_every == 0):
+            folder.append_log(event.record())
+        yield event
 
 
-def _not_logged(folder: RunFolder, event: Event) -> Event:
-    return event
-
-
-def _check(recipe: Recipe) -> None:
-    """What can be known to be wrong before anything is read."""
+def _check_metrics(recipe: Recipe) -> None:
+    """Report wrong metrics before anything is read."""
     metric, several = recipe.training.metric, recipe.evaluation.references == "grouped"
     check_metrics(recipe.evaluation.metrics, several_references=several, setting="evaluation.metrics")
     if metric != "loss":
@@ -151,40 +141,42 @@ def _check(recipe: Recipe) -> None:
             names = ["loss", *(name for name, known in METRICS.items() if known.single_score)]
             raise RecipeError(f"training.metric: unknown metric {metric!r}; {nearest(metric, names)}")
         check_metrics([metric], several_references=several)
-        if sources_of(recipe) == "none":
+        if recipe.source_role == "none":
             raise RecipeError(f"training.metric: {metric!r} needs translations; a language model is judged by 'loss'")
 
 
-def _check_shared(recipe: Recipe) -> None:
-    """Every worker reads the pairs by itself, unless they are prepared; the first would leave no standard input."""
+def _check_standard_input(recipe: Recipe, workers: Workers) -> None:
+    """Every worker reads the corpora, unless they are prepared; standard input can be read only once."""
+    if workers.world_size == 1:
+        return
     for split in ("train", "valid"):
         if not has_corpus(recipe, split) or (split == "train" and recipe.data.prepared is not None):
             continue
-        if any(reads_standard_input(one.corpus) for one in find_corpora(recipe, split, allow_missing=True)):
+        if any(reads_standard_input(entry.corpus) for entry in find_corpora(recipe, split, allow_missing=True)):
             raise DataError(f"data.{split}: several workers cannot all read standard input (-); give them a file")
 
 
-def _left_out(recipe: Recipe, drop_reasons: Iterable[Counter[int]]) -> dict[str, int]:
-    """How many rows of all corpora were left out, by reason."""
-    reasons = corpus.reasons_of(recipe)
-    found: dict[str, int] = {}
-    for drop_reason, times in sorted(sum(drop_reasons, Counter()).items()):
-        if drop_reason != KEPT:
-            reason = reasons.get(drop_reason, "a function")
-            found[reason] = found.get(reason, 0) + times
-    return found
+def _dropped(recipe: Recipe, counters: Iterable[Counter[int]]) -> dict[str, int]:
+    """The number of dropped rows of all corpora, by drop reason."""
+    reasons = drop_reasons(recipe)
+    dropped: dict[str, int] = {}
+    for code, count in sorted(sum(counters, Counter()).items()):
+        if code != KEPT:
+            reason = reasons.get(code, "a function")
+            dropped[reason] = dropped.get(reason, 0) + count
+    return dropped
 
 
-def _create(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
-    """A run folder that can be loaded and resumed from its first moment on."""
+def _create_folder(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    """Create the run folder; it can be loaded and resumed from the beginning."""
     final = trainer.folder
 
-    def fill(new: RunFolder) -> None:
-        absolute = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
-        save_text(new.recipe, write_toml(recipe.model_copy(update={"data": absolute})))
-        tokenizers.save(new.path)
-        save_text(new.card, model_card(recipe, tokenizers, finished=None, validation=None))
-        trainer.folder = new
+    def fill(temporary: RunFolder) -> None:
+        data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
+        save_text(temporary.recipe, write_toml(recipe.model_copy(update={"data": data})))
+        tokenizers.save(temporary.path)
+        save_text(temporary.card, model_card(recipe, tokenizers, finished=None, validation=None))
+        trainer.folder = temporary
         trainer.save()
 
     try:
@@ -193,67 +185,32 @@ def _create(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
         trainer.folder = final
 
 
-def _resumed(folder: RunFolder, recipe: Recipe) -> Recipe:
-    """The recipe of the run that goes on; only how long it trains and where may differ from the one given."""
+def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
+    """The recipe of the run that is resumed, with the `CHANGEABLE` settings of the given one; others must agree."""
     saved = load_recipe(folder.check().recipe)
-    free = {"steps", "save_every", "log_every", "patience", "learning_rate", "clip"}
-    free |= {"device", "precision", "compile", "start", "shard"}
-    given = recipe.training.model_dump(include=free)
-    going = saved.model_copy(update={"training": saved.training.model_copy(update=given)})
-    same = recipe.model_copy(
-        update={
-            "name": saved.name,
-            "data": recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())}),
-        }
+    changed = recipe.training.model_dump(include=set(CHANGEABLE))
+    resumed = saved.model_copy(update={"training": saved.training.model_copy(update=changed)})
+    data_folder = str(Path(recipe.data.folder).resolve())
+    given = recipe.model_copy(
+        update={"name": saved.name, "data": recipe.data.model_copy(update={"folder": data_folder})}
     )
-    for group in ("seed", "data", "tokenizer", "model", "training"):
-        if getattr(same, group) != getattr(going, group):
+    for section in ("seed", "data", "tokenizer", "model", "training"):
+        if getattr(given, section) != getattr(resumed, section):
             raise RecipeError(
-                f"--resume: {group} differs from {folder.recipe}; a resumed run goes on with its own settings "
-                f"(only training.{', training.'.join(sorted(free))} may change)"
+                f"--resume: {section} differs from {folder.recipe}; a resumed run goes on with its own settings "
+                f"(only training.{', training.'.join(CHANGEABLE)} may change)"
             )
-    return going
+    return resumed
 
 
-def _held_out(recipe: Recipe, problems: Counter[str]) -> list[Pair] | None:
-    """The pairs to validate on, if that is done."""
-    if not (recipe.training.validate_every and has_corpus(recipe, "valid")):
-        return None
-    return list(read_corpus(recipe, "valid", problems))
-
-
-def _validation(
-    recipe: Recipe, pairs: list[Pair] | None, tokenizers: Tokenizers, device: torch.device
-) -> Validate | None:
-    """What is measured now and then: the loss and, if the recipe asks, a metric of decoded text."""
-    if pairs is None:
-        return None
-    encoded = encode_pairs(pairs, tokenizers, sources=sources_of(recipe), max_length=recipe.data.max_length)
-    if not len(encoded):
-        raise DataError("data.valid: no pair is left to validate on")
-    items = GROUPINGS[recipe.evaluation.references](pairs)
-    sources = items.sources[: recipe.training.valid_sentences]
-    references = items.references[: recipe.training.valid_sentences]
-    metric = recipe.training.metric
-
-    def validate(model: AnyModel) -> Scores:
-        found = likelihood(model, encoded, begin=specials.BEGIN, device=device)
-        value = perplexity(found.log_probability, found.tokens).value
-        if metric == "loss":
-            return Scores(found.loss, value, {}, -found.loss)
-        translator = Translator(model, tokenizers, recipe, device=device)
-        outputs = translator.translate(sources, return_attention=False)
-        [result] = compute_metrics([metric], [output.text for output in outputs], references)
-        worth = result.value if result.better == "higher" else -result.value
-        return Scores(found.loss, value, {metric: result.value}, worth)
-
-    return validate
-
-
-def _conclude(
-    folder: RunFolder, recipe: Recipe, tokenizers: Tokenizers, event: Finished, last: dict[str, float] | None
-) -> None:
+def _write_result(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers, finished: Finished) -> None:
     """Write the result for programs (metrics.json) and for people (README.md)."""
-    result = {"steps": event.step, "seconds": event.seconds, "best_step": event.best_step, "last_validation": last}
+    folder, validation = trainer.folder, trainer.progress.last_validation
+    result = {
+        "steps": finished.step,
+        "seconds": finished.seconds,
+        "best_step": finished.best_step,
+        "last_validation": validation,
+    }
     save_text(folder.metrics, json.dumps(result, indent=1) + "\n")
-    save_text(folder.card, model_card(recipe, tokenizers, finished=event, validation=last))
+    save_text(folder.card, model_card(recipe, tokenizers, finished=finished, validation=validation))

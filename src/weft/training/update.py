@@ -1,20 +1,19 @@
-"""One update of the weights: the loss of a few batches, gradients clipped, one step of the optimizer.
+"""One update of the weights: the mean loss of the step's batches, gradient clipping, one optimizer step.
 
-Several workers share the batches out and add their gradients up (distributed.py). An update whose loss or gradient is
-not finite leaves the weights as they were. What was measured is asked for later (`Measured.fetch`): on a GPU the next
-update is on its way by then, and nothing waits.
+`PlainUpdate` works for any model on any device; the others must give the same result: `CudaGraphUpdate` replays the
+whole update as a CUDA graph, `ShardedUpdate` distributes weights, gradients and optimizer state over the workers. An
+update whose loss or gradient is not finite leaves the weights unchanged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
@@ -22,144 +21,126 @@ from weft.models import AnyModel
 from weft.recipe import TrainingSettings
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
 from weft.training.loss import Loss, batch_loss
+from weft.training.precision import allow_tf32, autocast, resolve_precision
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What an update finds out."""
+class TrainingContext:
+    """What every part of a training run depends on, beside model and data."""
 
-    fetch: Callable[[], tuple[float, float]]
-    """The loss of a target token and the gradient's norm; waits until they are known."""
-    later: bool = False
-    """Whether it pays to ask only after the next update was started."""
+    settings: TrainingSettings
+    seed: int = 1
+    device: torch.device = CPU
+    workers: Workers = SINGLE_PROCESS
+
+
+class UpdateStatistics(NamedTuple):
+    """The numbers an update reports."""
+
+    loss: float
+    """Mean negative log-likelihood of a target token."""
+    grad_norm: float
+    """Before clipping."""
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """An update that was started; a GPU may still be computing it."""
+
+    statistics: Callable[[], UpdateStatistics]
+    """Waits for the update and returns its statistics."""
+    deferred: bool = False
+    """Whether to start the next update before calling ``statistics``, so that the GPU never waits."""
 
 
 class Update(Protocol):
-    """Makes the update of one step."""
+    """Performs the update of one step."""
 
-    def __call__(self, drawn: StepBatches, *, rate: float, own: float) -> Measured:
-        """``own``: the share of the model's own predictions that the decoder reads."""
+    def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult: ...
 
 
-def make_optimizer(model: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimizer of a recipe, in one kernel, and on a GPU fit to be recorded."""
-    rate, decay = settings.learning_rate, settings.weight_decay
+def make_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """The optimizer of a recipe: fused, and on a GPU capturable in a CUDA graph."""
+    learning_rate, weight_decay = settings.learning_rate, settings.weight_decay
     first = next(model.parameters())
     if settings.optimizer == "sgd":
-        fused = not is_sharded(first)  # PyTorch has no such kernel for divided weights
-        return torch.optim.SGD(model.parameters(), lr=rate, momentum=settings.momentum, weight_decay=decay, fused=fused)
-    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    betas = (settings.beta1, settings.beta2)
-    return kind(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True, capturable=first.is_cuda)
-
-
-def precision_of(model: AnyModel, settings: TrainingSettings, device: torch.device) -> str:
-    """fp32, tf32 or bf16; auto: bf16 for Transformers on a GPU, tf32 for the others there."""
-    if settings.precision != "auto":
-        return settings.precision
-    if device.type != "cuda":
-        return "fp32"
-    from weft.models.recurrent import RecurrentStack
-
-    return "tf32" if any(isinstance(part, RecurrentStack) for part in model.modules()) else "bf16"
-
-
-def in_precision(precision: str, device: torch.device) -> AbstractContextManager[object]:
-    """The context in which losses are computed."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
-
-
-@contextmanager
-def tensor_float(allowed: bool) -> Iterator[None]:
-    """Whether a GPU may round the factors of fp32 products to TF32."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        fused = not is_sharded(first)  # PyTorch has no fused SGD for sharded parameters
+        return torch.optim.SGD(
+            model.parameters(), lr=learning_rate, momentum=settings.momentum, weight_decay=weight_decay, fused=fused
+        )
+    optimizer = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return optimizer(
+        model.parameters(),
+        lr=learning_rate,
+        betas=(settings.beta1, settings.beta2),
+        weight_decay=weight_decay,
+        fused=True,
+        capturable=first.is_cuda,
+    )
 
 
 class PlainUpdate:
-    """Any model on any device, one kernel after the other."""
+    """An update of any model on any device."""
 
-    def __init__(
-        self,
-        model: AnyModel,
-        optimizer: torch.optim.Optimizer,
-        settings: TrainingSettings,
-        *,
-        begin: int,
-        device: torch.device,
-        precision: str,
-        workers: Workers = SINGLE_PROCESS,
-        seed: int = 0,
-    ) -> None:
-        """``seed``: of what is drawn, where an update has several batches."""
+    def __init__(self, model: AnyModel, optimizer: torch.optim.Optimizer, context: TrainingContext) -> None:
         self.model = model
         self.optimizer = optimizer
-        self.settings = settings
-        self.begin = begin
-        self.device = device
-        self.precision = precision
-        self.workers = workers
-        self.seed = seed
+        self.context = context
+        self.settings = context.settings
+        self.workers = context.workers
+        self.precision = resolve_precision(model, context.settings, context.device)
 
-    def __call__(self, drawn: StepBatches, *, rate: float, own: float) -> Measured:
-        with tensor_float(self.precision == "tf32"):
-            return self._update(drawn, rate, own)
+    def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
+        with allow_tf32(self.precision == "tf32"):
+            statistics = self._update(batches, learning_rate, sampling_probability)
+        return UpdateResult(lambda: statistics)
 
-    def _update(self, drawn: StepBatches, rate: float, own: float) -> Measured:
+    def _update(self, batches: StepBatches, learning_rate: float, sampling_probability: float) -> UpdateStatistics:
         self.optimizer.zero_grad(set_to_none=True)
-        likelihood = torch.zeros((), device=self.device)
-        for number, batch in zip(drawn.numbers, drawn.batches, strict=True):
-            self._seed(drawn.step, number)
-            loss = self.compute(batch, own)
-            (loss.smoothed / drawn.target_tokens).backward()
+        likelihood = torch.zeros((), device=self.context.device)
+        for number, batch in zip(batches.numbers, batches.batches, strict=True):
+            self._seed_batch(batches.step, number)
+            loss = self.loss(batch, sampling_probability)
+            (loss.smoothed / batches.target_tokens).backward()
             likelihood += loss.negative_log_likelihood
-        self.fill_up(drawn, own)
-        self._seed(drawn.step, self.settings.accumulate)
-        self.add_up(likelihood)
-        norm = full_tensor(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf))
-        found, size = torch.stack([likelihood / drawn.target_tokens, norm]).tolist()
-        if math.isfinite(found) and math.isfinite(size):
+        self.run_missing_batches(batches, sampling_probability)
+        self._seed_batch(batches.step, self.settings.accumulate)
+        self.reduce(likelihood)
+        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf))
+        statistics = UpdateStatistics(*torch.stack([likelihood / batches.target_tokens, norm]).tolist())
+        if statistics.is_finite:
             for group in self.optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = learning_rate
             self.optimizer.step()
-        return Measured(lambda: (found, size))
+        return statistics
 
-    def _seed(self, step: int, number: int) -> None:
-        """Draws of a batch must not depend on who makes it. A single batch is always the first worker's, and goes on
-        with the generator as it is."""
+    def _seed_batch(self, step: int, number: int) -> None:
+        """Make the random numbers of a batch independent of the worker that computes it.
+
+        A single batch always belongs to the main process, and continues with the generator as it is.
+        """
         if self.settings.accumulate > 1:
-            seed_rng(self.seed, step, number)
+            seed_rng(self.context.seed, step, number)
 
-    def compute(self, batch: Batch, own: float) -> Loss:
+    def loss(self, batch: Batch, sampling_probability: float) -> Loss:
         """The loss of a batch in the precision of the run."""
-        with in_precision(self.precision, self.device):
-            return self.loss_of(batch.to(self.device), own)
+        with autocast(self.precision, self.context.device):
+            return self.batch_loss(batch.to(self.context.device), sampling_probability)
 
-    def loss_of(self, batch: Batch, own: float) -> Loss:
-        return batch_loss(self.model, batch, begin=self.begin, own=own, smoothing=self.settings.label_smoothing)
+    def batch_loss(self, batch: Batch, sampling_probability: float) -> Loss:
+        return batch_loss(
+            self.model, batch, smoothing=self.settings.label_smoothing, sampling_probability=sampling_probability
+        )
 
-    def fill_up(self, drawn: StepBatches, own: float) -> None:
-        """What a worker does that has fewer batches than others: nothing."""
+    def run_missing_batches(self, batches: StepBatches, sampling_probability: float) -> None:
+        """For a worker with fewer batches than others: nothing to do, unless the weights are sharded."""
 
-    def add_up(self, measured: Tensor) -> None:
-        """Add to gradients and to what was measured those of the other workers."""
-        self.workers.all_reduce_gradients(self.model.parameters(), measured)
-
-
-def read_later(measured: Tensor) -> Callable[[], tuple[float, float]]:
-    """A copy of two numbers on their way from the GPU; asking waits for them, and only for them."""
-    there = torch.empty(2, pin_memory=True)
-    there.copy_(measured, non_blocking=True)
-    arrived = torch.cuda.Event()
-    arrived.record()
-
-    def fetch() -> tuple[float, float]:
-        arrived.synchronize()
-        loss, norm = there.tolist()
-        return loss, norm
-
-    return fetch
+    def reduce(self, likelihood: Tensor) -> None:
+        """Sum the gradients and the likelihood over all workers."""
+        self.workers.all_reduce_gradients(self.model.parameters(), likelihood)

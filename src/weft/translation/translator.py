@@ -68,9 +68,7 @@ class Translator:
     @property
     def source_role(self) -> SourceRole:
         """What a source is to the model: a text to read, a prompt to continue, or nothing."""
-        if self.recipe.model.has_source:
-            return "text"
-        return "prompt" if self.recipe.data.prompts else "none"
+        return self.recipe.source_role
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
         """The recipe's search settings with some of them changed."""

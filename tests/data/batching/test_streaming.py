@@ -270,7 +270,7 @@ def test_a_bad_row_ends_it_in_one_line(folder, workers):
         prepare(recipe_of("b.tsv", folder, workers=workers), tokenizers=tokenizers).data.corpus_size  # noqa: B018
     message = str(caught.value)
     assert message.startswith(f"{folder}/b.tsv:6: 1 column") and "\n" not in message
-    assert message.endswith("; mend it, or set data.bad_rows = 'skip'")
+    assert message.endswith("; fix it, or set data.bad_rows = 'skip'")
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,12 @@ def test_every_row_has_its_fate(words):
 
 def test_the_first_bad_row_ends_it(words):
     piece = BlockTokenizer(BlockTokenizerSpec((words,)))(Rows(ROWS))
-    assert piece.error == "corpus.tsv:12: 1 column, expected 2; mend it, or set data.bad_rows = 'skip'"
+    assert piece.error == "corpus.tsv:12: 1 column, expected 2; fix it, or set data.bad_rows = 'skip'"
 
 
 def test_the_first_blank_row_ends_it_if_asked(words):
     piece = BlockTokenizer(BlockTokenizerSpec((words,), bad_rows="skip", blank_rows="error"))(Rows(ROWS))
-    assert piece.error == "corpus.tsv:13: the source is blank; mend it, or set data.blank_rows = 'skip'"
+    assert piece.error == "corpus.tsv:13: the source is blank; fix it, or set data.blank_rows = 'skip'"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_first_blank_row_ends_it_if_asked(words):
 )
 def test_a_blank_side_is_named(words, pair, sources, side):
     piece = BlockTokenizer(BlockTokenizerSpec((words,), sources=sources, blank_rows="error"))(Rows((pair,)))
-    assert piece.error == f"corpus.tsv:11: the {side} is blank; mend it, or set data.blank_rows = 'skip'"
+    assert piece.error == f"corpus.tsv:11: the {side} is blank; fix it, or set data.blank_rows = 'skip'"
 
 
 def test_a_language_model_has_no_sources(words):

@@ -128,7 +128,7 @@ class BlockTokenizer:
         piece.problems[kind] += 1
         piece.first.setdefault(kind, message)
         if policy == "error":
-            hint = "mend it, or set data.blank_rows" if kind == "blank" else "mend it, or set data.bad_rows"
+            hint = "fix it, or set data.blank_rows" if kind == "blank" else "fix it, or set data.bad_rows"
             piece.error = f"{message}; {hint} = 'skip'"
         return piece.error is not None
 

@@ -1,0 +1,69 @@
+"""What a prepared corpus was made of, so that a folder is used only for recipes that would prepare the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.errors import DataError
+from weft.preparation.corpora import CorpusEntry, TaskCorpus
+from weft.recipe import Recipe, TokenizerSettings
+
+MIXING_SETTINGS = {"weight", "first_step", "last_step"}
+"""Settings of a corpus that change nothing in a token store."""
+
+LEARNING_SETTINGS = {*TokenizerSettings.model_fields} - {"file", "target_file", "dropout", "variants"}
+"""Settings of [tokenizer] without effect if a tokenizer file is given."""
+
+
+def corpus_files(entry: CorpusEntry) -> list[Path]:
+    """The files of a corpus; none if a pattern matches none."""
+    try:
+        return entry.corpus.files()
+    except DataError:
+        return []
+
+
+def provenance(recipe: Recipe, entries: Sequence[CorpusEntry]) -> dict[str, Any]:
+    """Everything that a prepared corpus depends on: settings, and the present state of the files.
+
+    The seed counts for built-in corpora only: runs of several seeds may share a corpus of files, whatever was drawn
+    when it was prepared.
+    """
+    generated = any(isinstance(entry.corpus, TaskCorpus) for entry in entries)
+    relevant = {"pipeline", "max_length", "bad_rows", "blank_rows"}
+    relevant |= {"train_size", "options"} if generated else set()
+    data = recipe.data.model_dump(mode="json", include=relevant)
+    data["train"] = [entry.settings.model_dump(mode="json", exclude=MIXING_SETTINGS) for entry in entries]
+    files = [path for entry in entries for path in corpus_files(entry)]
+    names = [recipe.tokenizer.file, recipe.tokenizer.target_file]
+    files += [Path(recipe.data.folder) / name for name in names if name is not None]
+    states = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()}
+    learned = recipe.tokenizer.file is None
+    tokenizer = recipe.tokenizer.model_dump(
+        mode="json", exclude={"extend"} if learned else LEARNING_SETTINGS, exclude_none=not learned
+    )
+    record = {
+        "data": data,
+        "tokenizer": tokenizer,
+        "sources": recipe.source_role,
+        "start": recipe.training.start,
+        "seed": recipe.seed if generated else None,
+        "files": states,
+    }
+    return dict(json.loads(json.dumps(record)))
+
+
+def check_provenance(folder: Path, current: Mapping[str, Any], recorded: Mapping[str, Any], *, remedy: str) -> None:
+    """Raise if a folder was prepared from other settings or files."""
+    for group in ("data", "tokenizer", "sources", "start", "seed"):
+        now, then = current[group], recorded.get(group)
+        if now != then:
+            if isinstance(now, dict) and isinstance(then, dict):
+                group += "." + next(key for key in [*now, *then] if now.get(key, ...) != then.get(key, ...))
+            raise DataError(f"{folder}: prepared with another {group}; {remedy}")
+    for path, state in current["files"].items():  # files that were moved or removed are not compared
+        if recorded.get("files", {}).get(path, state) != state:
+            raise DataError(f"{folder}: {path} has changed since it was prepared; {remedy}")
