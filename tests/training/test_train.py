@@ -180,12 +180,12 @@ class TestARun:
 
     def test_a_metric_where_less_is_more(self, tiny, tmp_path, monkeypatch):
         rates = iter([50.0, 20.0, 30.0])
-        original = validation.measure
+        original = validation.compute_metrics
 
         def measured(*arguments):
             return [one._replace(value=next(rates)) for one in original(*arguments)]
 
-        monkeypatch.setattr(validation, "measure", measured)
+        monkeypatch.setattr(validation, "compute_metrics", measured)
         changes = {**EVERYTHING, "training.metric": "item_error_rate", "training.average": 1}
         events = list(train(tiny(changes), tmp_path / "run"))
         assert [event.is_best for event in events if isinstance(event, Validation)] == [True, True, False]
