@@ -116,11 +116,7 @@ class CrossAttention(MultiHeadAttention):
         _initialize(self.output, [width])
 
     def forward(
-        self,
-        stream_ND: Tensor,
-        source_MD: Tensor,
-        pattern: AttentionPattern,
-        recorder: AttentionRecorder | None = None,
+        self, stream_ND: Tensor, source_MD: Tensor, pattern: AttentionPattern, recorder: AttentionRecorder | None = None
     ) -> Tensor:
         """Every token attends to the source states of its row."""
         queries_NHD = self._split_heads(self.query(stream_ND))

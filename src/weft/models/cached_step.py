@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import KVCache, Rotation, StepKeysValues
+from weft.attention import KVCache, StepKeysValues
 from weft.models.transformer import ResidualBlock, TransformerLayer, TransformerStack, normalize
 
 
@@ -54,7 +54,9 @@ def cached_step(
     bias_HT = None if bias is None else bias[:, 0].contiguous()
     attention_RS = None
     for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
-        _self_attention(layer, stream, cache, number, rotation, bias_HT)
+        residual = layer.self_attention_residual
+        output_RD = layer.self_attention.step_in_cache(stream.input(residual), cache, number, rotation, bias_HT)
+        stream.add(residual, output_RD)
         returned = number == alignment_layer and isinstance(state, CachedStateWithAttention)
         weights_RHS = _cross_attention(layer, stream, keys_values, return_attention=returned)
         if weights_RHS is not None:
@@ -64,19 +66,6 @@ def cached_step(
             stream.add(residual, layer.feed_forward(stream.input(residual)))
     state = state._replace(cache=cache._replace(length=cache.length + 1))
     return CachedStep(stream.close(stack.final_norm), state, attention_RS)
-
-
-def _self_attention(
-    layer: TransformerLayer,
-    stream: _Stream,
-    cache: KVCache,
-    number: int,
-    rotation: Rotation | None,
-    bias_HT: Tensor | None,
-) -> None:
-    residual = layer.self_attention_residual
-    output_RD = layer.self_attention.step_in_cache(stream.input(residual), cache, number, rotation, bias_HT)
-    stream.add(residual, output_RD)
 
 
 def _cross_attention(

@@ -161,12 +161,7 @@ class TransformerStack(nn.Module):
     """Layers, the embedding of their inputs with positions, and the final norm of a pre-norm stack."""
 
     def __init__(
-        self,
-        settings: TransformerSettings,
-        *,
-        input_width: int,
-        bidirectional: bool,
-        source_width: int | None = None,
+        self, settings: TransformerSettings, *, input_width: int, bidirectional: bool, source_width: int | None = None
     ) -> None:
         """``settings``: with all dropouts set; ``bidirectional``: whether tokens attend to later tokens."""
         super().__init__()

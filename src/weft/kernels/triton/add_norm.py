@@ -14,16 +14,7 @@ MAX_WIDTH = 8192
 
 @triton.jit
 def _add_norm(  # type: ignore[no-untyped-def]
-    stream,
-    output,
-    weight,
-    bias,
-    sum_,
-    normalized,
-    width,
-    epsilon,
-    is_layer_norm: tl.constexpr,
-    tile: tl.constexpr,
+    stream, output, weight, bias, sum_, normalized, width, epsilon, is_layer_norm: tl.constexpr, tile: tl.constexpr
 ):
     row = tl.program_id(0)
     d = tl.arange(0, tile)

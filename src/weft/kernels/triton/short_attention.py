@@ -161,16 +161,7 @@ def short_attention(
 
 
 @short_attention.register_fake
-def _(
-    queries_NHD: Tensor,
-    keys_NHD: Tensor,
-    values_NHD: Tensor,
-    query_starts: Tensor,
-    key_starts: Tensor,
-    longest_queries: int,
-    longest_keys: int,
-    causal: bool,
-) -> Tensor:
+def _(queries_NHD: Tensor, *unused: Tensor | int) -> Tensor:
     return queries_NHD.new_empty(queries_NHD.shape)
 
 
@@ -202,19 +193,8 @@ def short_attention_backward(
 
 
 @short_attention_backward.register_fake
-def _(
-    gradients_NHD: Tensor,
-    queries_NHD: Tensor,
-    keys_NHD: Tensor,
-    values_NHD: Tensor,
-    query_starts: Tensor,
-    key_starts: Tensor,
-    longest_queries: int,
-    longest_keys: int,
-    causal: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    d_keys_NHD, d_values_NHD = (keys_NHD.new_empty(keys_NHD.shape) for _ in range(2))
-    return queries_NHD.new_empty(queries_NHD.shape), d_keys_NHD, d_values_NHD
+def _(gradients_NHD: Tensor, *inputs: Tensor | int) -> tuple[Tensor, ...]:
+    return tuple(tensor.new_empty(tensor.shape) for tensor in inputs[:3] if isinstance(tensor, Tensor))
 
 
 def _setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]

@@ -23,33 +23,12 @@ HEAD_WIDTHS = (16, 32, 64, 128, 256)
 
 @triton.jit
 def _attend(  # type: ignore[no-untyped-def]
-    queries,
-    new_keys,
-    new_values,
-    keys,
-    values,
-    rows,
-    length,
-    bias,
-    outputs,
-    query_stride,
-    key_row,
-    key_head,
-    key_position,
-    value_row,
-    value_head,
-    value_position,
-    bias_row,
-    capacity,
-    rows_per_source,
-    scale,
-    groups: tl.constexpr,
-    is_cached: tl.constexpr,
-    updates_rows: tl.constexpr,
-    has_bias: tl.constexpr,
-    width: tl.constexpr,
-    tile: tl.constexpr,
-):
+    queries, new_keys, new_values, keys, values, rows, length, bias, outputs,
+    query_stride, key_row, key_head, key_position, value_row, value_head, value_position, bias_row,
+    capacity, rows_per_source, scale,
+    groups: tl.constexpr, is_cached: tl.constexpr, updates_rows: tl.constexpr, has_bias: tl.constexpr,
+    width: tl.constexpr, tile: tl.constexpr,
+):  # fmt: skip
     """``bias``: per head over a cache, per sentence over a source.
 
     Over a cache, a row's new key and value come first and are stored at position ``length``.
@@ -147,28 +126,11 @@ def _launch(
     outputs_RHD = torch.empty((rows, heads, width), dtype=queries_RHD.dtype, device=queries_RHD.device)
     capacity = keys.shape[2]
     _attend[(rows, heads)](
-        queries_RHD,
-        new_keys,
-        new_values,
-        keys,
-        values,
-        keys if rows_RT is None else rows_RT,
-        keys if length is None else length,
-        keys if bias is None else bias,
-        outputs_RHD,
-        queries_RHD.stride(0),
-        *keys.stride()[:3],
-        *values.stride()[:3],
-        0 if bias is None else bias.stride(0),
-        capacity,
-        rows_per_source,
-        1.0 / math.sqrt(width),
-        groups=heads // keys.shape[1],
-        is_cached=rows_RT is not None,
-        updates_rows=updates_rows,
-        has_bias=bias is not None,
-        width=width,
-        tile=32 if capacity > 16 else 16,
-        num_warps=2,
-    )
+        queries_RHD, new_keys, new_values, keys, values,
+        keys if rows_RT is None else rows_RT, keys if length is None else length, keys if bias is None else bias,
+        outputs_RHD, queries_RHD.stride(0), *keys.stride()[:3], *values.stride()[:3],
+        0 if bias is None else bias.stride(0), capacity, rows_per_source, 1.0 / math.sqrt(width),
+        groups=heads // keys.shape[1], is_cached=rows_RT is not None, updates_rows=updates_rows,
+        has_bias=bias is not None, width=width, tile=32 if capacity > 16 else 16, num_warps=2,
+    )  # fmt: skip
     return outputs_RHD
