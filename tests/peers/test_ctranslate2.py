@@ -17,7 +17,7 @@ from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError, SearchError
 from weft.models.build import build_model
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings, SearchSettings, make_recipe
+from weft.recipe import SearchSettings, make_recipe
 from weft.search.constraints import NoLoops
 from weft.search.interface import Hypothesis
 from weft.text.specials import BEGIN, END
@@ -33,7 +33,6 @@ from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output 
 from weft.translation.engines.ctranslate2.search import looping_rows  # noqa: E402
 from weft.translation.engines.ctranslate2.search import search as search_ctranslate2  # noqa: E402
 from weft.translation.engines.ctranslate2.specification import make_spec, token_names  # noqa: E402
-from weft.translation.engines.ctranslate2.support import unsupported_model, unsupported_search  # noqa: E402
 from weft.translation.engines.interface import EngineRequest  # noqa: E402
 
 STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "heads": 4, "feed_forward": 20}
@@ -373,15 +372,21 @@ class TestSampling:
 
 class TestQuantization:
     @pytest.mark.parametrize("quantization", ["int8", "int8_float32", "float16", "int16"])
-    def test_it_says_much_the_same(self, learner: Translator, tmp_path: Path, quantization: str) -> None:
+    def test_scores_are_nearly_those_of_the_model(self, learner: Translator, tmp_path: Path, quantization: str) -> None:
         before = {name: value.clone() for name, value in learner.model.state_dict().items()}
         engine = exported(learner, tmp_path, quantization=quantization)
         sources = texts(40, longest=6)
-        expected, found = ours(learner, sources), theirs(engine, learner, sources)
-        same = [(one, many[0]) for one, many in zip(expected, found, strict=True) if one.ids == many[0].tokens]
-        assert len(same) > 30
-        for one, other in same:
-            assert other.score == pytest.approx(one.score, abs=0.1)
+        found = [hypotheses[0] for hypotheses in theirs(engine, learner, sources)]
+        pairs = [
+            Pair(source, learner.tokenizers.target.decode(one.tokens))
+            for source, one in zip(sources, found, strict=True)
+        ]
+        differences = [
+            abs(one.score - score.log_probability / len(score.token_scores))
+            for one, score in zip(found, learner.score(pairs), strict=True)
+            if one.ended == "end"
+        ]
+        assert len(differences) > 20 and sum(differences) / len(differences) < 0.25
         assert all(torch.equal(before[name], value) for name, value in learner.model.state_dict().items())
 
     def test_it_is_smaller(self, learner: Translator, engine: CTranslate2Model, tmp_path: Path) -> None:
@@ -492,23 +497,6 @@ class TestEngineFor:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("model", "said"),
-        [
-            ({}, "model.encoder.kind: 'lstm' is recurrent"),
-            ({"encoder": STACK}, "model.decoder.kind: 'lstm' is recurrent"),
-            ({"kind": "language_model", "decoder": STACK}, "model.kind: 'language_model'"),
-            ({"kind": "prefix_lm", "decoder": STACK}, "model.kind: 'prefix_lm'"),
-            (
-                {"encoder": {**STACK, "kind": "attention", "norm_placement": "post"}, "decoder": STACK},
-                "model.encoder.norm_placement: 'post' with model.encoder.kind = 'attention'",
-            ),
-        ],
-    )
-    def test_models(self, model: dict[str, Any], said: str) -> None:
-        reason = unsupported_model(ModelSettings.model_validate(model))
-        assert reason is not None and reason.startswith(said) and "\n" not in reason
-
     def test_a_model(self, tmp_path: Path) -> None:
         recipe = make_recipe({"name": "luong", "model": {"encoder": {"hidden": 8}, "decoder": {"hidden": 8}}})
         network = build_model(recipe.model, source_size=9, target_size=9)
@@ -521,41 +509,6 @@ class TestRefusals:
     def test_a_quantization(self, learner: Translator, tmp_path: Path) -> None:
         with pytest.raises(SearchError, match="--quantization int7: unknown; did you mean 'int"):
             export(as_run(learner), tmp_path / "model", quantization="int7")
-
-    @pytest.mark.parametrize(
-        ("settings", "name"),
-        [
-            ({"kind": "sample"}, "search.kind"),
-            ({"kind": "mbr"}, "search.kind"),
-            ({"stop": "provable"}, "search.stop"),
-            ({"groups": 5}, "search.groups"),
-            ({"coverage_penalty": 0.1}, "search.coverage_penalty"),
-            ({"normalization": "gnmt"}, "search.normalization"),
-            ({"size": 1, "finish": 3}, "search.finish"),
-            ({"no_repeat_ngram": 3}, "search.no_repeat_ngram"),
-            ({"repetition_penalty": 1.2}, "search.repetition_penalty"),
-            ({"min_length": 2}, "search.min_length"),
-            ({"prefix": "a"}, "search.prefix"),
-            ({"banned": ["a"]}, "search.banned"),
-            ({"required": ["a"]}, "search.required"),
-        ],
-    )
-    def test_settings_of_a_search(self, settings: dict[str, Any], name: str) -> None:
-        reason = unsupported_search(SearchSettings(**settings))
-        assert reason is not None and reason.startswith(f"{name}: ") and "\n" not in reason
-
-    @pytest.mark.parametrize(
-        "settings",
-        [
-            {},
-            {"kind": "greedy", "stop": "steps"},
-            {"normalization": "none"},
-            {"kind": "greedy", "coverage_penalty": 0.1},
-            {"max_length": 7},
-        ],
-    )
-    def test_what_is_supported(self, settings: dict[str, Any]) -> None:
-        assert unsupported_search(SearchSettings(**settings)) is None
 
     def test_of_the_engine(self, learner: Translator, engine: CTranslate2Model) -> None:
         source = [[5, END]]

@@ -1,4 +1,4 @@
-"""The façade: what goes in comes out in order, its numbers agree with each other, and what it cannot do it says."""
+"""The translator: outputs in order, scores that agree with each other, and clear refusals; any model, any search."""
 
 import math
 from itertools import count, islice
@@ -10,12 +10,14 @@ import torch
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, SearchError
 from weft.models.build import choose_device
-from weft.tasks import generate
-from weft.text import specials
+from weft.models.interface import ModelOutput, StepOutput
 from weft.text import word_splitting as words
+from weft.text.tokenizer import learn
+from weft.text.tokenizer_pair import Tokenizers
 from weft.training.train import train
 from weft.translation import translator
 from weft.translation.load import load
+from weft.translation.translator import Translator
 
 LINES = ["a b", "d", "c c a", "b d a c", "a", "e d c b", "b b"]
 
@@ -194,77 +196,6 @@ class TestDifficultInput:
             assert len(found.source) == len(words.words(line)) + 1, line
 
 
-class TestGivenTargets:
-    PAIRS = (Pair("a b", "a b"), Pair("c", "d e a"), Pair("a b c d", "a"), Pair("zebra", "unknown a"))
-
-    def test_a_score_is_the_sum_of_its_tokens(self, copier):
-        for pair, (total, scores) in zip(self.PAIRS, copier.score(self.PAIRS), strict=True):
-            assert len(scores) == len(pair.target.split()) + 1
-            assert total == pytest.approx(sum(scores), abs=1e-5) and max(scores) <= 0
-
-    @pytest.mark.parametrize("kind", ["greedy", "beam"])
-    def test_a_score_is_what_the_search_found(self, copier, kind):
-        found = [one for one in copier.translate(LINES, kind=kind) if one.ended == "end"]
-        assert len(found) >= 5
-        scores = copier.score([Pair(one.source, one.text) for one in found])
-        for one, (total, tokens) in zip(found, scores, strict=True):
-            assert total == pytest.approx(one.log_probability, abs=1e-4)
-            assert tokens == pytest.approx(one.token_scores, abs=1e-4)
-
-    def test_the_rank_is_by_length(self, copier):
-        one = copier.translate("a b c", length_penalty=0.6)
-        assert one.score == pytest.approx(one.log_probability / 4**0.6, abs=1e-6)
-
-    def test_company_changes_no_score(self, copier):
-        alone = [copier.score([pair])[0].log_probability for pair in self.PAIRS]
-        together = [one.log_probability for one in copier.score(self.PAIRS)]
-        assert alone == pytest.approx(together, abs=1e-5)
-        assert copier.score([]) == []
-
-    def test_forced_targets_have_scores_and_attention(self, copier):
-        forced = copier.force_decode(self.PAIRS)
-        for pair, one, (total, scores) in zip(self.PAIRS, forced, copier.score(self.PAIRS), strict=True):
-            assert one.source == pair.source and one.log_probability == pytest.approx(total, abs=1e-4)
-            assert one.token_scores == pytest.approx(scores, abs=1e-4)
-            assert one.attention.shape == (len(pair.target.split()), len(pair.source.split()) + 1)
-            assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-5)
-            source, target = len(words.words(pair.source)), len(words.words(pair.target))
-            assert all(0 <= left < source and 0 <= right < target for left, right in one.links)
-
-    def test_forcing_its_own_output_changes_nothing(self, copier):
-        one = copier.translate("a b c")
-        [again] = copier.force_decode([Pair("a b c", one.text)])
-        assert np.allclose(one.attention, again.attention, atol=1e-5) and one.links == again.links
-
-    @pytest.mark.parametrize("pair", [Pair("", ""), Pair("a", ""), Pair("", "a")])
-    def test_empty_sides(self, copier, pair):
-        [score] = copier.score([pair])
-        [forced] = copier.force_decode([pair])
-        assert len(score.token_scores) == len(pair.target.split()) + 1
-        assert forced.text == pair.target and forced.log_probability == pytest.approx(score.log_probability, abs=1e-4)
-
-    def test_many_links_are_in_range(self, copier):
-        pairs = list(generate("copy", "test", 30, options={"length": 4, "symbols": 5}))
-        for pair, one in zip(pairs, copier.force_decode(pairs), strict=True):
-            for left, right in one.links:
-                assert 0 <= left < len(pair.source.split()) and 0 <= right < len(pair.target.split())
-
-    def test_where_it_looks(self, copier):
-        own, map_of_own = copier.attend("a b c")
-        given, map_of_given = copier.attend("a b c", "b a")
-        assert own.text == "a b c" and map_of_own.target == ["a", "b", "c"] and given.text == "b a"
-        assert map_of_own.source == map_of_given.source == ["a", "b", "c", "</s>"]
-        assert map_of_given.weights_TS.shape == (2, 4)
-        assert map_of_given.weights_TS.sum(1) == pytest.approx(1.0, abs=1e-5)
-
-    def test_a_model_that_does_not_look(self, tiny, tmp_path):
-        list(train(tiny({"name": "blind", "model.attention.score": "none", "training.steps": 1}), tmp_path / "run"))
-        run = load(tmp_path / "run")
-        assert run.translate("a b").attention is None and run.force_decode([Pair("a", "b")])[0].attention is None
-        message = refusal(SearchError, run.attend, "a b")
-        assert message == "blind: this model has no attention (model.attention.score = 'none'): nothing to show"
-
-
 class TestStreams:
     def test_lines_come_as_they_are_read(self, copier, monkeypatch):
         monkeypatch.setattr(translator, "WINDOW_LINES", 3)
@@ -333,62 +264,9 @@ class TestLanguageModels:
         assert forced.log_probability == pytest.approx(speaker.score([Pair("", "a b c")])[0].log_probability, abs=1e-4)
 
 
-STACK = {"kind": "transformer", "layers": 2, "hidden": 16, "heads": 2, "feed_forward": 24}
-ATTENTIVE = {
-    "transformer": {"encoder": STACK, "decoder": STACK},
-    "rotary": {"encoder": {**STACK, "positions": "rotary"}, "decoder": {**STACK, "positions": "rotary"}},
-    "prefix": {"kind": "prefix_lm", "decoder": {**STACK, "positions": "relative"}},
-    "gru to transformer": {"encoder": {"kind": "gru", "hidden": 14}, "decoder": {**STACK, "positions": "alibi"}},
-    "attention to lstm": {"encoder": {**STACK, "kind": "attention"}, "decoder": {"hidden": 14}},
-    "language model": {"kind": "language_model", "decoder": STACK},
-}
-
-
-def flat(tree):
-    """Settings of a model by their names."""
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from ((f"model.{name}.{inner}", one) for inner, one in value.items())
-        else:
-            yield f"model.{name}", value
-
-
-@pytest.fixture(scope="module")
-def attentive(tiny, tmp_path_factory):
-    """Runs of models with Transformers in them, a little trained, by their names."""
-    found = {}
-
-    def attentive(name):
-        if name not in found:
-            path = tmp_path_factory.mktemp("attentive") / "run"
-            changes = {"training.steps": 40, "training.batch_tokens": 200, "training.warmup": 5, "search.max_extra": 3}
-            list(train(tiny({"name": "attentive", **changes, **dict(flat(ATTENTIVE[name]))}), path))
-            found[name] = load(path)
-        return found[name]
-
-    return attentive
-
-
-@pytest.fixture(scope="module")
-def endless(tiny, tmp_path_factory):
-    """Models with 8 learned positions that never want to end, by their kinds."""
-    found = {}
-
-    def endless(kind):
-        if kind not in found:
-            path = tmp_path_factory.mktemp("endless") / "run"
-            changes = {"kind": kind, "encoder": STACK, "decoder": {**STACK, "positions": "learned", "max_positions": 8}}
-            shape = {"data.max_length": 7, "training.steps": 1, "data.options.length": 7}
-            list(train(tiny({**shape, **dict(flat(changes))}), path))
-            found[kind] = load(path)
-            with torch.no_grad():
-                found[kind].model.output.bias_V[: specials.END + 1] = -1e4  # nor do they say other marks
-        return found[kind]
-
-    return endless
-
-
-translating = pytest.mark.parametrize("name", [name for name in ATTENTIVE if name != "language model"])
+translating = pytest.mark.parametrize(
+    "name", ["transformer", "rotary", "prefix", "gru to transformer", "attention to lstm"]
+)
 
 
 class TestTransformers:
@@ -456,133 +334,7 @@ class TestTransformers:
         assert len(endless("seq2seq").translate("a b c d e f a", kind=kind).tokens) <= 8
 
 
-class TestHeads:
-    """Where every head of every layer looks."""
-
-    COLUMNS = ("a", "b", "c", "</s>")
-    ROWS = ("b", "a", "</s>")
-    PAST = ("<s>", "b", "a")
-
-    def found(self, run, *asked, **search):
-        """All maps, by kind, layer and head; each with labels that fit and rows that sum to 1."""
-        maps = run.heads(*asked, **search)
-        for one in maps:
-            assert one.weights_TS.shape == (len(one.target), len(one.source))
-            assert one.weights_TS.sum(1) == pytest.approx(1.0, abs=1e-5) and one.weights_TS.min() >= 0
-        found = {(one.kind, one.layer, one.head): one for one in maps}
-        assert len(found) == len(maps)
-        return found
-
-    def every(self, *kinds):
-        return {(kind, layer, head) for kind in kinds for layer in (1, 2) for head in (1, 2)}
-
-    @pytest.mark.parametrize("name", ["transformer", "rotary"])
-    def test_of_a_transformer(self, attentive, name):
-        found = self.found(attentive(name), "a b c", "b a")
-        assert found.keys() == self.every("encoder", "decoder", "cross")
-        labels = {
-            "encoder": (self.COLUMNS, self.COLUMNS),
-            "decoder": (self.PAST, self.ROWS),
-            "cross": (self.COLUMNS, self.ROWS),
-        }
-        for (kind, _, _), one in found.items():
-            assert (tuple(one.source), tuple(one.target)) == labels[kind]
-            assert kind != "decoder" or not np.triu(one.weights_TS, 1).any(), "nobody looks ahead"
-        weights = [one.weights_TS for one in found.values() if one.kind != "decoder"]
-        assert not any(np.allclose(weights[0], other) for other in weights[1:] if other.shape == weights[0].shape)
-
-    def test_their_mean_is_the_attention(self, attentive):
-        """Of the layer below the top one."""
-        run = attentive("transformer")
-        found = self.found(run, "a b c", "b a")
-        mean = np.mean([found["cross", 1, head].weights_TS for head in (1, 2)], axis=0)
-        assert np.allclose(run.force_decode([Pair("a b c", "b a")])[0].attention, mean[:-1], atol=1e-5)
-
-    def test_of_one_stack(self, attentive):
-        found = self.found(attentive("prefix"), "a b c", "b a")
-        assert found.keys() == self.every("encoder", "decoder")
-        for (kind, _, _), one in found.items():
-            rows, columns = (self.COLUMNS, self.COLUMNS) if kind == "encoder" else (self.ROWS, self.COLUMNS + self.PAST)
-            assert (tuple(one.source), tuple(one.target)) == (columns, rows)
-            assert kind == "encoder" or not np.triu(one.weights_TS[:, 4:], 1).any()
-
-    def test_of_a_language_model(self, attentive):
-        run = attentive("language model")
-        found = self.found(run, "b a")
-        assert found.keys() == self.every("decoder")
-        for one in found.values():
-            assert (tuple(one.source), tuple(one.target)) == (self.PAST, self.ROWS)
-            assert not np.triu(one.weights_TS, 1).any()
-        given = self.found(run, "c c c c", "b a")
-        assert all(np.array_equal(found[key].weights_TS, given[key].weights_TS) for key in found), "no source is read"
-
-    def test_of_a_recurrent_decoder(self, copier):
-        found = self.found(copier, "a b c", "b a")
-        assert found.keys() == {("cross", 1, 1)}
-        one = found["cross", 1, 1]
-        assert (tuple(one.source), tuple(one.target)) == (self.COLUMNS, self.ROWS)
-        assert np.allclose(copier.force_decode([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
-
-    @pytest.mark.parametrize("changes", [{"decoder.input_feeding": True}, {"attention.placement": "before"}], ids=str)
-    def test_of_an_attention_inside_the_recurrence(self, tiny, tmp_path, changes):
-        changed = {f"model.{name}": value for name, value in changes.items()}
-        list(train(tiny({**changed, "training.steps": 1}), tmp_path / "run"))
-        run = load(tmp_path / "run")
-        [one] = self.found(run, "a b c", "b a").values()
-        assert np.allclose(run.force_decode([Pair("a b c", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
-
-    def test_of_a_recurrent_language_model(self, speaker):
-        """It looks back over the states before: of the first word there are none."""
-        found = self.found(speaker, "b a")
-        assert found.keys() == {("decoder", 1, 1)}
-        one = found["decoder", 1, 1]
-        assert (tuple(one.source), tuple(one.target)) == (("∅", "<s>", "b"), self.ROWS)
-        assert not np.triu(one.weights_TS, 1).any() and one.weights_TS[0, 0] == pytest.approx(1.0)
-        assert np.allclose(speaker.force_decode([Pair("", "b a")])[0].attention, one.weights_TS[:-1], atol=1e-5)
-
-    @pytest.mark.parametrize(
-        ("name", "kinds"),
-        [
-            ("gru to transformer", {("decoder", 2, 2), ("cross", 2, 2)}),
-            ("attention to lstm", {("encoder", 2, 2), ("cross", 1, 1)}),
-        ],
-    )
-    def test_of_two_families(self, attentive, name, kinds):
-        found = self.found(attentive(name), "a b c", "b a")
-        assert {max(key for key in found if key[0] == kind) for kind, _, _ in found} == kinds
-
-    @pytest.mark.parametrize("name", ["transformer", "prefix"])
-    def test_of_its_own_translation(self, attentive, name):
-        run = attentive(name)
-        said = run.translate("a b c", size=2)
-        for (kind, _, _), one in self.found(run, "a b c", size=2).items():
-            if kind != "encoder":
-                assert one.target == [*said.tokens, *(["</s>"] if said.ended == "end" else [])]
-
-    def test_of_one_that_was_cut_off(self, copier):
-        found = self.found(copier, "a b c d", max_ratio=0.5, max_extra=0)
-        assert len(found["cross", 1, 1].target) == 2 and "</s>" not in found["cross", 1, 1].target
-
-    def test_at_the_last_learned_position(self, endless):
-        run = endless("seq2seq")
-        found = self.found(run, "a b c d e f a")
-        assert len(found["cross", 1, 1].target) == 8
-
-    @pytest.mark.parametrize("name", ["transformer", "prefix"])
-    def test_of_nothing(self, attentive, name):
-        for kind, layer, head in self.every("decoder"):
-            assert self.found(attentive(name), "a", "")[kind, layer, head].target == ["</s>"]
-            assert self.found(attentive(name), "", "b a")[kind, layer, head].target == list(self.ROWS)
-
-    @pytest.mark.parametrize("kind", ["seq2seq", "language_model"])
-    def test_a_model_that_does_not_look(self, tiny, tmp_path, kind):
-        changes = {"name": "blind", "model.kind": kind, "model.attention.score": "none", "training.steps": 1}
-        list(train(tiny(changes), tmp_path / "run"))
-        message = "blind: this model has no attention: nothing to show"
-        assert refusal(SearchError, load(tmp_path / "run").heads, "a b", "a") == message
-
-
-class TestRoom:
+class TestMaximumLength:
     """A language model with learned positions says no more than it has positions for."""
 
     @pytest.mark.parametrize("kind", ["sample", "greedy"])
@@ -629,3 +381,49 @@ class TestDevices:
         again = load(copier.folder)
         assert again.folder == copier.folder and again.recipe == copier.recipe and not again.model.training
         assert [one.text for one in again.translate(LINES)] == [one.text for one in copier.translate(LINES)]
+
+
+class Bigrams(torch.nn.Module):
+    """A model of one's own: p(y_t | y_{t−1}) from a table. It satisfies `weft.models.interface.Model`."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.logits_VV = torch.nn.Parameter(torch.randn(size, size, generator=torch.Generator().manual_seed(1)))
+
+    def encode(self, source):
+        return source.lengths.to(source.values.device)
+
+    def start(self, memory):
+        return torch.zeros_like(memory)
+
+    def step(self, tokens_R, state, memory):
+        return StepOutput(self.logits_VV[tokens_R], state + 1, None)
+
+    def forward(self, source, inputs, *, return_attention=False):
+        return ModelOutput(self.logits_VV[inputs.values])
+
+
+@pytest.fixture(scope="module")
+def own():
+    tokenizer = learn("word", ["a b c d"])
+    return Translator(Bigrams(tokenizer.size), Tokenizers(tokenizer, tokenizer))
+
+
+class TestAnyModel:
+    @pytest.mark.parametrize("kind", ["greedy", "beam", "sample", "mbr", "exact"])
+    def test_every_search_takes_it(self, own, kind):
+        results = own.translate(["a b", "c"], kind=kind, max_length=3, samples=4)
+        assert [result.source for result in results] == ["a b", "c"]
+        for result in results:
+            assert result.attention is None and not own.model.training
+            if result.ended == "end":
+                [score] = own.score([Pair(result.source, result.text)])
+                assert score.log_probability == pytest.approx(result.log_probability, abs=1e-5)
+
+    def test_the_exact_search_finds_the_best_of_all(self, own):
+        [best] = own.translate(["a"], kind="exhaustive", max_length=2)
+        assert own.translate(["a"], kind="exact", max_length=2)[0].ids == best.ids
+
+    def test_what_it_does_not_have_is_refused(self, own):
+        assert "this model has no attention" in refusal(SearchError, own.attend, "a", "b")
+        assert refusal(SearchError, own.heads, "a", "b").endswith("this model has no attention: nothing to show")

@@ -45,9 +45,9 @@ def _learned(run: Path, count: int) -> dict[str, np.ndarray]:
 
     from weft.errors import DataError
     from weft.models.positions import Learned
-    from weft.translation.load import load
+    from weft.runs.load import load_run
 
-    model = load(run, device="cpu").model
+    model = load_run(run).model
     assert isinstance(model, nn.Module)
     found = {
         name.split(".")[0]: part.weight_PD[:count].detach().cpu().numpy()

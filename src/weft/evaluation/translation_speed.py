@@ -17,10 +17,12 @@ from itertools import cycle, islice
 from typing import Any
 
 import torch
+from torch import nn
 
 from weft.errors import DataError, SearchError
 from weft.evaluation.report import search_signature
 from weft.evaluation.resource_usage import cpu_seconds, peak_memory_bytes
+from weft.models.interface import Model
 from weft.translation.translator import WINDOW_LINES, Translator
 
 
@@ -101,7 +103,7 @@ def translation_speed(
         engine=run.engine.name,
         precision=run.engine.precision,
         threads=torch.get_num_threads(),
-        parameters=sum(parameter.numel() for parameter in run.model.parameters()),
+        parameters=_parameters(run.model),
         search=search_signature(settings),
         batch_tokens=settings.batch_tokens,
         sentences=count,
@@ -135,6 +137,10 @@ def _latencies(
         if now - start >= seconds:
             break
     return times
+
+
+def _parameters(model: Model) -> int:
+    return sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, nn.Module) else 0
 
 
 def percentile(times: Sequence[float], percent: float) -> float:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from weft.data.store.token_store import PairStore, length_sorted_batches
-from weft.models.interface import alignment_weights
+from weft.models.interface import Model, alignment_weights
 from weft.search.interface import Hypothesis
-
-if TYPE_CHECKING:
-    from weft.models import Model
 
 BATCH_TOKENS = 4096
 """Tokens per batch, on either side."""

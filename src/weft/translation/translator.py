@@ -4,7 +4,7 @@ run = weft.load("runs/grammar")
 t = run.translate("he hit me with a pie")
 t.text, t.score, t.tokens, t.attention, t.links
 
-weft.Translator(my_model, tokenizers)       any model that has the methods of `weft.models.Model`
+weft.Translator(my_model, tokenizers)       any model that has the methods of `weft.models.interface.Model`
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.data.store.encode import SourceRole
     from weft.data.store.token_store import PairStore
-    from weft.models import Model
+    from weft.models.interface import Model
 
 WINDOW_LINES = 4096
 """Lines that are sorted by length together when a file is translated …"""
@@ -60,7 +60,7 @@ class Translator:
         self.recipe = make_recipe({}) if recipe is None else recipe
         self.engine = engine or TorchEngine(model, tokenizers.target, device=device, seed=self.recipe.seed)
         self.device = torch.device(device)
-        self.model = model.eval()
+        self.model = model
         self.tokenizers = tokenizers
         self.folder = folder
         self._postprocessor = Postprocessor(tokenizers, has_source=self.recipe.model.has_source)

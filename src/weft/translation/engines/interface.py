@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from weft.models.interface import HasMaxTargetLength
+from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
 from weft.search.interface import Hypothesis
-
-if TYPE_CHECKING:
-    from weft.models import Model
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from weft.data.store.token_store import PairStore, TokenStore, length_sorted_batches
 from weft.errors import SearchError
+from weft.models.interface import Model
 from weft.ragged import Layout, Ragged
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
 from weft.text import specials
@@ -17,7 +19,6 @@ from weft.translation.engines.interface import EngineRequest
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
-    from weft.models import Model
     from weft.search.loop import StepLoop
 
 LENGTH_MULTIPLE = 16
@@ -40,9 +41,11 @@ class TorchEngine:
     ) -> None:
         """``tokenizer``: the target's; ``seed``: of sampling, where `search.seed` does not set one."""
         self.device = torch.device(device)
-        if next(model.parameters()).device.type != self.device.type:  # `to` would copy recurrent weights in any case
-            model = model.to(self.device)
-        self.model = model.eval()
+        if isinstance(model, nn.Module):
+            if any(tensor.device.type != self.device.type for tensor in model.parameters()):
+                model.to(self.device)  # not in any case: `to` copies recurrent weights
+            model.eval()
+        self.model = model
         self.tokenizer = tokenizer
         self.precision = precision
         self.seed = seed

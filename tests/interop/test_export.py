@@ -1,0 +1,19 @@
+"""Formats of exports are named in a table."""
+
+from pathlib import Path
+
+import pytest
+
+from weft.errors import RecipeError
+from weft.interop import export
+
+
+def test_an_unknown_format():
+    with pytest.raises(RecipeError, match=r"^--to ctranslate: unknown format; did you mean 'ctranslate2'\?$"):
+        export.export_run("run", to="ctranslate")
+
+
+def test_a_format_is_a_function_and_a_line(monkeypatch):
+    monkeypatch.setitem(export.FORMATS, "onnx", lambda run, folder, quantization: folder)
+    assert export.export_run("run", to="onnx", quantization="int8") == Path("run/onnx-int8")
+    assert export.export_run("run", to="onnx", out=Path("x")) == Path("x")

@@ -1,0 +1,67 @@
+"""What CTranslate2 cannot hold or search is said in one line that names the setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.recipe import ModelSettings, SearchSettings
+from weft.translation.engines.ctranslate2.support import unsupported_model, unsupported_search
+
+STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "heads": 4, "feed_forward": 20}
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({}, "model.encoder.kind: 'lstm' is recurrent"),
+        ({"encoder": STACK}, "model.decoder.kind: 'lstm' is recurrent"),
+        ({"kind": "language_model", "decoder": STACK}, "model.kind: 'language_model'"),
+        ({"kind": "prefix_lm", "decoder": STACK}, "model.kind: 'prefix_lm'"),
+        (
+            {"encoder": {**STACK, "kind": "attention", "norm_placement": "post"}, "decoder": STACK},
+            "model.encoder.norm_placement: 'post' with model.encoder.kind = 'attention'",
+        ),
+    ],
+)
+def test_models(model: dict[str, Any], said: str) -> None:
+    reason = unsupported_model(ModelSettings.model_validate(model))
+    assert reason is not None and reason.startswith(said) and "\n" not in reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"kind": "sample"}, "search.kind"),
+        ({"kind": "mbr"}, "search.kind"),
+        ({"stop": "provable"}, "search.stop"),
+        ({"groups": 5}, "search.groups"),
+        ({"coverage_penalty": 0.1}, "search.coverage_penalty"),
+        ({"normalization": "gnmt"}, "search.normalization"),
+        ({"size": 1, "finish": 3}, "search.finish"),
+        ({"no_repeat_ngram": 3}, "search.no_repeat_ngram"),
+        ({"repetition_penalty": 1.2}, "search.repetition_penalty"),
+        ({"min_length": 2}, "search.min_length"),
+        ({"prefix": "a"}, "search.prefix"),
+        ({"banned": ["a"]}, "search.banned"),
+        ({"required": ["a"]}, "search.required"),
+    ],
+)
+def test_settings_of_a_search(settings: dict[str, Any], name: str) -> None:
+    reason = unsupported_search(SearchSettings(**settings))
+    assert reason is not None and reason.startswith(f"{name}: ") and "\n" not in reason
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"kind": "greedy", "stop": "steps"},
+        {"normalization": "none"},
+        {"kind": "greedy", "coverage_penalty": 0.1},
+        {"max_length": 7},
+    ],
+)
+def test_what_is_supported(settings: dict[str, Any]) -> None:
+    assert unsupported_search(SearchSettings(**settings)) is None
