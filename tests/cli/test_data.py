@@ -192,7 +192,7 @@ class TestPrepare:
     def test_pairs_are_counted_once_however_often_they_are_cut(self, command):
         asked = ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.dropout=0.1", "--set", "tokenizer.variants=3"]
         said = command("data", "prepare", "recipe.toml", "--out", "out", *asked, "--set", "data.max_length=9")
-        assert said.stdout.startswith("out: 5 pairs, each cut in 3 ways, ")
+        assert said.stdout.startswith("out: 5 pairs in 3 variants each, ")
 
     def test_says_how_to_find_it_where_the_data_are_elsewhere(self, command, folder):
         (folder / "elsewhere").mkdir()

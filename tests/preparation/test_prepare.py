@@ -266,9 +266,9 @@ class TestBadAndBlankRows:
         [counts] = done.counts
         assert texts(done) == many(10) and done.pairs == 10
         assert (counts.rows, counts.kept, dict(counts.dropped)) == (15, 10, {UNREADABLE: 3, BLANK: 2})
-        assert counts.problems == {"columns": 2, "encoding": 1, "blank": 2}
-        assert counts.first["blank"] == f"{folder}/pairs.tsv:7: the source is blank"
-        assert counts.first["encoding"].startswith(f"{folder}/pairs.tsv:13: not valid UTF-8")
+        assert counts.row_errors == {"columns": 2, "encoding": 1, "blank": 2}
+        assert counts.first_errors["blank"] == f"{folder}/pairs.tsv:7: the source is blank"
+        assert counts.first_errors["encoding"].startswith(f"{folder}/pairs.tsv:13: not valid UTF-8")
 
     def test_training_says_what_was_left_out(self, folder):
         events = train(recipe_of("pairs.tsv", folder, bad_rows="skip"), folder / "run")
@@ -350,7 +350,7 @@ class TestWorkers:
         tokenizers = prepare(recipe_of("pairs.tsv", folder)).tokenizers
         killing.append(True)
         message = refusal(prepare, recipe, tokenizers=tokenizers)
-        assert message.startswith("a preparing process ended (exit code -9); ")
+        assert message.startswith("a worker process ended (exit code -9); ")
         assert [path.name for path in folder.iterdir()] == ["pairs.tsv"]
 
     def test_an_error_in_a_process_leaves_nothing(self, folder):

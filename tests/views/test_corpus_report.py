@@ -1,14 +1,12 @@
 """The texts of `weft data show` and `check`: what they say, that columns stand, and that no text can break them."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from weft.data.filtering.statistics import CorpusStatistics, Sample
 from weft.data.pairs import Pair
-from weft.data.reading.statistics import Description, Sample
 from weft.views.corpus_report import StepCount, check, describe, line_of, percent
 
 ODD = [
@@ -22,9 +20,9 @@ ODD = [
 
 
 def report_of(pairs, **options):
-    description = Description(samples=9)
-    description.add(pairs, name="odd.tsv", lines=range(1, len(pairs) + 1))
-    return describe(description, **options)
+    statistics = CorpusStatistics(samples=9)
+    statistics.add(pairs, name="odd.tsv", lines=range(1, len(pairs) + 1))
+    return describe(statistics, **options)
 
 
 def test_a_report_tells_what_is_in_a_corpus():
@@ -51,20 +49,13 @@ def test_a_report_can_do_without_unicode():
 
 
 def test_a_report_says_how_far_duplicates_were_counted():
-    description = Description(exact_up_to=2)
-    description.add(ODD)
-    assert "source 0 (0.00%) among the first 2\n" in describe(description)
-
-
-def test_lengths_in_tokens_are_shown_where_they_are_known():
-    description = Description(encode_source=lambda texts: [[0] * 7 for _ in texts])
-    description.add(ODD)
-    text = describe(description)
-    assert re.search(r"\nsource tokens +7\.0 +7 +7 +7 +7\n", text) and "\nsource tokens\n7 │█" in text
+    statistics = CorpusStatistics(max_compared=2)
+    statistics.add(ODD)
+    assert "source 0 (0.00%) among the first 2\n" in describe(statistics)
 
 
 def test_an_empty_corpus_is_reported():
-    assert describe(Description()) == "pairs            0"
+    assert describe(CorpusStatistics()) == "pairs            0"
 
 
 def test_letters_written_from_right_to_left_leave_the_numbers_in_their_places():

@@ -1,10 +1,9 @@
-"""``weft data``: what is in a corpus, what a recipe would keep of it, and preparing it once for many runs."""
+"""``weft data``: statistics of a corpus, what a recipe would keep of it, and preparing it once for many runs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +14,12 @@ from weft.cli.arguments import Changes, Json
 from weft.errors import DataError
 
 if TYPE_CHECKING:
+    from weft.data.filtering.statistics import CorpusStatistics
+    from weft.data.reading.corpora import Corpus
     from weft.data.store.prepared import RowCounts
     from weft.recipe import Recipe
 
-app = typer.Typer(help="Look at corpora, check what a recipe keeps of them, prepare them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect corpora, check what a recipe keeps of them, prepare them.", no_args_is_help=True)
 What = Annotated[str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, or a file of pairs; - is standard input.")]
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe's name, or a TOML file.")]
 
@@ -40,37 +41,44 @@ def show_command(
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Say what is in a corpus: pairs, lengths, scripts, duplicates, a histogram, a few pairs.
+    """Describe a corpus: pairs, lengths, scripts, duplicates, a histogram, a few pairs.
 
     Rows that cannot be read are counted, not fatal. Nothing is filtered.
     """
-    from weft.data.pairs import RowError
-    from weft.data.reading.statistics import Description
     from weft.preparation import find_corpora
     from weft.views.corpus_report import describe
 
     recipe = _recipe_or_files(what, target, source_column, target_column, changes)
     _check_split(split)
-    for number, named in enumerate(find_corpora(recipe, split)):
-        found = Description(samples=samples, seed=recipe.seed)
-        problems: dict[str, tuple[int, str]] = {}
-        for block in named.corpus.blocks():
-            lines, pairs = [], []
-            for line, row in block.rows():
-                if isinstance(row, RowError):
-                    count, first = problems.get(row.kind, (0, row.message))
-                    problems[row.kind] = count + 1, first
-                else:
-                    lines.append(line)
-                    pairs.append(row)
-            found.add(pairs, name=block.name, lines=lines)
+    for number, (name, corpus, _) in enumerate(find_corpora(recipe, split)):
+        statistics, errors = _statistics(corpus, samples=samples, seed=recipe.seed)
         if as_json:
-            bad = {kind: {"rows": count, "first": first} for kind, (count, first) in problems.items()}
-            typer.echo(json.dumps({"corpus": named.name, "bad_rows": bad, **found.record()}, ensure_ascii=False))
+            bad = {kind: {"rows": count, "first": first} for kind, (count, first) in errors.items()}
+            typer.echo(json.dumps({"corpus": name, "bad_rows": bad, **statistics.record()}, ensure_ascii=False))
             continue
-        typer.echo(("\n" if number else "") + describe(found, title=named.name, width=_width(), ascii_only=_ascii()))
-        for kind, (count, first) in problems.items():
+        typer.echo(("\n" if number else "") + describe(statistics, title=name, width=_width(), ascii_only=_ascii()))
+        for kind, (count, first) in errors.items():
             typer.echo(f"bad rows ({kind}): {count:,}; the first: {first}")
+
+
+def _statistics(corpus: Corpus, *, samples: int, seed: int) -> tuple[CorpusStatistics, dict[str, tuple[int, str]]]:
+    """The statistics of a corpus, and for each kind of row error how many there are and the first message."""
+    from weft.data.filtering.statistics import CorpusStatistics
+    from weft.data.pairs import RowError
+
+    statistics = CorpusStatistics(samples=samples, seed=seed)
+    errors: dict[str, tuple[int, str]] = {}
+    for block in corpus.blocks():
+        lines, pairs = [], []
+        for line, row in block.rows():
+            if isinstance(row, RowError):
+                count, first = errors.get(row.kind, (0, row.message))
+                errors[row.kind] = count + 1, first
+            else:
+                lines.append(line)
+                pairs.append(row)
+        statistics.add(pairs, name=block.name, lines=lines)
+    return statistics, errors
 
 
 @app.command("check", epilog="Try:  weft data check grammar --set 'data.pipeline=[{kind=\"length\", max=8}]'")
@@ -88,11 +96,11 @@ def check_command(
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), "data.bad_rows=skip", "data.blank_rows=skip"])
-    for number, (called, counts) in enumerate(check_corpus(recipe, examples=examples)):
+    for number, (corpus, counts) in enumerate(check_corpus(recipe, examples=examples)):
         if as_json:
-            typer.echo(json.dumps({"corpus": called, **_named(recipe, counts)}, ensure_ascii=False))
+            typer.echo(json.dumps({"corpus": corpus, **_record(recipe, counts)}, ensure_ascii=False))
         else:
-            typer.echo(("\n" if number else "") + _checked(recipe, called, counts))
+            typer.echo(("\n" if number else "") + _report(recipe, corpus, counts))
 
 
 @app.command("prepare", epilog="Try:  weft data prepare grammar --out prepared/grammar")
@@ -101,7 +109,7 @@ def prepare_command(
     out: Annotated[Path, typer.Option("--out", help="The folder to make.", show_default=False)],
     changes: Changes = None,
 ) -> None:
-    """Learn the tokenizer and cut the whole corpus into ids, once; runs with data.prepared=FOLDER start at once."""
+    """Learn the tokenizer and tokenize the whole corpus, once; runs with data.prepared=FOLDER then start at once."""
     from rich.console import Console
 
     from weft.preparation import prepare
@@ -111,18 +119,17 @@ def prepare_command(
     if out.exists():
         raise DataError(f"{out}: exists already; remove it, or choose another folder with --out")
     with Console(stderr=True, markup=False, emoji=False).status("learning the tokenizer") as status:
-        done = prepare(recipe, on_progress=lambda called, rows: status.update(f"{called}: {rows:,} rows"))
-    for called, counts in zip(done.names, done.counts, strict=True):
-        typer.echo(f"{called}: {counts.kept:,} of {counts.rows:,} rows kept", err=True)
-        for line in _problems(counts):
+        prepared = prepare(recipe, on_progress=lambda corpus, rows: status.update(f"{corpus}: {rows:,} rows"))
+    for corpus, counts in zip(prepared.names, prepared.counts, strict=True):
+        typer.echo(f"{corpus}: {counts.kept:,} of {counts.rows:,} rows kept", err=True)
+        for line in _error_lines(counts):
             typer.echo(f"  {line}", err=True)
-    if Path(recipe.data.folder).resolve() != Path.cwd():  # where a relative name would be looked for
+    if Path(recipe.data.folder).resolve() != Path.cwd():  # to which a relative name would refer
         typer.echo(f"to train on it: --set data.prepared={out.resolve()}", err=True)
-    size = done.data.corpus_size
-    cuts = f", each cut in {size.pairs // done.pairs} ways" if size.pairs > done.pairs > 0 else ""
-    typer.echo(
-        f"{out}: {done.pairs:,} pairs{cuts}, {size.source_tokens:,} source and {size.target_tokens:,} target tokens"
-    )
+    size, pairs = prepared.data.corpus_size, prepared.pairs
+    variants = f" in {size.pairs // pairs} variants each" if size.pairs > pairs > 0 else ""
+    tokens = f"{size.source_tokens:,} source and {size.target_tokens:,} target tokens"
+    typer.echo(f"{out}: {pairs:,} pairs{variants}, {tokens}")
 
 
 @app.command("generate", epilog="Try:  weft data generate grammar --count 1000 --out pairs.tsv.gz")
@@ -136,7 +143,7 @@ def generate_command(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the corpus.")
     ] = None,
 ) -> None:
-    """Write pairs of a built-in corpus to a file: source, tab, target, and the word links where they are known."""
+    """Write pairs of a built-in corpus to a file: source, tab, target, and the word links if they are known."""
     from weft.data.reading.pair_files import write_pairs
     from weft.recipe import parse_change
     from weft.tasks import generate
@@ -157,7 +164,7 @@ def generate_command(
 def _recipe_or_files(
     what: str, target: str | None, source_column: str | None, target_column: str | None, changes: list[str] | None
 ) -> Recipe:
-    """A recipe by name, or one made up for files."""
+    """A recipe by name, or one made for files."""
     from weft.data.reading.formats import format_of
     from weft.recipe import load_recipe, make_recipe, shipped
     from weft.tasks import TASKS
@@ -177,9 +184,9 @@ def _recipe_or_files(
     return make_recipe({"data": {"train": train}}, changes or ())
 
 
-def _column(given: str | None) -> int | str:
-    assert given is not None
-    return int(given) if given.isdecimal() else given
+def _column(name: str | None) -> int | str:
+    assert name is not None
+    return int(name) if name.isdecimal() else name
 
 
 def _check_split(split: str) -> None:
@@ -190,48 +197,46 @@ def _check_split(split: str) -> None:
         raise DataError(f"--split {split}: {nearest(split, SPLITS)}")
 
 
-def _checked(recipe: Recipe, name: str, counts: RowCounts) -> str:
-    """The table of one corpus."""
-    from weft.data.reading.statistics import Sample
-    from weft.preparation import drop_reasons
+def _report(recipe: Recipe, name: str, counts: RowCounts) -> str:
+    """What was dropped of one corpus, as a table."""
+    from weft.data.filtering.statistics import Sample
     from weft.views.corpus_report import StepCount, check
 
-    reasons = drop_reasons(recipe)
     rows = [
         StepCount(
-            reasons[drop_reason],
-            counts.dropped.get(drop_reason, 0),
-            [Sample(*one) for one in counts.examples.get(drop_reason, [])],
+            description, counts.dropped.get(reason, 0), [Sample(*pair) for pair in counts.examples.get(reason, [])]
         )
-        for drop_reason in _order(reasons)
+        for reason, description in _drop_reasons(recipe)
     ]
-    lines = [name, check(rows, pairs=counts.rows, width=_width(), ascii_only=_ascii())]
-    return "\n".join([*lines, *_problems(counts)])
+    table = check(rows, pairs=counts.rows, width=_width(), ascii_only=_ascii())
+    return "\n".join([name, table, *_error_lines(counts)])
 
 
-def _problems(counts: RowCounts) -> list[str]:
-    """What was wrong with rows, a line for each kind."""
-    return [f"left out ({kind}): {counts.problems[kind]:,}; the first: {first}" for kind, first in counts.first.items()]
+def _error_lines(counts: RowCounts) -> list[str]:
+    """The row errors, a line for each kind."""
+    return [
+        f"left out ({kind}): {counts.row_errors[kind]:,}; the first: {first}"
+        for kind, first in counts.first_errors.items()
+    ]
 
 
-def _named(recipe: Recipe, counts: RowCounts) -> dict[str, Any]:
-    """The same for programs: what was dropped by its reason, in the order of the table."""
-    from weft.preparation import drop_reasons
-
-    reasons, dropped = drop_reasons(recipe), dict[str, int]()
-    for drop_reason in _order(reasons):
-        if times := counts.dropped.get(drop_reason, 0):
-            dropped[reasons[drop_reason]] = dropped.get(reasons[drop_reason], 0) + times
+def _record(recipe: Recipe, counts: RowCounts) -> dict[str, Any]:
+    """The counts for programs, with what was dropped by its reason, in the order of the table."""
+    dropped = dict[str, int]()
+    for reason, description in _drop_reasons(recipe):
+        if count := counts.dropped.get(reason, 0):
+            dropped[description] = dropped.get(description, 0) + count
     return {**counts.record(), "dropped": dropped}
 
 
-def _order(reasons: dict[int, str]) -> Iterator[int]:
-    """As a row meets them: what is bad, what is blank, the steps, what is too long."""
+def _drop_reasons(recipe: Recipe) -> list[tuple[int, str]]:
+    """The drop reasons in the order in which they apply to a row: unreadable, blank, the steps, too long."""
     from weft.data.store.block_tokenizer import BLANK, TOO_LONG, UNREADABLE
+    from weft.preparation import drop_reasons
 
-    yield from (UNREADABLE, BLANK)
-    yield from sorted(drop_reason for drop_reason in reasons if drop_reason >= 0)
-    yield TOO_LONG
+    descriptions = drop_reasons(recipe)
+    steps = sorted(reason for reason in descriptions if reason >= 0)
+    return [(reason, descriptions[reason]) for reason in (UNREADABLE, BLANK, *steps, TOO_LONG)]
 
 
 def _width() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,7 +116,7 @@ class _StoreBuilder:
         for entry in self.entries:
             start = writer.rows
             for variant in range(variants):
-                spec = tokenizer_spec(self.recipe, entry, tokenizer_paths, self.transforms, variant=variant)
+                spec = replace(tokenizer_spec(self.recipe, entry, tokenizer_paths, self.transforms), variant=variant)
                 counts = writer.write(self._reported(tokenize(self.recipe, entry, spec), entry.name))
             self.counts.append(counts)
             mixing = entry.settings.model_dump(include=MIXING_SETTINGS)
@@ -146,24 +147,10 @@ def tokenizer_spec(
     entry: CorpusEntry,
     tokenizer_paths: tuple[Path, ...],
     transforms: Sequence[Transform] = (),
-    *,
-    variant: int = 0,
-    examples: int = 0,
 ) -> BlockTokenizerSpec:
     """How the blocks of a corpus are filtered and tokenized; without tokenizer files they are only filtered."""
-    data = recipe.data
-    return BlockTokenizerSpec(
-        tokenizer_paths,
-        pipeline_steps(recipe, entry.settings, transforms),
-        seed=recipe.seed,
-        sources=recipe.source_role,
-        max_length=data.max_length,
-        bad_rows=data.bad_rows,
-        blank_rows=data.blank_rows,
-        dropout=recipe.tokenizer.dropout,
-        variant=variant,
-        examples=examples,
-    )
+    steps = pipeline_steps(recipe, entry.settings, transforms)
+    return BlockTokenizerSpec(recipe, tokenizer_paths, steps)
 
 
 def tokenize(recipe: Recipe, entry: CorpusEntry, spec: BlockTokenizerSpec) -> Iterator[TokenizedBlock]:
@@ -195,7 +182,8 @@ def check_corpus(recipe: Recipe, *, examples: int = 0) -> Iterator[tuple[str, Ro
         except EmptyCorpusError:
             paths = ()
         for entry in entries:
-            blocks = tokenize(recipe, entry, tokenizer_spec(recipe, entry, paths, examples=examples))
+            spec = replace(tokenizer_spec(recipe, entry, paths), examples=examples)
+            blocks = tokenize(recipe, entry, spec)
             yield entry.name, count_rows(blocks, lambda block: None, examples=examples)[0]
 
 
@@ -231,7 +219,7 @@ def _open(
             Part(**part)._replace(**entry.settings.model_dump(include=MIXING_SETTINGS))
             for part, entry in zip(opened.about["parts"], entries, strict=True)
         )
-        counts = [RowCounts.of(record) for record in opened.about["counts"]]
+        counts = [RowCounts.from_record(record) for record in opened.about["counts"]]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{folder / 'about.json'}: damaged; remove {folder} and prepare it again") from None
     data = StoredCorpus(opened.pairs, parts, recipe.data.temperature)
@@ -254,7 +242,9 @@ def _stream(
     sizes = [_text_bytes(entry) for entry in entries]
     sizes = sizes if all(sizes) else [1] * len(entries)  # if one size is unknown, all count as equal
     parts = [
-        StreamedPart(entry.corpus.blocks, size, **entry.settings.model_dump(include=MIXING_SETTINGS), name=entry.name)
+        StreamedPart(
+            entry.name, entry.corpus.blocks, Part(0, size, **entry.settings.model_dump(include=MIXING_SETTINGS))
+        )
         for entry, size in zip(entries, sizes, strict=True)
     ]
     data = StreamedCorpus(tuple(parts), tokenize_blocks, recipe.data.max_length, recipe.data.temperature)

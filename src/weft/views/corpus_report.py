@@ -1,7 +1,7 @@
 """What `weft data show` and `weft data check` print: plain text, for a terminal of any width.
 
-Sample texts stand alone at the ends of lines, so that right-to-left scripts and wide characters cannot push a column
-out of place; they are cut by the cells they take and hold nothing a terminal would obey.
+Sample texts come last in their lines, so that right-to-left scripts and wide characters cannot displace a column; they
+are truncated by terminal cells and contain no control characters.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from weft.data.reading.length_histogram import PERCENTILES, Lengths
-from weft.data.reading.statistics import Description, Sample, SideDescription
+from weft.data.filtering.length_histogram import PERCENTILES
+from weft.data.filtering.statistics import CorpusStatistics, Sample, SideStatistics
 from weft.views.histogram import histogram
 from weft.views.labels import shorten, visible
 
@@ -26,38 +26,46 @@ UNSPACED = {"Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "T
 
 @dataclass(frozen=True)
 class StepCount:
-    """A step of a pipeline, how many pairs it dropped, and some of them."""
+    """A step of a pipeline, how many pairs it dropped, and examples of them."""
 
     description: str
     dropped: int
     examples: Sequence[Sample] = ()
 
 
-def describe(description: Description, *, title: str = "", width: int = 80, ascii_only: bool = False) -> str:
-    """All that is known of a corpus, as text."""
-    sides = {"source": description.source, "target": description.target}
-    parts = [_facts(description, title)]
-    if description.pairs:
-        parts += [_lengths(description, sides), _scripts(sides, width)]
+def describe(statistics: CorpusStatistics, *, title: str = "", width: int = 80, ascii_only: bool = False) -> str:
+    """The statistics of a corpus as text."""
+    sides = {"source": statistics.source, "target": statistics.target}
+    parts = [_facts(statistics, title)]
+    if statistics.pairs:
+        parts += [_lengths(statistics, sides), _scripts(sides, width)]
         parts += [_histogram(name, side, width, ascii_only) for name, side in sides.items()]
-    if samples := description.samples():
+    if samples := statistics.samples():
         parts.append("\n".join(["samples", *(_sample(sample, width, MARGIN) for sample in samples)]))
     text = "\n\n".join(parts)
     return text.encode("ascii", "backslashreplace").decode() if ascii_only else text
 
 
 def check(steps: Sequence[StepCount], *, pairs: int, width: int = 80, ascii_only: bool = False) -> str:
-    """What a pipeline would do to so many pairs: a table of the steps, then examples of what each drops."""
-    numbered = [line_of(f"{place}. {step.description}", width - len(" drops")) for place, step in enumerate(steps, 1)]
+    """What a pipeline does to that many pairs: a table of the steps, then examples of what each drops."""
+    numbered = [line_of(f"{number}. {step.description}", width - len(" drops")) for number, step in enumerate(steps, 1)]
     counts = [f"{count:,}" for count in (pairs, *(step.dropped for step in steps))]
-    number = max(map(len, (*counts, "pairs in")))
-    label = min(max(map(cell_len, (*numbered, "kept")), default=0), max(width - 2 * number - len("  100.00%") - 4, 20))
-    lines = [f"{'':{label}}  {'pairs in':>{number}}  {'dropped':>{number}}  {'share':>7}".rstrip()]
-    left = pairs
+    count_width = max(map(len, (*counts, "pairs in")))
+    max_label_width = max(width - 2 * count_width - len("  100.00%") - 4, 20)
+    label_width = min(max(map(cell_len, (*numbered, "kept")), default=0), max_label_width)
+
+    def row(label: str, *cells: str) -> str:
+        pairs_in, dropped, share = cells
+        padding = " " * (label_width - cell_len(label))
+        return f"{label}{padding}  {pairs_in:>{count_width}}  {dropped:>{count_width}}  {share:>7}"
+
+    lines = [row("", "pairs in", "dropped", "share").rstrip()]
+    remaining = pairs
     for name, step in zip(numbered, steps, strict=True):
-        lines.append(_row(shorten(name, label), label, number, left, step.dropped))
-        left -= step.dropped
-    lines.append(_row("kept", label, number, left, None, pairs))
+        share = percent(step.dropped, remaining)
+        lines.append(row(shorten(name, label_width), f"{remaining:,}", f"{step.dropped:,}", share))
+        remaining -= step.dropped
+    lines.append(row("kept", f"{remaining:,}", "", percent(remaining, pairs)))
     for name, step in zip(numbered, steps, strict=True):
         if step.examples:
             lines += ["", f"{name} drops"]
@@ -67,7 +75,7 @@ def check(steps: Sequence[StepCount], *, pairs: int, width: int = 80, ascii_only
 
 
 def line_of(text: str, cells: int) -> str:
-    """A sentence in so many cells of a terminal: spaces as they are, all else that has no look of its own as a sign."""
+    """A text in at most that many terminal cells: spaces as they are, other invisible characters as symbols."""
     if not text.strip():
         return visible(text)
     shown = " ".join(visible(part) if part else "" for part in text[: 4 * cells + 4].split(" "))
@@ -75,7 +83,7 @@ def line_of(text: str, cells: int) -> str:
 
 
 def percent(count: int, total: int) -> str:
-    """A share that is never rounded to nothing or to all: ``0.41%``, ``<0.01%``."""
+    """A share that is never rounded to 0 or 100 %: ``0.41%``, ``<0.01%``."""
     if not total:
         return "-"
     share = 100 * count / total
@@ -86,22 +94,15 @@ def percent(count: int, total: int) -> str:
     return f"{share:.2f}%"
 
 
-def _row(name: str, label: int, number: int, left: int, dropped: int | None, total: int = 0) -> str:
-    start = f"{name}{' ' * (label - cell_len(name))}  {left:>{number},}"
-    if dropped is None:
-        return f"{start}  {'':>{number}}  {percent(left, total):>7}"
-    return f"{start}  {dropped:>{number},}  {percent(dropped, left):>7}"
-
-
-def _facts(description: Description, title: str) -> str:
-    pairs, compared = description.pairs, description.compared
-    duplicates, sources = description.duplicate_pairs(), description.duplicate_sources()
+def _facts(statistics: CorpusStatistics, title: str) -> str:
+    pairs, compared = statistics.pairs, statistics.compared
+    duplicates, sources = statistics.duplicate_pairs(), statistics.duplicate_sources()
     among = "" if compared == pairs else f" among the first {compared:,}"
-    blank = (description.source.blank, description.target.blank)
+    blank = (statistics.source.blank, statistics.target.blank)
     rows = [
         ("pairs", f"{pairs:,}"),
         ("blank sides", f"source {blank[0]:,}, target {blank[1]:,}"),
-        ("identical sides", f"{description.identical:,} ({percent(description.identical, pairs)})"),
+        ("identical sides", f"{statistics.identical:,} ({percent(statistics.identical, pairs)})"),
         (
             "duplicates",
             f"pair {duplicates:,} ({percent(duplicates, compared)}), "
@@ -114,16 +115,14 @@ def _facts(description: Description, title: str) -> str:
     return "\n".join([title, *lines] if title else lines)
 
 
-def _lengths(description: Description, sides: dict[str, SideDescription]) -> str:
+def _lengths(statistics: CorpusStatistics, sides: dict[str, SideStatistics]) -> str:
     header = ["", "mean", *(f"{p}%" for p in PERCENTILES), "longest"]
     table = [header]
     for name, side in sides.items():
-        kinds: dict[str, Lengths | None] = {"words": side.words, "characters": side.characters, "tokens": side.tokens}
-        for kind, lengths in kinds.items():
-            if lengths is not None:
-                percentiles = [f"{lengths.percentile(p):,}" for p in PERCENTILES]
-                table.append([f"{name} {kind}", f"{lengths.mean:,.1f}", *percentiles, f"{lengths.largest:,}"])
-    ratios = (description.mean_ratio, *map(description.ratio, PERCENTILES), description.largest_ratio)
+        for unit, lengths in (("words", side.words), ("characters", side.characters)):
+            percentiles = [f"{lengths.percentile(p):,}" for p in PERCENTILES]
+            table.append([f"{name} {unit}", f"{lengths.mean:,.1f}", *percentiles, f"{lengths.max:,}"])
+    ratios = (statistics.mean_ratio, *map(statistics.ratio, PERCENTILES), statistics.max_ratio)
     table.append(["longer / shorter", *(f"{ratio:,.2f}" for ratio in ratios)])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(
@@ -132,21 +131,21 @@ def _lengths(description: Description, sides: dict[str, SideDescription]) -> str
     )
 
 
-def _scripts(sides: dict[str, SideDescription], width: int) -> str:
+def _scripts(sides: dict[str, SideStatistics], width: int) -> str:
     lines = []
     for name, side in sides.items():
         shares = side.scripts()
         shown = [f"{script} {_share(share)}" for script, share in list(shares.items())[:SCRIPTS_SHOWN]]
         more = f", {len(shares) - SCRIPTS_SHOWN} more" if len(shares) > SCRIPTS_SHOWN else ""
         lines.append(f"{name} letters   {', '.join(shown) or 'none'}{more}")
-        if foreign := side.foreign():
+        if foreign := side.foreign_letters():
             letters = "  ".join(f"{_in_line(letter)} {count:,}" for letter, count in foreign.items())
             lines.append(shorten(f"{'  of others':<17}{letters}", width))
     return "\n".join(lines)
 
 
 def _in_line(letter: str) -> str:
-    """A letter that leaves the numbers beside it in their places: one of Hebrew or Arabic goes between marks."""
+    """A letter that does not reorder the numbers beside it: right-to-left ones are put between direction marks."""
     shown = visible(letter)
     return f"{LEFT_TO_RIGHT}{shown}{LEFT_TO_RIGHT}" if unicodedata.bidirectional(letter) in ("R", "AL") else shown
 
@@ -155,17 +154,15 @@ def _share(share: float) -> str:
     return percent(round(share * 10**9), 10**9)
 
 
-def _histogram(name: str, side: SideDescription, width: int, ascii_only: bool) -> str:
+def _histogram(name: str, side: SideStatistics, width: int, ascii_only: bool) -> str:
     lengths, unit = side.words, "words"
-    if side.tokens is not None:
-        lengths, unit = side.tokens, "tokens"
-    elif next(iter(side.scripts()), "") in UNSPACED:
+    if next(iter(side.scripts()), "") in UNSPACED:
         lengths, unit = side.characters, "characters"
     return f"{name} {unit}\n" + histogram(lengths.counts, width=width, ascii_only=ascii_only)
 
 
 def _sample(sample: Sample, width: int, indent: int) -> str:
-    """A pair on three lines: where it stands, its source, its target; on two if that is not known."""
+    """A pair on three lines: its location, its source, its target; on two if the location is not known."""
     where, pair = sample
     lines = [f"{'':{indent}}{line_of(where, max(width - indent, 10))}"] if where else []
     indent += MARGIN if where else 0

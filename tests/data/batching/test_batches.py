@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from weft.data.batching import batches as module
 from weft.data.batching.batches import (
-    POOL,
+    POOL_BATCHES,
     Position,
     StoredBatchStream,
     StoredCorpus,
-    packed,
+    pack_batches,
     pool_size,
     side_budgets,
 )
@@ -57,6 +57,10 @@ def epoch_of(pairs: PairStore, budget: int, *, seed: int, epoch: int) -> list[np
     return found
 
 
+def pack(rows: np.ndarray, pairs: PairStore, budget: int, *, key: tuple[int, ...]) -> list[np.ndarray]:
+    return pack_batches(rows, pairs, side_budgets(pairs.corpus_size, budget), key=key)
+
+
 def rows_of(batches: list[np.ndarray]) -> list[list[int]]:
     return [batch.tolist() for batch in batches]
 
@@ -76,12 +80,12 @@ def check(batches: list[np.ndarray], lengths: list[tuple[int, int]], limits: tup
 
 
 @quick
-@given(LENGTHS.filter(bool), BUDGETS, st.integers(0, 5), st.integers(0, 5), st.sampled_from([1, 2, POOL]))
+@given(LENGTHS.filter(bool), BUDGETS, st.integers(0, 5), st.integers(0, 5), st.sampled_from([1, 2, POOL_BATCHES]))
 def test_an_epoch_holds_each_pair_once_within_the_budget(
     lengths: list[tuple[int, int]], budget: int, seed: int, epoch: int, pool: int
 ) -> None:
     pairs = corpus(lengths)
-    with patch.object(module, "POOL", pool):
+    with patch.object(module, "POOL_BATCHES", pool):
         check(epoch_of(pairs, budget, seed=seed, epoch=epoch), lengths, side_budgets(pairs.corpus_size, budget))
 
 
@@ -107,7 +111,7 @@ def test_pools_and_stages_are_ordered_each_in_its_own_way() -> None:
     """Even where the same rows come in them."""
     rows = np.arange(len(MANY))
     keys = [(3, 0, 0, 0, 0), (4, 0, 0, 0, 0), (3, 1, 0, 0, 0), (3, 0, 1, 0, 0), (3, 0, 0, 1, 0)]
-    orders = [str(rows_of(packed(rows, MANY, 40, key=key, corpus_size=MANY.corpus_size))) for key in keys]
+    orders = [str(rows_of(pack(rows, MANY, 40, key=key))) for key in keys]
     assert len(set(orders)) == len(keys)
     assert rows.tolist() == list(range(len(MANY))), "what was given is left alone"
 
@@ -122,7 +126,7 @@ def test_rows_of_a_batch_are_of_about_one_length_and_batches_come_in_no_order_of
 
 @quick
 @given(LENGTHS.filter(bool), BUDGETS, st.integers(0, 99), st.data())
-def test_a_pool_is_sorted_by_length_thensplit_by_budget(
+def test_a_pool_is_sorted_by_length_then_cut(
     lengths: list[tuple[int, int]], budget: int, seed: int, data: st.DataObject
 ) -> None:
     """A literal loop over the lengths of the pool, by target and then by source; batches come in any order."""
@@ -137,7 +141,7 @@ def test_a_pool_is_sorted_by_length_thensplit_by_budget(
             wanted.append([])
             spent = length
         wanted[-1].append(length)
-    found = rows_of(packed(np.array(rows, dtype=np.int64), pairs, budget, key=(seed,), corpus_size=pairs.corpus_size))
+    found = rows_of(pack(np.array(rows, dtype=np.int64), pairs, budget, key=(seed,)))
     assert sorted([lengths[row] for row in batch] for batch in found) == sorted(wanted)
     assert sorted(row for batch in found for row in batch) == sorted(rows)
 
@@ -145,13 +149,7 @@ def test_a_pool_is_sorted_by_length_thensplit_by_budget(
 def test_among_pairs_of_one_length_chance_decides() -> None:
     """Who goes with whom does not hang on the order of the rows that are given."""
     pairs = corpus([(4, 4)] * 100)
-    found = [
-        {
-            frozenset(rows)
-            for rows in rows_of(packed(np.arange(100), pairs, 20, key=(key,), corpus_size=pairs.corpus_size))
-        }
-        for key in range(2)
-    ]
+    found = [{frozenset(rows) for rows in rows_of(pack(np.arange(100), pairs, 20, key=(key,)))} for key in range(2)]
     assert all(len(one) == 20 for one in found) and len(found[0] & found[1]) < 3
 
 
@@ -227,7 +225,7 @@ class TestCutting:
     def test_nothing_of_nothing(self) -> None:
         assert split_by_budget(np.zeros(0, dtype=np.int64), corpus([]), (5, 5)) == []
         nothing = np.zeros(0, dtype=np.int64)
-        assert packed(nothing, corpus([]), 5, key=(1,), corpus_size=corpus([]).corpus_size) == []
+        assert pack(nothing, corpus([]), 5, key=(1,)) == []
         assert length_sorted_batches(corpus([]), 5) == []
 
     def test_no_pairs_are_refused(self) -> None:
@@ -278,7 +276,7 @@ class TestLanguageModels:
 
 def test_a_pool_is_some_batches_of_the_shuffled_corpus() -> None:
     """So lengths are sorted in a part of the corpus, not in all of it: epochs differ in who goes with whom."""
-    lengths = [(4, 4)] * 3 * POOL * 5
+    lengths = [(4, 4)] * 3 * POOL_BATCHES * 5
     batches = [frozenset(rows) for rows in rows_of(epoch_of(corpus(lengths), 20, seed=1, epoch=0))]
     assert {len(batch) for batch in batches} == {5}
     again = {frozenset(rows) for rows in rows_of(epoch_of(corpus(lengths), 20, seed=1, epoch=1))}
@@ -302,14 +300,14 @@ class TestPools:
 
     @pytest.mark.parametrize("budget", [7, 40, 400])
     def test_have_some_fifty_batches(self, budget: int) -> None:
-        lengths = [(4, 5)] * (3 * POOL * budget // 5)
+        lengths = [(4, 5)] * (3 * POOL_BATCHES * budget // 5)
         pairs = corpus(lengths)
         counts = [0, 0, 0]
         stream = StoredCorpus(pairs).batches(budget, seed=1)
         while stream.position.epoch == 0 and stream.position.pool < 3:
             counts[stream.position.pool] += 1
             stream.take(1, 1)
-        assert all(POOL * 0.9 <= count <= POOL * 1.5 for count in counts)
+        assert all(POOL_BATCHES * 0.9 <= count <= POOL_BATCHES * 1.5 for count in counts)
 
 
 def literal(pairs: PairStore, budget: int, *, seed: int, epochs: int) -> list[tuple[Position, list[int]]]:
@@ -320,15 +318,17 @@ def literal(pairs: PairStore, budget: int, *, seed: int, epochs: int) -> list[tu
     found: list[tuple[Position, list[int]]] = []
     for (epoch, number), after in zip(pools, [*pools[1:], (epochs, 0)], strict=True):
         rows = mixture.rows(0, epoch, number * size, min((number + 1) * size, len(pairs)))
-        batches = rows_of(packed(rows, pairs, budget, key=(seed, 0, epoch, number, 0), corpus_size=pairs.corpus_size))
+        batches = rows_of(pack(rows, pairs, budget, key=(seed, 0, epoch, number, 0)))
         positions = [Position(0, epoch, number, batch) for batch in range(1, len(batches))]
         found += zip([*positions, Position(0, *after)], batches, strict=True)
     return found
 
 
-@pytest.mark.parametrize(("budget", "pool"), [(7, 2), (7, POOL), (40, 1), (40, 3), (40, POOL), (10_000, POOL)])
+@pytest.mark.parametrize(
+    ("budget", "pool"), [(7, 2), (7, POOL_BATCHES), (40, 1), (40, 3), (40, POOL_BATCHES), (10_000, POOL_BATCHES)]
+)
 def test_the_stream_reads_pool_after_pool_and_epoch_after_epoch(budget: int, pool: int) -> None:
-    with patch.object(module, "POOL", pool):
+    with patch.object(module, "POOL_BATCHES", pool):
         expected = literal(MANY, budget, seed=5, epochs=3)
         stream = StoredCorpus(MANY).batches(budget, seed=5)
         for after, rows in expected:
@@ -360,11 +360,11 @@ def test_what_is_taken_together_is_what_is_taken_one_by_one() -> None:
 
 
 @quick
-@given(LENGTHS.filter(bool), BUDGETS, st.integers(0, 3), st.integers(0, 40), st.sampled_from([1, 2, POOL]))
+@given(LENGTHS.filter(bool), BUDGETS, st.integers(0, 3), st.integers(0, 40), st.sampled_from([1, 2, POOL_BATCHES]))
 def test_from_any_position_on_it_is_the_tail_of_the_whole_stream(
     lengths: list[tuple[int, int]], budget: int, seed: int, skip: int, pool: int
 ) -> None:
-    with patch.object(module, "POOL", pool):
+    with patch.object(module, "POOL_BATCHES", pool):
         data = StoredCorpus(corpus(lengths))
         whole = data.batches(budget, seed=seed)
         for _ in range(skip):
@@ -409,7 +409,7 @@ class TestMixed:
     def test_from_any_step_on_it_is_the_tail_of_the_whole_stream(
         self, data: StoredCorpus, budget: int, each: int, step: int, pool: int
     ) -> None:
-        with patch.object(module, "POOL", pool):
+        with patch.object(module, "POOL_BATCHES", pool):
             whole = data.batches(budget, seed=2)
             for before in range(1, step):
                 whole.take(before, each)
@@ -424,7 +424,7 @@ class TestMixed:
     @settings(deadline=None, max_examples=100)
     @given(mixed(), st.integers(1, 12), st.integers(1, 3))
     def test_an_epoch_of_a_stage_is_what_the_mixture_says(self, data: StoredCorpus, budget: int, pool: int) -> None:
-        with patch.object(module, "POOL", pool):
+        with patch.object(module, "POOL_BATCHES", pool):
             mixture = Mixture(data.parts, temperature=data.temperature, seed=2)
             for stage, first in enumerate(mixture.stages):
                 stream = data.batches(budget, seed=2, start=Position(stage))

@@ -29,7 +29,7 @@ def parts_of(sizes: list[int], weights: list[float | None] | None = None, varian
 def walked(mixture: Mixture, stage: int, count: int) -> list[list[tuple[int, int]]]:
     """Pair by pair: which part's turn it is and which of its rows comes. A part is behind where it has read fewer
     pairs than its share of those there were, in whole pairs."""
-    parts = mixture.read_in(stage)
+    parts = mixture.active_parts(stage)
     weights = mixture.weights(stage)
     read = [0] * len(parts)
     steps: list[list[tuple[int, int]]] = []
@@ -198,7 +198,7 @@ class TestStages:
         assert mixture.stages == [1, 7, 11, 21]
         steps = {1: 0, 6: 0, 7: 1, 10: 1, 11: 2, 20: 2, 21: 3, 10**9: 3}
         assert {step: mixture.stage_of(step) for step in steps} == steps
-        read = [[number for number, _ in mixture.read_in(stage)] for stage in range(4)]
+        read = [[number for number, _ in mixture.active_parts(stage)] for stage in range(4)]
         assert read == [[0, 1], [0, 1, 2], [0, 2, 3], [0, 2]]
         assert [mixture.pairs(stage) for stage in range(4)] == [9, 15, 17, 10]
 
@@ -215,7 +215,7 @@ class TestStages:
             for number, part in enumerate(parts)
             if step >= part.first_step and (part.last_step is None or step <= part.last_step)
         ]
-        assert [number for number, _ in mixture.read_in(mixture.stage_of(step))] == wanted
+        assert [number for number, _ in mixture.active_parts(mixture.stage_of(step))] == wanted
 
     def test_one_stage_where_no_part_has_a_time(self) -> None:
         mixture = Mixture(parts_of([3, 4]), seed=1)
@@ -238,7 +238,7 @@ class TestStages:
     def test_none_may_be_empty(self, parts: list[Part], first: int) -> None:
         mixture = Mixture(parts, seed=1)
         message = f"data.train: at step {first} no corpus is left to train on; see first_step and last_step"
-        for action in (lambda: mixture.check(first), lambda: mixture.read_in(mixture.stage_of(first))):
+        for action in (lambda: mixture.check(first), lambda: mixture.active_parts(mixture.stage_of(first))):
             with pytest.raises(DataError) as caught:
                 action()
             assert str(caught.value) == message

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.data.batching import permutation as shuffle
-from weft.data.batching.permutation import LISTED, ROUNDS, Permutation
+from weft.data.batching.permutation import MAX_TABLE, ROUNDS, Permutation
 
 quick = settings(deadline=None, max_examples=50)
 KEYS = st.lists(st.integers(0, 2**40), min_size=1, max_size=4).map(tuple)
@@ -23,7 +23,7 @@ def all_of(size: int, key: tuple[int, ...]) -> np.ndarray:
 @pytest.fixture
 def by_network() -> Iterator[None]:
     """Small sizes go through the network too."""
-    with patch.object(shuffle, "LISTED", 0):
+    with patch.object(shuffle, "MAX_TABLE", 0):
         yield
 
 
@@ -43,7 +43,9 @@ class TestOneToOne:
     def test_for_small_sizes(self, size: int, key: tuple[int, ...]) -> None:
         assert sorted(all_of(size, key).tolist()) == list(range(size))
 
-    @pytest.mark.parametrize("size", [LISTED - 1, LISTED, LISTED + 1, LISTED + 2, 2 * LISTED - 1, 2 * LISTED, 131_101])
+    @pytest.mark.parametrize(
+        "size", [MAX_TABLE - 1, MAX_TABLE, MAX_TABLE + 1, MAX_TABLE + 2, 2 * MAX_TABLE - 1, 2 * MAX_TABLE, 131_101]
+    )
     @pytest.mark.parametrize("key", [(0,), (1, 2, 3, 4)])
     def test_about_the_size_where_the_list_ends(self, size: int, key: tuple[int, ...]) -> None:
         rows = all_of(size, key)
@@ -58,7 +60,7 @@ class TestOneToOne:
     @quick
     @given(st.integers(1, 3000), KEYS)
     def test_by_the_network_for_any_key(self, size: int, key: tuple[int, ...]) -> None:
-        with patch.object(shuffle, "LISTED", 0):
+        with patch.object(shuffle, "MAX_TABLE", 0):
             assert sorted(all_of(size, key).tolist()) == list(range(size))
 
 
@@ -82,16 +84,16 @@ def slow(place: int, size: int, key: tuple[int, ...]) -> int:
 
 
 @quick
-@given(st.one_of(st.integers(1, 300), st.integers(LISTED + 1, 2**62)), KEYS, st.data())
+@given(st.one_of(st.integers(1, 300), st.integers(MAX_TABLE + 1, 2**62)), KEYS, st.data())
 def test_the_network_is_what_it_is_in_whole_numbers(size: int, key: tuple[int, ...], data: st.DataObject) -> None:
     places = data.draw(st.lists(st.integers(0, size - 1), max_size=5))
-    with patch.object(shuffle, "LISTED", 0):
+    with patch.object(shuffle, "MAX_TABLE", 0):
         found = Permutation(size, key)[np.array(places, dtype=np.int64)]
     assert found.tolist() == [slow(place, size, key) for place in places]
 
 
 class TestKeys:
-    @pytest.mark.parametrize("size", [1000, LISTED + 1000])
+    @pytest.mark.parametrize("size", [1000, MAX_TABLE + 1000])
     def test_another_key_is_another_order(self, size: int) -> None:
         keys = [(1,), (2,), (1, 1), (1, 2), (2, 1), (1, 0, 0, 1), (1, 0, 1, 0)]
         orders = [all_of(size, key) for key in keys]
@@ -99,11 +101,11 @@ class TestKeys:
             for other in orders[:place]:
                 assert (order == other).mean() < 0.01
 
-    @pytest.mark.parametrize("size", [1000, LISTED + 1000])
+    @pytest.mark.parametrize("size", [1000, MAX_TABLE + 1000])
     def test_the_same_key_is_the_same_order(self, size: int) -> None:
         once = all_of(size, (3, 4))
         np.random.seed(0)
-        shuffle._listed.cache_clear()
+        shuffle._table.cache_clear()
         shuffle._round_keys.cache_clear()
         assert (all_of(size, (3, 4)) == once).all()
 
@@ -116,7 +118,7 @@ class TestKeys:
 
 class TestParts:
     @quick
-    @given(st.one_of(st.integers(1, 300), st.integers(LISTED + 1, 2**62)), KEYS, st.data())
+    @given(st.one_of(st.integers(1, 300), st.integers(MAX_TABLE + 1, 2**62)), KEYS, st.data())
     def test_any_places_come_without_the_others(self, size: int, key: tuple[int, ...], data: st.DataObject) -> None:
         """A list of the larger ones would not fit anywhere."""
         places = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=30, unique=True))
@@ -125,7 +127,7 @@ class TestParts:
         assert [int(order[np.array([place])][0]) for place in places] == together.tolist()
         assert len(set(together.tolist())) == len(places) and together.min() >= 0 and together.max() < size
 
-    @pytest.mark.parametrize("size", [5, LISTED + 5])
+    @pytest.mark.parametrize("size", [5, MAX_TABLE + 5])
     def test_no_places(self, size: int) -> None:
         assert Permutation(size, (1,))[np.zeros(0, dtype=np.int64)].tolist() == []
 
@@ -153,7 +155,7 @@ class TestChance:
             counts[names[tuple(all_of(4, (key,)).tolist())]] += 1
         assert (counts > 0).all()
 
-    @pytest.mark.parametrize("size", [60_000, LISTED + 1, 100_003, 2**17, 150_000])
+    @pytest.mark.parametrize("size", [60_000, MAX_TABLE + 1, 100_003, 2**17, 150_000])
     @pytest.mark.parametrize("key", [(1,), (5, 0, 0, 1)])
     def test_places_say_nothing_about_rows(self, size: int, key: tuple[int, ...]) -> None:
         rows, places = all_of(size, key), np.arange(size)
@@ -161,7 +163,7 @@ class TestChance:
         assert is_even(counts)
         assert is_even(np.bincount((rows - places) % size * 30 // size, minlength=30))
 
-    @pytest.mark.parametrize("size", [LISTED + 1, 2**17, 150_000, 10**9, 10**12])
+    @pytest.mark.parametrize("size", [MAX_TABLE + 1, 2**17, 150_000, 10**9, 10**12])
     def test_neighbors_are_no_neighbors(self, size: int) -> None:
         rows = Permutation(size, (9, 1))[np.arange(50_000)]
         steps = np.diff(rows) % size
@@ -171,7 +173,7 @@ class TestChance:
         assert is_even(np.bincount(rows % 16, minlength=16)), "low bits too"
 
     def test_one_epoch_says_nothing_about_the_next(self) -> None:
-        size = LISTED + 7
+        size = MAX_TABLE + 7
         first, second = (all_of(size, (1, 0, 0, turn)) for turn in range(2))
         counts, _, _ = np.histogram2d(first, second, bins=20)
         assert is_even(counts)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from weft.data.batching.batches import Position
-from weft.data.batching.streaming import WINDOW, StreamedCorpus, StreamedPart
+from weft.data.batching.mixture import Part
+from weft.data.batching.streaming import WINDOW_BLOCKS, StreamedCorpus, StreamedPart
 from weft.data.reading import blocks
 from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.errors import DataError
@@ -32,10 +33,10 @@ def encode(numbered):
         yield TokenizedBlock(np.full(len(rows), -1, np.int16), ids(rows), ids(rows))
 
 
-def part(*sizes, **shares):
-    """A corpus of so many blocks of so many rows."""
-    found = [(place, [place % 3] * size) for place, size in enumerate(sizes)]
-    return StreamedPart(lambda: iter(found), **shares)
+def part(*rows, size=1, name="a corpus", **mixture):
+    """A corpus of blocks with that many rows each."""
+    blocks = [(index, [index % 3] * count) for index, count in enumerate(rows)]
+    return StreamedPart(name, lambda: iter(blocks), Part(0, size, **mixture))
 
 
 def streamed(*parts, **more):
@@ -54,7 +55,7 @@ def first_window(data, stage_steps=1, budget=10_000):
 
 def test_a_corpus_is_read_again_and_again():
     found = first_window(streamed(part(1, 1, 1, 1, 1)))
-    assert found == sorted((0, number // 5, number % 5) for number in range(WINDOW))
+    assert found == sorted((0, number // 5, number % 5) for number in range(WINDOW_BLOCKS))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +86,9 @@ def test_shares_hold_over_many_windows():
 
 def test_more_corpora_than_blocks_in_a_window():
     """Some windows are then larger, some are empty; all goes on."""
-    data = streamed(*(part(1) for _ in range(3 * WINDOW + 2)))
+    data = streamed(*(part(1) for _ in range(3 * WINDOW_BLOCKS + 2)))
     rows = [row[0] for planned in data.batches(30, seed=1).take(1, 200) for row in rows_of(planned)]
-    assert set(rows) == set(range(3 * WINDOW + 2))
+    assert set(rows) == set(range(3 * WINDOW_BLOCKS + 2))
 
 
 def test_every_pair_of_a_window_once_and_within_the_budget():
@@ -99,7 +100,7 @@ def test_every_pair_of_a_window_once_and_within_the_budget():
         found = rows_of(one)
         assert sum(map(len, found)) == one.target_tokens
         rows += found
-    once = sum(sizes) * WINDOW // 4  # rows of a window
+    once = sum(sizes) * WINDOW_BLOCKS // 4  # rows of a window
     wanted = sorted((0, turn, place) for turn in range(4) for place in range(4) for _ in range(sizes[place]))
     assert sorted(row[:3] for row in rows[:once]) == wanted
 
@@ -133,8 +134,8 @@ def test_a_stage_has_only_its_corpora():
 
 
 def test_its_extent_is_of_the_first_window_that_has_pairs():
-    data = streamed(part(*[0] * (2 * WINDOW), *[2] * WINDOW))
-    assert data.corpus_size.pairs == 2 * WINDOW
+    data = streamed(part(*[0] * (2 * WINDOW_BLOCKS), *[2] * WINDOW_BLOCKS))
+    assert data.corpus_size.pairs == 2 * WINDOW_BLOCKS
     assert data.corpus_size.max_source_length == data.corpus_size.max_target_length == 10
 
 
@@ -157,8 +158,8 @@ def test_only_as_much_is_read_as_is_trained_on():
             read.append(place)
             yield place, [1]
 
-    StreamedCorpus((StreamedPart(endless),), encode, 9).batches(10_000, seed=1).take(1, 2)
-    assert len(read) <= 3 * WINDOW
+    StreamedCorpus((StreamedPart("endless", endless, Part(0, 1)),), encode, 9).batches(10_000, seed=1).take(1, 2)
+    assert len(read) <= 3 * WINDOW_BLOCKS
 
 
 # Whole runs.
@@ -167,7 +168,7 @@ def test_only_as_much_is_read_as_is_trained_on():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Two corpora in pieces of three lines."""
-    monkeypatch.setattr(blocks, "MOST", 3)
+    monkeypatch.setattr(blocks, "CHUNK_RECORDS", 3)
     for name, count in (("a", 70), ("b", 11)):
         lines = [f"{name} w{n % 7}{' q' * (n % 4)}\tx{n % 5}{' z' * (n % 3)}\n" for n in range(count)]
         (tmp_path / f"{name}.tsv").write_text("".join(lines), "utf-8")
@@ -297,7 +298,7 @@ def test_a_corpus_without_rows_beside_others_is_one_line(folder):
 
 def test_built_in_corpora_have_equal_shares(folder):
     data = prepare(recipe_of([{"name": "copy", "size": 50}, {"name": "reverse", "size": 50}], folder)).data
-    assert [part.size for part in data.parts] == [1, 1]
+    assert [streamed.part.pairs for streamed in data.parts] == [1, 1]
     stream = data.batches(60, seed=1)
     assert all(one.target_tokens for one in islice((one for step in range(1, 4) for one in stream.take(step, 1)), 3))
 

@@ -1,11 +1,11 @@
-"""Pipelines: every pair has one drop_reason, blocks do not matter, and duplicates are those a set finds."""
+"""Pipelines: every pair has one drop reason, blocks do not matter, and duplicates are those a set finds."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.data.filtering import duplicates
-from weft.data.filtering.duplicates import decide_duplicates
+from weft.data.filtering.duplicates import Hashes, decide_duplicates
 from weft.data.filtering.noise import Noise
 from weft.data.filtering.pipeline import KEPT, Outcome, Pipeline
 from weft.data.filtering.steps import Call, Duplicates, Identical, Length, Lowercase, Pattern, Prefix, Replace
@@ -29,27 +29,27 @@ PIPELINES = st.lists(st.sampled_from(STEPS), max_size=6)
 
 
 def slowly(steps, pairs, seed=1):
-    """One pair after another, a set for each duplicates step: the pairs kept, and the drop_reason of each."""
+    """One pair after another, a set for each duplicates step: the pairs kept, and the drop reason of each."""
     seen = [set() for _ in steps]
     kept, drop_reasons = [], []
     for pair in pairs:
-        drop_reason, noises = KEPT, 0
+        reason, noises = KEPT, 0
         for place, step in enumerate(steps):
             if isinstance(step, Duplicates):
                 text = {"pair": pair[:2], "source": pair.source, "target": pair.target}[step.of]
                 if text in seen[place]:
-                    drop_reason = place
+                    reason = place
                     break
                 seen[place].add(text)
                 continue
             (after,) = step.apply([pair], f"{seed}:{noises}".encode())
             noises += isinstance(step, Noise)
             if after is None:
-                drop_reason = place
+                reason = place
                 break
             pair = after
-        drop_reasons.append(drop_reason)
-        if drop_reason == KEPT:
+        drop_reasons.append(reason)
+        if reason == KEPT:
             kept.append(pair)
     return kept, drop_reasons
 
@@ -84,37 +84,37 @@ def test_in_blocks_of_any_size_a_pipeline_does_what_it_does_pair_by_pair(steps, 
     outcomes = list(drop_duplicates(map(pipeline.run, blocks)))
     kept, drop_reasons = slowly(steps, pairs)
     assert [pair for outcome in outcomes for pair in outcome.pairs] == kept
-    assert [drop_reason for outcome in outcomes for drop_reason in outcome.drop_reasons] == drop_reasons
+    assert [reason for outcome in outcomes for reason in outcome.drop_reasons] == drop_reasons
     for outcome in outcomes:
-        assert outcome.rows == [row for row, drop_reason in enumerate(outcome.drop_reasons) if drop_reason == KEPT]
-    assert drop_reasons.count(KEPT) == len(kept) and all(
-        KEPT <= drop_reason < len(steps) for drop_reason in drop_reasons
-    )
+        assert outcome.rows == [row for row, reason in enumerate(outcome.drop_reasons) if reason == KEPT]
+    assert drop_reasons.count(KEPT) == len(kept) and all(KEPT <= reason < len(steps) for reason in drop_reasons)
 
 
 @given(PIPELINES, PAIRS, st.integers(1, 5))
-def test_recorded_arrays_give_the_same_decisions(steps, pairs, at_once):
+def test_recorded_arrays_give_the_same_decisions(steps, pairs, sorted_rows):
     pipeline = Pipeline(steps, seed=1)
     outcome = pipeline.run(pairs)
-    hashes = {step: np.array([one or 0 for one in found], np.uint64) for step, found in outcome.hashes.items()}
-    known = {step: np.array([one is not None for one in found], bool) for step, found in outcome.hashes.items()}
+    hashes = {
+        step: Hashes(np.array([n or 0 for n in values], np.uint64), np.array([n is not None for n in values], bool))
+        for step, values in outcome.hashes.items()
+    }
     before = np.array(outcome.drop_reasons, np.int16)
-    final = decide_duplicates(before, hashes, known, at_once=at_once)
+    final = decide_duplicates(before, hashes, sorted_rows=sorted_rows)
     assert final.dtype == np.int16 and final.tolist() == slowly(steps, pairs)[1]
     assert before.tolist() == outcome.drop_reasons
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32), st.sampled_from([100, 300, 1000, 5000]))
-def test_duplicates_among_many_rows_are_those_a_set_finds(seed, at_once):
-    looked_through, duplicates.LOOKED_THROUGH = duplicates.LOOKED_THROUGH, 90
+def test_duplicates_among_many_rows_are_those_a_set_finds(seed, sorted_rows):
+    scanned_rows, duplicates.SCANNED_ROWS = duplicates.SCANNED_ROWS, 90
     try:
-        _compare_with_a_set(seed, at_once)
+        _compare_with_a_set(seed, sorted_rows)
     finally:
-        duplicates.LOOKED_THROUGH = looked_through
+        duplicates.SCANNED_ROWS = scanned_rows
 
 
-def _compare_with_a_set(seed, at_once):
+def _compare_with_a_set(seed, sorted_rows):
     draws = np.random.default_rng(seed)
     rows, steps = 1000, (1, 3, 4)
     drop_reasons = draws.integers(-1, 6, rows).astype(np.int16)
@@ -123,20 +123,21 @@ def _compare_with_a_set(seed, at_once):
     known = {step: (drop_reasons == KEPT) | (drop_reasons > step) for step in steps}
     expected = []
     seen = {step: set() for step in steps}
-    for row, drop_reason in enumerate(drop_reasons.tolist()):
+    for row, reason in enumerate(drop_reasons.tolist()):
         for step in steps:
-            if known[step][row] and (drop_reason == KEPT or drop_reason > step):
+            if known[step][row] and (reason == KEPT or reason > step):
                 if int(hashes[step][row]) in seen[step]:
-                    drop_reason = step
+                    reason = step
                     break
                 seen[step].add(int(hashes[step][row]))
-        expected.append(drop_reason)
-    assert decide_duplicates(drop_reasons, hashes, known, at_once=at_once).tolist() == expected
+        expected.append(reason)
+    recorded = {step: Hashes(hashes[step], known[step]) for step in steps}
+    assert decide_duplicates(drop_reasons, recorded, sorted_rows=sorted_rows).tolist() == expected
 
 
 def test_nothing_is_decided_among_nothing():
     none = np.zeros(0, np.int16)
-    found = decide_duplicates(none, {0: np.zeros(0, np.uint64)}, {0: np.zeros(0, bool)})
+    found = decide_duplicates(none, {0: Hashes(np.zeros(0, np.uint64), np.zeros(0, bool))})
     assert len(found) == 0 and found.dtype == np.int16
     assert list(drop_duplicates([])) == []
 

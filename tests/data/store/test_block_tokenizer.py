@@ -1,4 +1,4 @@
-"""From a block to ids: every row has one drop_reason, and what is kept is what the tokenizers say, with an end mark."""
+"""From a block to ids: every row has a drop reason, and what is kept is encoded, with an end token."""
 
 import pickle
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from weft.data.store.block_tokenizer import (
     BlockTokenizerSpec,
     FlatSequences,
     MultiCorpusTokenizer,
-    chosen,
 )
 from weft.errors import VocabularyError
+from weft.recipe import make_recipe
 from weft.text.specials import END
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A block of rows that are there already; lines are counted from 11."""
+    """A block of rows in memory; lines are counted from 11."""
 
     given: tuple
     name: str = "corpus.tsv"
@@ -45,11 +45,20 @@ def words(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pieces(tmp_path_factory):
+def subwords(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     texts = ["there was a tower there", "the flower power of the tower", "mower lower slower"] * 5
     learn("bpe", texts, size=60).save(path)
     return path
+
+
+def spec(tokenizers, steps=(), *, sources="text", examples=0, dropout=0.0, seed=1, **data):
+    """What a worker is told, from settings of [data]."""
+    model = {"kind": "seq2seq" if sources == "text" else "language_model"}
+    data |= {"prompts": sources == "prompt"}
+    tokenizer = {"kind": "bpe", "dropout": dropout}
+    recipe = make_recipe({"seed": seed, "data": data, "tokenizer": tokenizer, "model": model})
+    return BlockTokenizerSpec(recipe, tokenizers, steps, examples=examples)
 
 
 def split(ids):
@@ -72,30 +81,30 @@ ROWS = (
 STEPS = (Identical(), Lowercase())
 
 
-def test_every_row_has_its_fate(words):
-    asked = BlockTokenizerSpec((words,), STEPS, max_length=3, bad_rows="skip")
-    piece = BlockTokenizer(asked)(Rows(ROWS))
-    assert piece.drop_reasons.tolist() == [KEPT, UNREADABLE, BLANK, BLANK, 0, TOO_LONG, KEPT, UNREADABLE, TOO_LONG]
-    assert piece.error is None
-    assert piece.problems == {"columns": 1, "encoding": 1, "blank": 2}
-    assert piece.first == {
+def test_every_row_has_a_drop_reason(words):
+    request = spec((words,), STEPS, max_length=3, bad_rows="skip")
+    block = BlockTokenizer(request)(Rows(ROWS))
+    assert block.drop_reasons.tolist() == [KEPT, UNREADABLE, BLANK, BLANK, 0, TOO_LONG, KEPT, UNREADABLE, TOO_LONG]
+    assert block.fatal is None
+    assert block.row_errors == {"columns": 1, "encoding": 1, "blank": 2}
+    assert block.first_errors == {
         "columns": "corpus.tsv:12: 1 column, expected 2",
         "encoding": "corpus.tsv:18: not valid UTF-8",
         "blank": "corpus.tsv:13: the source is blank",
     }
     encode = learn("word", ["a b c d e x y z"], size=50).encode
-    assert split(piece.source) == [[*encode("a b"), END], [*encode("a"), END]]
-    assert split(piece.target) == [[*encode("x"), END], [*encode("y"), END]]
+    assert split(block.source) == [[*encode("a b"), END], [*encode("a"), END]]
+    assert split(block.target) == [[*encode("x"), END], [*encode("y"), END]]
 
 
 def test_the_first_bad_row_ends_it(words):
-    piece = BlockTokenizer(BlockTokenizerSpec((words,)))(Rows(ROWS))
-    assert piece.error == "corpus.tsv:12: 1 column, expected 2; fix it, or set data.bad_rows = 'skip'"
+    block = BlockTokenizer(spec((words,)))(Rows(ROWS))
+    assert block.fatal == "corpus.tsv:12: 1 column, expected 2; fix it, or set data.bad_rows = 'skip'"
 
 
 def test_the_first_blank_row_ends_it_if_asked(words):
-    piece = BlockTokenizer(BlockTokenizerSpec((words,), bad_rows="skip", blank_rows="error"))(Rows(ROWS))
-    assert piece.error == "corpus.tsv:13: the source is blank; fix it, or set data.blank_rows = 'skip'"
+    block = BlockTokenizer(spec((words,), bad_rows="skip", blank_rows="error"))(Rows(ROWS))
+    assert block.fatal == "corpus.tsv:13: the source is blank; fix it, or set data.blank_rows = 'skip'"
 
 
 @pytest.mark.parametrize(
@@ -109,54 +118,48 @@ def test_the_first_blank_row_ends_it_if_asked(words):
     ],
 )
 def test_a_blank_side_is_named(words, pair, sources, side):
-    piece = BlockTokenizer(BlockTokenizerSpec((words,), sources=sources, blank_rows="error"))(Rows((pair,)))
-    assert piece.error == f"corpus.tsv:11: the {side} is blank; fix it, or set data.blank_rows = 'skip'"
+    block = BlockTokenizer(spec((words,), sources=sources, blank_rows="error"))(Rows((pair,)))
+    assert block.fatal == f"corpus.tsv:11: the {side} is blank; fix it, or set data.blank_rows = 'skip'"
 
 
 def test_a_language_model_has_no_sources(words):
-    piece = BlockTokenizer(BlockTokenizerSpec((words,), sources="none", max_length=2))(
-        Rows((Pair("", "x y"), Pair("a b c", "x")))
-    )
-    assert piece.drop_reasons.tolist() == [KEPT, KEPT]
-    assert split(piece.source) == [[], []] and [len(row) for row in split(piece.target)] == [3, 2]
+    block = BlockTokenizer(spec((words,), sources="none", max_length=2))(Rows((Pair("", "x y"), Pair("a b c", "x"))))
+    assert block.drop_reasons.tolist() == [KEPT, KEPT]
+    assert split(block.source) == [[], []] and [len(row) for row in split(block.target)] == [3, 2]
 
 
 def test_a_prompt_has_no_end_mark(words):
-    piece = BlockTokenizer(BlockTokenizerSpec((words,), sources="prompt", max_length=9))(Rows((Pair("a b", "x"),)))
+    block = BlockTokenizer(spec((words,), sources="prompt", max_length=9))(Rows((Pair("a b", "x"),)))
     encode = learn("word", ["a b c d e x y z"], size=50).encode
-    assert split(piece.source) == [encode("a b")] and split(piece.target) == [[*encode("x"), END]]
+    assert split(block.source) == [encode("a b")] and split(block.target) == [[*encode("x"), END]]
 
 
 def test_what_a_step_leaves_blank_is_counted_as_blank(words):
-    asked = BlockTokenizerSpec(
-        (words,), (Replace(expression="^b$"), Duplicates(of="source")), max_length=9, blank_rows="error"
-    )
-    piece = BlockTokenizer(asked)(Rows((Pair("a", "b"), Pair("a", "x"), Pair("b", "x"))))
-    assert piece.drop_reasons.tolist() == [BLANK, KEPT, BLANK] and piece.problems["blank"] == 2
-    assert len(piece.target.lengths) == 1
-    assert (piece.hashes[1] != 0).tolist() == [True, True, True]
+    request = spec((words,), (Replace(expression="^b$"), Duplicates(of="source")), max_length=9, blank_rows="error")
+    block = BlockTokenizer(request)(Rows((Pair("a", "b"), Pair("a", "x"), Pair("b", "x"))))
+    assert block.drop_reasons.tolist() == [BLANK, KEPT, BLANK] and block.row_errors["blank"] == 2
+    assert len(block.target.lengths) == 1
+    assert (block.hashes[1] != 0).tolist() == [True, True, True]
 
 
 def test_hashes_are_zero_where_a_row_did_not_come(words):
-    asked = BlockTokenizerSpec(
-        (words,), (Identical(), Duplicates(of="pair"), Length(max=2)), max_length=1, bad_rows="skip"
-    )
-    piece = BlockTokenizer(asked)(Rows((*ROWS, Pair("a b", "x"))))
-    assert piece.drop_reasons.tolist() == [TOO_LONG, UNREADABLE, BLANK, BLANK, 0, 2, KEPT, UNREADABLE, 2, TOO_LONG]
-    assert (piece.hashes[1] == 0).tolist() == [False, True, True, True, True, False, False, True, False, False]
-    assert piece.hashes[1][0] == piece.hashes[1][9] != piece.hashes[1][5]
+    request = spec((words,), (Identical(), Duplicates(of="pair"), Length(max=2)), max_length=1, bad_rows="skip")
+    block = BlockTokenizer(request)(Rows((*ROWS, Pair("a b", "x"))))
+    assert block.drop_reasons.tolist() == [TOO_LONG, UNREADABLE, BLANK, BLANK, 0, 2, KEPT, UNREADABLE, 2, TOO_LONG]
+    assert (block.hashes[1] == 0).tolist() == [False, True, True, True, True, False, False, True, False, False]
+    assert block.hashes[1][0] == block.hashes[1][9] != block.hashes[1][5]
 
 
 def test_without_tokenizers_rows_are_only_filtered():
-    piece = BlockTokenizer(BlockTokenizerSpec((), STEPS, max_length=1, bad_rows="skip"))(Rows(ROWS))
-    assert piece.drop_reasons.tolist() == [KEPT, UNREADABLE, BLANK, BLANK, 0, KEPT, KEPT, UNREADABLE, KEPT]
-    assert len(piece.target.lengths) == 0
+    block = BlockTokenizer(spec((), STEPS, max_length=1, bad_rows="skip"))(Rows(ROWS))
+    assert block.drop_reasons.tolist() == [KEPT, UNREADABLE, BLANK, BLANK, 0, KEPT, KEPT, UNREADABLE, KEPT]
+    assert len(block.target.lengths) == 0
 
 
 def test_examples_are_of_what_is_dropped_as_it_was(words):
-    asked = BlockTokenizerSpec((words,), (Lowercase(), Identical()), max_length=3, bad_rows="skip", examples=1)
-    piece = BlockTokenizer(asked)(Rows((*ROWS, Pair("B", "b"))))
-    shown = {drop_reason: found for drop_reason, found in piece.examples.items() if found}
+    request = spec((words,), (Lowercase(), Identical()), max_length=3, bad_rows="skip", examples=1)
+    block = BlockTokenizer(request)(Rows((*ROWS, Pair("B", "b"))))
+    shown = {reason: pairs for reason, pairs in block.examples.items() if pairs}
     assert shown == {
         1: [("corpus.tsv:15", Pair("a a", "a a "))],
         TOO_LONG: [("corpus.tsv:16", Pair("a b c d e", "x"))],
@@ -164,15 +167,15 @@ def test_examples_are_of_what_is_dropped_as_it_was(words):
 
 
 def test_an_empty_block(words):
-    piece = BlockTokenizer(BlockTokenizerSpec((words,), (Duplicates(),), max_length=5))(Rows(()))
-    assert len(piece.drop_reasons) == len(piece.source.lengths) == len(piece.hashes[0]) == 0
+    block = BlockTokenizer(spec((words,), (Duplicates(),), max_length=5))(Rows(()))
+    assert len(block.drop_reasons) == len(block.source.lengths) == len(block.hashes[0]) == 0
 
 
 def test_what_is_asked_and_what_is_answered_can_be_sent(words):
-    asked = BlockTokenizerSpec((words,), (*STEPS, Duplicates()), max_length=3, bad_rows="skip", examples=2)
-    piece = BlockTokenizer(pickle.loads(pickle.dumps(asked)))(Rows(ROWS))
-    again = pickle.loads(pickle.dumps(piece))
-    assert again.drop_reasons.tolist() == piece.drop_reasons.tolist() and split(again.target) == split(piece.target)
+    request = spec((words,), (*STEPS, Duplicates()), max_length=3, bad_rows="skip", examples=2)
+    block = BlockTokenizer(pickle.loads(pickle.dumps(request)))(Rows(ROWS))
+    again = pickle.loads(pickle.dumps(block))
+    assert again.drop_reasons.tolist() == block.drop_reasons.tolist() and split(again.target) == split(block.target)
 
 
 @given(
@@ -183,14 +186,14 @@ def test_what_is_asked_and_what_is_answered_can_be_sent(words):
         | st.just(RowError("json", "f:1: no JSON")),
         max_size=8,
     ),
-    most=st.integers(1, 4),
+    max_length=st.integers(1, 4),
     sources=st.sampled_from(["text", "prompt", "none"]),
 )
-def test_any_rows_against_a_plain_loop(words, rows, most, sources):
+def test_any_rows_against_a_plain_loop(words, rows, max_length, sources):
     tokenizer = learn("word", ["a b c d e x y z"], size=50)
-    piece = BlockTokenizer(
-        BlockTokenizerSpec((words,), (Identical(),), sources=sources, max_length=most, bad_rows="skip")
-    )(Rows(tuple(rows)))
+    block = BlockTokenizer(spec((words,), (Identical(),), sources=sources, max_length=max_length, bad_rows="skip"))(
+        Rows(tuple(rows))
+    )
     drop_reasons, source_ids, target_ids = [], [], []
     for row in rows:
         if isinstance(row, RowError):
@@ -204,24 +207,24 @@ def test_any_rows_against_a_plain_loop(words, rows, most, sources):
             drop_reasons.append(0)
         elif not target or (reads and not source):
             drop_reasons.append(BLANK)
-        elif len(source) > most or len(target) > most:
+        elif len(source) > max_length or len(target) > max_length:
             drop_reasons.append(TOO_LONG)
         else:
             drop_reasons.append(KEPT)
             source_ids.append([*source, END] if sources == "text" else source)
             target_ids.append([*target, END])
-    assert piece.drop_reasons.tolist() == drop_reasons
-    assert split(piece.source) == source_ids and split(piece.target) == target_ids
-    assert sum(piece.problems.values()) == drop_reasons.count(UNREADABLE) + drop_reasons.count(BLANK)
+    assert block.drop_reasons.tolist() == drop_reasons
+    assert split(block.source) == source_ids and split(block.target) == target_ids
+    assert sum(block.row_errors.values()) == drop_reasons.count(UNREADABLE) + drop_reasons.count(BLANK)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(3, 9), max_size=4), st.booleans()), max_size=6))
-def test_chosen_rows_against_a_plain_loop(rows):
+def test_selected_rows_against_a_plain_loop(rows):
     ids = FlatSequences(
-        np.array([one for row, _ in rows for one in row], dtype=np.int32), np.array([len(row) for row, _ in rows])
+        np.array([id for row, _ in rows for id in row], dtype=np.int32), np.array([len(row) for row, _ in rows])
     )
     ids = FlatSequences(ids.values, ids.lengths.astype(np.int64))
-    found = chosen(ids, np.array([keep for _, keep in rows], dtype=bool))
+    found = ids.select(np.array([keep for _, keep in rows], dtype=bool))
     assert split(found) == [row for row, keep in rows if keep]
 
 
@@ -229,50 +232,47 @@ PAIRS = (Pair("the tower was there", "a flower"), Pair("slower mower", "lower po
 
 
 class TestDropout:
-    def test_variants_differ_and_each_is_the_same_again(self, pieces):
-        asked = BlockTokenizerSpec((pieces,), dropout=0.5, max_length=50)
-        encoder = BlockTokenizer(asked)
-        cuts = [split(encoder(Rows(PAIRS), variant).source) for variant in range(4)]
-        assert len({str(cut) for cut in cuts}) > 1
-        assert cuts == [split(BlockTokenizer(asked)(Rows(PAIRS), variant).source) for variant in range(4)]
-        texts = [[encoder.tokenizers[0].decode(row) for row in cut] for cut in cuts]
+    def test_variants_differ_and_each_is_the_same_again(self, subwords):
+        request = spec((subwords,), dropout=0.5, max_length=50)
+        tokenizer = BlockTokenizer(request)
+        tokenizations = [split(tokenizer(Rows(PAIRS), variant).source) for variant in range(4)]
+        assert len({str(tokenization) for tokenization in tokenizations}) > 1
+        assert tokenizations == [split(BlockTokenizer(request)(Rows(PAIRS), variant).source) for variant in range(4)]
+        texts = [[tokenizer.tokenizers[0].decode(row) for row in tokenization] for tokenization in tokenizations]
         assert texts == [[pair.source for pair in PAIRS]] * 4
 
-    def test_a_cut_does_not_depend_on_the_neighbors(self, pieces):
-        encoder = BlockTokenizer(BlockTokenizerSpec((pieces,), dropout=0.5))
-        together = split(encoder(Rows(PAIRS)).target)
-        assert together == [row for pair in PAIRS for row in split(encoder(Rows((pair,))).target)]
+    def test_a_cut_does_not_depend_on_the_neighbors(self, subwords):
+        tokenizer = BlockTokenizer(spec((subwords,), dropout=0.5))
+        together = split(tokenizer(Rows(PAIRS)).target)
+        assert together == [row for pair in PAIRS for row in split(tokenizer(Rows((pair,))).target)]
 
-    def test_another_seed_cuts_otherwise(self, pieces):
+    def test_another_seed_cuts_otherwise(self, subwords):
         found = [
-            split(BlockTokenizer(BlockTokenizerSpec((pieces,), dropout=0.5, seed=seed))(Rows(PAIRS)).source)
-            for seed in (1, 2)
+            split(BlockTokenizer(spec((subwords,), dropout=0.5, seed=seed))(Rows(PAIRS)).source) for seed in (1, 2)
         ]
         assert found[0] != found[1]
 
-    def test_the_same_rows_are_kept_in_each_variant(self, pieces):
-        """Those whose plain cut is short enough, however long this one is."""
-        plain = BlockTokenizer(BlockTokenizerSpec((pieces,)))(Rows(PAIRS))
+    def test_the_same_rows_are_kept_in_each_variant(self, subwords):
+        """Those whose plain tokenization is short enough, however long this one is."""
+        plain = BlockTokenizer(spec((subwords,)))(Rows(PAIRS))
         most = int(sorted(np.maximum(plain.source.lengths, plain.target.lengths))[1]) - 1
-        wanted = BlockTokenizer(BlockTokenizerSpec((pieces,), max_length=most))(Rows(PAIRS)).drop_reasons.tolist()
+        wanted = BlockTokenizer(spec((subwords,), max_length=most))(Rows(PAIRS)).drop_reasons.tolist()
         assert {KEPT, TOO_LONG} == set(wanted)
-        encoder = BlockTokenizer(BlockTokenizerSpec((pieces,), dropout=0.9, max_length=most))
+        tokenizer = BlockTokenizer(spec((subwords,), dropout=0.9, max_length=most))
         longest = 0
         for variant in range(5):
-            piece = encoder(Rows(PAIRS), variant)
-            assert piece.drop_reasons.tolist() == wanted
-            longest = max(longest, int(piece.source.lengths.max()))
+            block = tokenizer(Rows(PAIRS), variant)
+            assert block.drop_reasons.tolist() == wanted
+            longest = max(longest, int(block.source.lengths.max()))
         assert longest > most + 1
 
     def test_of_words_is_refused(self, words):
         with pytest.raises(VocabularyError, match=r"^tokenizer.dropout: a tokenizer of kind 'word' cannot leave out"):
-            BlockTokenizer(BlockTokenizerSpec((words,), dropout=0.1))(Rows(PAIRS))
+            BlockTokenizer(spec((words,), dropout=0.1))(Rows(PAIRS))
 
 
 def test_several_corpora_each_with_its_own_steps(words):
-    both = MultiCorpusTokenizer(
-        [BlockTokenizerSpec((words,), (Lowercase(),)), BlockTokenizerSpec((words,), (Identical(),))]
-    )
+    both = MultiCorpusTokenizer([spec((words,), (Lowercase(),)), spec((words,), (Identical(),))])
     rows = Rows((Pair("A", "A"),))
     assert both((0, 0, rows)).drop_reasons.tolist() == [KEPT] and both((1, 3, rows)).drop_reasons.tolist() == [0]
-    assert both.encoders[1].variant == 3
+    assert both.tokenizers[1].spec.steps == (Identical(),)

@@ -22,8 +22,8 @@ def ids(rows):
     )
 
 
-def piece(sources, targets, drop_reasons=None, hashes=None):
-    """A piece of rows that are all kept, unless their drop_reasons are given."""
+def block(sources, targets, drop_reasons=None, hashes=None):
+    """A block of rows that are all kept, unless their drop_reasons are given."""
     drop_reasons = [KEPT] * len(targets) if drop_reasons is None else drop_reasons
     found = {step: np.array(one, dtype=np.uint64) for step, one in (hashes or {}).items()}
     return TokenizedBlock(np.array(drop_reasons, dtype=np.int16), ids(sources), ids(targets), found)
@@ -42,8 +42,8 @@ def folder(request, tmp_path):
 class TestAStore:
     def test_has_what_was_put_in(self, folder):
         writer = StoreWriter(folder, (100, 70_000))
-        first = writer.write([piece([[3], [4, 5]], [[6, 7], [69_999]]), piece([], []), piece([[9, 9, 9]], [[8]])])
-        second = writer.write([piece([[1]], [[2]])])
+        first = writer.write([block([[3], [4, 5]], [[6, 7], [69_999]]), block([], []), block([[9, 9, 9]], [[8]])])
+        second = writer.write([block([[1]], [[2]])])
         pairs = writer.finish()
         assert rows_of(pairs.source) == [[3], [4, 5], [9, 9, 9], [1]]
         assert rows_of(pairs.target) == [[6, 7], [69_999], [8], [2]]
@@ -59,26 +59,26 @@ class TestAStore:
 
     def test_of_empty_sources(self, folder):
         writer = StoreWriter(folder, (9, 9))
-        writer.write([piece([[], []], [[1], [2, 3]])])
+        writer.write([block([[], []], [[1], [2, 3]])])
         pairs = writer.finish()
         assert rows_of(pairs.source) == [[], []] and rows_of(pairs.target) == [[1], [2, 3]]
 
     def test_an_error_in_a_piece_is_raised(self, folder):
-        spoilt = piece([], [])
-        spoilt.error = "corpus.tsv:7: spoilt"
+        spoilt = block([], [])
+        spoilt.fatal = "corpus.tsv:7: spoilt"
         with pytest.raises(DataError, match=r"^corpus.tsv:7: spoilt$"):
-            StoreWriter(folder, (9, 9)).write([piece([[1]], [[1]]), spoilt])
+            StoreWriter(folder, (9, 9)).write([block([[1]], [[1]]), spoilt])
 
     @pytest.mark.parametrize("chunk", [1, 2, 3, 1 << 20])
     def test_loses_its_duplicates(self, folder, monkeypatch, chunk):
         """In each corpus by itself, whatever is read at a time."""
-        monkeypatch.setattr(prepared, "CHUNK", chunk)
+        monkeypatch.setattr(prepared, "CHUNK_ROWS", chunk)
         writer = StoreWriter(folder, (100, 100))
         corpus = [
-            piece([[1], [2, 2], [1]], [[11], [12], [13]], hashes={0: [5, 6, 5]}),
-            piece([[3, 3, 3], [4]], [[14], [15]], drop_reasons=[KEPT, 0, KEPT], hashes={0: [6, 0, 7]}),
+            block([[1], [2, 2], [1]], [[11], [12], [13]], hashes={0: [5, 6, 5]}),
+            block([[3, 3, 3], [4]], [[14], [15]], drop_reasons=[KEPT, 0, KEPT], hashes={0: [6, 0, 7]}),
         ]
-        counts = [writer.write(corpus), writer.write(corpus), writer.write([piece([[8]], [[18]])])]
+        counts = [writer.write(corpus), writer.write(corpus), writer.write([block([[8]], [[18]])])]
         pairs = writer.finish()
         assert rows_of(pairs.source) == [[1], [2, 2], [4]] * 2 + [[8]]
         assert rows_of(pairs.target) == [[11], [12], [15]] * 2 + [[18]]
@@ -101,17 +101,15 @@ def slow_settling(drop_reasons, hashes):
 
 @st.composite
 def settled_rows(draw):
-    """Rows of a pipeline whose steps 1 and 3 look for duplicates, cut into pieces."""
+    """Rows of a pipeline whose steps 1 and 3 look for duplicates, cut into blocks."""
     rows = []
     for _ in range(draw(st.integers(0, 12))):
-        drop_reason = draw(st.sampled_from([KEPT, KEPT, KEPT, TOO_LONG, UNREADABLE, BLANK, 0, 2, 4]))
-        reached = (
-            -1 if drop_reason == UNREADABLE else 9 if drop_reason < 0 else drop_reason
-        )  # a blank row may have come to the end or not
-        if drop_reason == BLANK and draw(st.booleans()):
+        reason = draw(st.sampled_from([KEPT, KEPT, KEPT, TOO_LONG, UNREADABLE, BLANK, 0, 2, 4]))
+        reached = -1 if reason == UNREADABLE else 9 if reason < 0 else reason
+        if reason == BLANK and draw(st.booleans()):
             reached = -1
         hashes = [draw(st.integers(1, 4)) if reached > step else 0 for step in (1, 3)]
-        rows.append((drop_reason, *hashes))
+        rows.append((reason, *hashes))
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     return rows, [rows[start:end] for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
 
@@ -119,18 +117,18 @@ def settled_rows(draw):
 @given(settled_rows())
 def test_counts_and_rows_against_a_plain_set(drawn):
     rows, blocks = drawn
-    pieces = []
-    for block in blocks:
-        kept = [[7]] * sum(drop_reason == KEPT for drop_reason, _, _ in block)
-        hashes = {1: [one for _, one, _ in block], 3: [one for _, _, one in block]}
-        pieces.append(piece(kept, kept, [drop_reason for drop_reason, _, _ in block], hashes))
-    taken = []
-    counts, keep = count_rows(pieces, taken.append)
-    drop_reasons = [drop_reason for drop_reason, _, _ in rows]
-    wanted = slow_settling(drop_reasons, {1: [one for _, one, _ in rows], 3: [one for _, _, one in rows]})
-    assert taken == pieces
-    assert keep.tolist() == [wanted[row] == KEPT for row, drop_reason in enumerate(drop_reasons) if drop_reason == KEPT]
-    expected = Counter(wanted)
+    tokenized = []
+    for part in blocks:
+        kept = [[7]] * sum(reason == KEPT for reason, _, _ in part)
+        hashes = {1: [value for _, value, _ in part], 3: [value for _, _, value in part]}
+        tokenized.append(block(kept, kept, [reason for reason, _, _ in part], hashes))
+    written = []
+    counts, keep = count_rows(tokenized, written.append)
+    reasons = [reason for reason, _, _ in rows]
+    final = slow_settling(reasons, {1: [value for _, value, _ in rows], 3: [value for _, _, value in rows]})
+    assert written == tokenized
+    assert keep.tolist() == [final[row] == KEPT for row, reason in enumerate(reasons) if reason == KEPT]
+    expected = Counter(final)
     assert counts.kept == expected.pop(KEPT, 0) == int(keep.sum())
     assert counts.dropped == expected
     assert counts.rows == len(rows) == counts.kept + sum(counts.dropped.values())
@@ -138,20 +136,20 @@ def test_counts_and_rows_against_a_plain_set(drawn):
 
 def test_counts_survive_being_written():
     counts = RowCounts(9, 4, Counter({UNREADABLE: 2, 0: 1, TOO_LONG: 2}), Counter({"json": 2}))
-    assert RowCounts.of(json.loads(json.dumps(counts.record()))) == counts
+    assert RowCounts.from_record(json.loads(json.dumps(counts.record()))) == counts
 
 
 def test_counts_keep_the_first_messages_and_some_examples():
-    first, second = piece([], [], [UNREADABLE]), piece([], [], [UNREADABLE])
-    first.first, second.first = {"json": "f:1: bad"}, {"json": "f:2: bad", "columns": "f:3: few"}
+    first, second = block([], [], [UNREADABLE]), block([], [], [UNREADABLE])
+    first.first_errors, second.first_errors = {"json": "f:1: bad"}, {"json": "f:2: bad", "columns": "f:3: few"}
     first.examples, second.examples = {0: [("f:4", Pair("a", "b"))]}, {0: [("f:5", Pair("c", "d"))] * 3}
     counts, _ = count_rows([first, second], lambda _: None, examples=2)
-    assert counts.first == {"json": "f:1: bad", "columns": "f:3: few"}
+    assert counts.first_errors == {"json": "f:1: bad", "columns": "f:3: few"}
     assert counts.examples == {0: [("f:4", Pair("a", "b")), ("f:5", Pair("c", "d"))]}
 
 
 def fill(path: Path, writer: StoreWriter):
-    writer.write([piece([[1], [2, 3]], [[4, 5], [6]])])
+    writer.write([block([[1], [2, 3]], [[4, 5], [6]])])
     return {"more": "said"}
 
 

@@ -93,7 +93,7 @@ def test_pairs_stay_together(pairs: list[tuple[list[int], list[int]]]) -> None:
     assert list(zip(sources, targets, strict=True)) == pairs[::-1]
 
 
-class TestExtent:
+class TestCorpusSize:
     @quick
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))))
     def test_is_counted(self, lengths: list[tuple[int, int]]) -> None:
@@ -117,4 +117,4 @@ class TestExtent:
         ],
     )
     def test_its_mean_is_of_the_fuller_side(self, corpus_size: CorpusSize, mean: float) -> None:
-        assert corpus_size.mean == mean
+        assert corpus_size.mean_length == mean

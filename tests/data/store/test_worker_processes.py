@@ -114,7 +114,7 @@ def test_a_function_that_cannot_be_made():
 def test_a_process_that_ends_is_one_line(kind, items, code):
     with pytest.raises(DataError) as caught:
         list(parallel_map(work, kind, items, workers=2))
-    wanted = f"a preparing process ended (exit code {code}); too little memory? try fewer with data.workers"
+    wanted = f"a worker process ended (exit code {code}); too little memory? try fewer with data.workers"
     assert str(caught.value) == wanted
 
 
@@ -124,7 +124,7 @@ def test_a_process_that_is_killed_from_outside_is_one_line():
     next(answers)
     victim = min(children() - before)
     os.kill(victim, 9)
-    with pytest.raises(DataError, match=r"^a preparing process ended \(exit code -9\)"):
+    with pytest.raises(DataError, match=r"^a worker process ended \(exit code -9\)"):
         list(answers)
 
 

@@ -1,9 +1,9 @@
-"""Compression pairs into batches of a token budget. What is in a batch is a pure function of seed and position.
+"""Packing pairs into batches of a token budget. The content of a batch is a pure function of seed and position.
 
-Pairs come in a shuffled order (mixture.py) and are taken by pools of some fifty batches; a pool is sorted by length,
-so that the rows of a batch end at about the same time and a recurrence wastes no steps, and cut into batches, which
-are shuffled. Only one pool is looked at at a time: it takes no longer to begin, or to go on from any batch, in a corpus
-of a hundred million pairs than in one of a thousand.
+Pairs come in a shuffled order (`weft.data.batching.mixture`) and are taken by pools of some fifty batches. A pool is
+sorted by length, so that the rows of a batch end at about the same time and a recurrence wastes no steps, and split
+into batches, which are shuffled. Only one pool is computed at a time: starting, or resuming at any batch, takes no
+longer in a corpus of a hundred million pairs than in one of a thousand.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.store.token_store import Batch, CorpusSize, PairStore, split_by_budget
 
-POOL = 50
-"""Batches a pool."""
+POOL_BATCHES = 50
+"""Batches per pool, about."""
 
 
 class Position(NamedTuple):
-    """Where a run stands in its data: the next batch to be read."""
+    """The position of a run in its data: the next batch to be read."""
 
     stage: int = 0
     epoch: int = 0
@@ -32,7 +32,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class LazyBatch:
-    """A batch that can be made, and its size: of batches that others make, that is all one needs to know."""
+    """The size of a batch, and how to make it: other workers' batches are counted but never made."""
 
     source_tokens: int
     target_tokens: int
@@ -40,13 +40,13 @@ class LazyBatch:
 
 
 class BatchStream(Protocol):
-    """Batches without end, a few for each step."""
+    """An endless stream of batches, some for each step."""
 
     position: Position
-    """After the last batch that was taken."""
+    """After the last batch taken."""
 
     def take(self, step: int, count: int) -> list[LazyBatch]:
-        """The batches of a step. Steps are asked for in their order."""
+        """The batches of a step. Steps are taken in order."""
         ...
 
 
@@ -57,13 +57,13 @@ class BatchSource(Protocol):
     def corpus_size(self) -> CorpusSize: ...
 
     def batches(self, budget: int, *, seed: int, start: Position = Position()) -> BatchStream:
-        """Its batches from a position on."""
+        """The stream of its batches, from a position on."""
         ...
 
 
 @dataclass(frozen=True)
 class StoredCorpus:
-    """A token store to train on: all of it alike, or its parts mixed."""
+    """A token store to train on, as a whole or as a mixture of its parts."""
 
     pairs: PairStore
     parts: tuple[Part, ...] = ()
@@ -85,11 +85,11 @@ class StoredBatchStream:
 
     def __init__(self, pairs: PairStore, budget: int, *, mixture: Mixture, start: Position = Position()) -> None:
         self.pairs = pairs
-        self.budget = budget
+        self.budgets = side_budgets(pairs.corpus_size, budget)
         self.mixture = mixture
         self.position = start
-        self.size = pool_size(pairs.corpus_size, budget)
-        self._planned: tuple[Position, list[np.ndarray]] | None = None
+        self.pool_pairs = pool_size(pairs.corpus_size, budget)
+        self._cached_pool: tuple[Position, list[np.ndarray]] | None = None
 
     def take(self, step: int, count: int) -> list[LazyBatch]:
         stage = self.mixture.stage_of(step)
@@ -99,61 +99,59 @@ class StoredBatchStream:
 
     def _next(self) -> LazyBatch:
         while self.position.batch >= len(batches := self._pool(self.position._replace(batch=0))):
-            self._go_on(0)  # a pool of a pair or two may be nothing by rounding, or the corpus is shorter than it was
+            self._advance(0)  # a pool of a pair or two may be empty by rounding, or the corpus became shorter
         rows = batches[self.position.batch]
-        self._go_on(len(batches))
+        self._advance(len(batches))
         sides = (self.pairs.source, self.pairs.target)
         source_tokens, target_tokens = (int(side.lengths_of(rows).sum()) for side in sides)
         return LazyBatch(source_tokens, target_tokens, lambda: self.pairs.batch(rows))
 
-    def _go_on(self, batches: int) -> None:
-        """Step over a batch of a pool that has so many."""
+    def _advance(self, pool_batches: int) -> None:
+        """Move to the next batch; the current pool has that many."""
         stage, epoch, pool, batch = self.position
-        if batch + 1 < batches:
+        if batch + 1 < pool_batches:
             self.position = Position(stage, epoch, pool, batch + 1)
-        elif (pool + 1) * self.size < self.mixture.pairs(stage):
+        elif (pool + 1) * self.pool_pairs < self.mixture.pairs(stage):
             self.position = Position(stage, epoch, pool + 1)
         else:
             self.position = Position(stage, epoch + 1)
 
-    def _pool(self, at: Position) -> list[np.ndarray]:
+    def _pool(self, position: Position) -> list[np.ndarray]:
         """The rows of every batch of a pool."""
-        if self._planned is None or self._planned[0] != at:
-            first = at.pool * self.size
-            last = min(first + self.size, self.mixture.pairs(at.stage))
-            rows = self.mixture.rows(at.stage, at.epoch, first, last)
-            self._planned = (
-                at,
-                packed(rows, self.pairs, self.budget, key=(self.mixture.seed, *at), corpus_size=self.pairs.corpus_size),
-            )
-        return self._planned[1]
+        if self._cached_pool is None or self._cached_pool[0] != position:
+            first = position.pool * self.pool_pairs
+            last = min(first + self.pool_pairs, self.mixture.pairs(position.stage))
+            rows = self.mixture.rows(position.stage, position.epoch, first, last)
+            batches = pack_batches(rows, self.pairs, self.budgets, key=(self.mixture.seed, *position))
+            self._cached_pool = (position, batches)
+        return self._cached_pool[1]
 
 
 def pool_size(corpus_size: CorpusSize, budget: int) -> int:
-    """Pairs a pool."""
-    return max(int(POOL * budget / corpus_size.mean), 1)
+    """Pairs per pool."""
+    return max(int(POOL_BATCHES * budget / corpus_size.mean_length), 1)
 
 
-def packed(
-    rows: np.ndarray, pairs: PairStore, budget: int, *, key: tuple[int, ...], corpus_size: CorpusSize
+def pack_batches(
+    rows: np.ndarray, pairs: PairStore, budgets: tuple[int, int], *, key: tuple[int, ...]
 ) -> list[np.ndarray]:
-    """The rows of a pool as batches: each once, at most ``budget`` tokens a side in a batch, in random order.
+    """The rows of a pool as batches: each row once, within the budgets of both sides, in random order.
 
-    A pair that is longer than the budget makes a batch of its own.
+    A pair that is longer than a budget makes a batch of its own.
     """
     random = np.random.default_rng(list(key))
     rows = random.permutation(rows)
     order = np.lexsort((pairs.source.lengths_of(rows), pairs.target.lengths_of(rows)))
-    batches = split_by_budget(rows[order], pairs, side_budgets(corpus_size, budget))
-    return [batches[place] for place in random.permutation(len(batches))]
+    batches = split_by_budget(rows[order], pairs, budgets)
+    return [batches[index] for index in random.permutation(len(batches))]
 
 
 def side_budgets(corpus_size: CorpusSize, budget: int) -> tuple[int, int]:
-    """The tokens a batch may have on each side: the whole budget on the side that has more of them in the corpus, and
-    its share, with a little room, on the other."""
-    most = max(corpus_size.source_tokens, corpus_size.target_tokens, 1)
+    """The tokens that a batch may have on each side: the whole budget on the side that has more tokens in the corpus,
+    and in proportion, plus 5 %, on the other."""
+    larger = max(corpus_size.source_tokens, corpus_size.target_tokens, 1)
     source, target = (
-        min(-(-budget * tokens * 21 // (most * 20)), budget)
+        min(-(-budget * tokens * 21 // (larger * 20)), budget)
         for tokens in (corpus_size.source_tokens, corpus_size.target_tokens)
     )
     return source, target

@@ -1,15 +1,15 @@
-"""Which pairs come next where a corpus has several parts: shares, repetition, and what is trained on when.
+"""Mixtures of corpora: which pairs come next, by weights, with repetition, and in a curriculum.
 
-Every part is read in a shuffled order, again and again, each time in another order. How far a part has been read
-after g pairs of the whole is ⌊g · w / W⌋ for its weight w out of W: so a part with twice the share is read twice as
-fast, and where each part stands is known at any place without having been there before.
+Every part is read in a shuffled order, repeatedly, each time in another order. After g pairs of the mixture, ⌊g·w/W⌋
+pairs of a part with weight w out of W have been read: a part with twice the weight is read twice as fast, and the
+position in each part is a function of g.
 
-    by size        w = n             every pair once an epoch (the default)
+    by size        w = n             every pair once per epoch (the default)
     by weight      w as given        small parts are repeated, large ones are not finished in an epoch
-    by temperature w = n^(1/T)       T = 1: by size; T → ∞: all parts alike          Arivazhagan et al. 2019
+    by temperature w = n^(1/T)       T = 1: by size; T → ∞: uniform                  Arivazhagan et al. 2019
 
-An epoch is as many pairs as the parts have together. A curriculum is a part with a first or a last step: the steps at
-which parts come or go divide a run into stages, and each stage reads its parts from the beginning, in new orders.
+An epoch is as many pairs as the parts have together. A curriculum gives parts a first or a last step: these steps
+divide a run into stages, and each stage reads its parts from the beginning, in new orders.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from weft.data.batching.permutation import Permutation
 from weft.errors import DataError
 
 RESOLUTION = 1 << 40
-"""Shares that are no whole numbers are rounded to multiples of one part in this many."""
+"""Real-valued weights are rounded to multiples of 1 / RESOLUTION."""
 
 
 class Part(NamedTuple):
-    """One corpus among those that are mixed."""
+    """One corpus of a mixture."""
 
     start: int
     """Its first row in the store."""
     pairs: int
     variants: int = 1
-    """How often it is stored, cut differently each time (BPE-dropout): variant v begins at start + v · pairs."""
+    """How often it is stored, each time tokenized differently (BPE-dropout); variant v starts at start + v · pairs."""
     weight: float | None = None
     first_step: int = 1
     last_step: int | None = None
 
-    def is_read_at(self, step: int) -> bool:
+    def is_active(self, step: int) -> bool:
         return self.first_step <= step and (self.last_step is None or step <= self.last_step)
 
 
 class Mixture:
-    """Parts of a corpus and their shares. All is a pure function of its arguments."""
+    """Parts of a corpus and their weights. Everything is a pure function of the arguments."""
 
     def __init__(self, parts: Sequence[Part], *, temperature: float = 1.0, seed: int) -> None:
         self.parts = tuple(part for part in parts if part.pairs)
@@ -55,52 +55,52 @@ class Mixture:
 
     @cached_property
     def stages(self) -> list[int]:
-        """The steps at which a stage begins."""
+        """The first step of each stage."""
         ends = {part.last_step + 1 for part in self.parts if part.last_step is not None}
         return sorted({1, *(part.first_step for part in self.parts), *ends})
 
     def stage_of(self, step: int) -> int:
         return sum(first <= step for first in self.stages) - 1
 
-    def read_in(self, stage: int) -> list[tuple[int, Part]]:
+    def active_parts(self, stage: int) -> list[tuple[int, Part]]:
         """The parts of a stage, with their numbers."""
         first = self.stages[stage]
-        found = [(number, part) for number, part in enumerate(self.parts) if part.is_read_at(first)]
-        if not found:
+        active = [(number, part) for number, part in enumerate(self.parts) if part.is_active(first)]
+        if not active:
             raise DataError(f"data.train: at step {first} no corpus is left to train on; see first_step and last_step")
-        return found
+        return active
 
     def check(self, steps: int) -> None:
-        """Raise where a run of so many steps would find a stage empty."""
+        """Raise if a run of that many steps would have a stage without parts."""
         for stage, first in enumerate(self.stages):
             if first <= steps:
-                self.read_in(stage)
+                self.active_parts(stage)
 
     def pairs(self, stage: int) -> int:
-        """Pairs an epoch."""
-        return sum(part.pairs for _, part in self.read_in(stage))
+        """Pairs per epoch."""
+        return sum(part.pairs for _, part in self.active_parts(stage))
 
     def weights(self, stage: int) -> list[int]:
-        """Whole numbers in proportion to the shares of the parts of a stage."""
-        parts = [part for _, part in self.read_in(stage)]
+        """Integers in proportion to the weights of the parts of a stage."""
+        parts = [part for _, part in self.active_parts(stage)]
         if any(part.weight is not None for part in parts):
-            wanted = [1.0 if part.weight is None else part.weight for part in parts]
+            weights = [1.0 if part.weight is None else part.weight for part in parts]
         elif self.temperature != 1.0:
-            wanted = [part.pairs ** (1 / self.temperature) for part in parts]
+            weights = [part.pairs ** (1 / self.temperature) for part in parts]
         else:
             return [part.pairs for part in parts]
-        return [max(round(one / sum(wanted) * RESOLUTION), 1) for one in wanted]
+        return [max(round(weight / sum(weights) * RESOLUTION), 1) for weight in weights]
 
     def rows(self, stage: int, epoch: int, first: int, last: int) -> np.ndarray:
-        """The rows of the pairs number ``first`` to ``last`` of an epoch, part after part."""
-        whole, weights = self.pairs(stage), self.weights(stage)
-        begun = epoch * whole
-        found: list[np.ndarray] = []
-        for (number, part), weight in zip(self.read_in(stage), weights, strict=True):
-            start, stop = ((begun + place) * weight // sum(weights) for place in (first, last))
-            for turn in range(start // part.pairs, -(-stop // part.pairs)):
-                base = turn * part.pairs
-                places = np.arange(max(start - base, 0), min(stop - base, part.pairs))
-                order = Permutation(part.pairs, (self.seed, stage, number, turn))
-                found.append(order[places] + part.start + turn % part.variants * part.pairs)
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        """The rows of the pairs `first` to `last` (exclusive) of an epoch, part after part."""
+        weights = self.weights(stage)
+        epoch_start = epoch * self.pairs(stage)
+        rows: list[np.ndarray] = []
+        for (number, part), weight in zip(self.active_parts(stage), weights, strict=True):
+            start, stop = ((epoch_start + pair) * weight // sum(weights) for pair in (first, last))
+            for repetition in range(start // part.pairs, -(-stop // part.pairs)):
+                base = repetition * part.pairs
+                positions = np.arange(max(start - base, 0), min(stop - base, part.pairs))
+                order = Permutation(part.pairs, (self.seed, stage, number, repetition))
+                rows.append(order[positions] + part.start + repetition % part.variants * part.pairs)
+        return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)

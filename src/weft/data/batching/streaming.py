@@ -1,10 +1,10 @@
-"""Training on text while it is read: nothing is prepared, nothing is kept.
+"""Training on text while it is read: nothing is prepared, nothing is stored.
 
-Blocks of the corpora are taken in turn by their weights, each corpus again from its beginning when it ends. A window
-of some blocks is cut into ids, shuffled, sorted into batches like a pool of a store, trained on and forgotten: so the
-order is only as random as a window is large, and a corpus that is sorted should be shuffled first, or prepared.
+Blocks of the corpora are read in turn by their weights, each corpus again from its beginning when it ends. A window of
+some blocks is tokenized, shuffled, packed into batches like a pool of a token store, trained on and discarded. So the
+order is only as random as a window is large: a sorted corpus should be shuffled first, or prepared.
 
-A resumed run reads the text up to its window again, without cutting it: exact, though not instant.
+A resumed run reads the text up to its window again, without tokenizing it: exact, though not instant.
 """
 
 from __future__ import annotations
@@ -14,37 +14,35 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, islice
+from typing import NamedTuple
 
 import numpy as np
 
-from weft.data.batching.batches import LazyBatch, Position, packed
+from weft.data.batching.batches import LazyBatch, Position, pack_batches, side_budgets
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.reading.blocks import Block
 from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, offsets_of
 from weft.errors import DataError
 
-WINDOW = 16
-"""Blocks of a window."""
+WINDOW_BLOCKS = 16
+MAX_EMPTY_WINDOWS = 100
+"""Windows in a row without a pair to train on, after which a run gives up."""
 
 
-@dataclass(frozen=True)
-class StreamedPart:
-    """A corpus among those that are read."""
+class StreamedPart(NamedTuple):
+    """One corpus of a streamed mixture."""
 
+    name: str
     blocks: Callable[[], Iterator[Block]]
-    size: int = 1
-    """What shares go by where no weights are given: bytes of text."""
-    weight: float | None = None
-    first_step: int = 1
-    last_step: int | None = None
-    name: str = "a corpus"
+    part: Part
+    """Its weight and steps. How many pairs it has is not known: bytes of text take their place."""
 
 
 CorpusBlock = tuple[int, int, Block]
 """The number of a corpus, how often it was read before, and a block of it."""
-Encode = Callable[[Iterator[CorpusBlock]], Iterator[TokenizedBlock]]
-"""Blocks to pieces, in the same order."""
+TokenizeBlocks = Callable[[Iterator[CorpusBlock]], Iterator[TokenizedBlock]]
+"""Tokenizes blocks, in order."""
 
 
 @dataclass(frozen=True)
@@ -52,136 +50,118 @@ class StreamedCorpus:
     """Corpora to train on as they are read."""
 
     parts: tuple[StreamedPart, ...]
-    encode: Encode
+    tokenize: TokenizeBlocks
     max_length: int
     temperature: float = 1.0
     drop_reasons: Counter[int] = field(default_factory=Counter)
-    """What became of the rows read so far: see `weft.data.store.block_tokenizer`."""
+    """Of the rows read so far: see `weft.data.store.block_tokenizer`."""
 
     @cached_property
     def corpus_size(self) -> CorpusSize:
-        """The shares of the sides as in the first window with pairs, and the longest rows there may be."""
-        windows = self._windows(self._mixture(1), 0, 0)
-        known = next(window for window in windows if len(window)).corpus_size
+        """The proportion of the sides as in the first window with pairs, and the greatest lengths allowed."""
+        windows = self.windows(self._mixture(1), 0, 0)
+        size = next(window for window in windows if len(window)).corpus_size
         windows.close()
-        self.drop_reasons.clear()  # these rows are yet to be read
-        longest = self.max_length + 1
-        return CorpusSize(
-            known.pairs, known.source_tokens, known.target_tokens, longest if known.source_tokens else 1, longest
-        )
+        self.drop_reasons.clear()  # these rows will be read again
+        max_length = self.max_length + 1
+        max_source_length = max_length if size.source_tokens else 1
+        return size._replace(max_source_length=max_source_length, max_target_length=max_length)
 
     def batches(self, budget: int, *, seed: int, start: Position = Position()) -> StreamedBatchStream:
-        mixture = self._mixture(seed)
-        return StreamedBatchStream(
-            self, lambda stage, window: self._windows(mixture, stage, window), budget, mixture, start
-        )
+        return StreamedBatchStream(self, self._mixture(seed), side_budgets(self.corpus_size, budget), start)
 
     def _mixture(self, seed: int) -> Mixture:
-        """Weights and stages are those of a mixture; how many pairs a part has is not known: its size stands for it."""
-        parts = [Part(0, one.size, 1, one.weight, one.first_step, one.last_step) for one in self.parts]
-        return Mixture(parts, temperature=self.temperature, seed=seed)
+        return Mixture([streamed.part for streamed in self.parts], temperature=self.temperature, seed=seed)
 
-    def _windows(self, mixture: Mixture, stage: int, first: int) -> Generator[PairStore, None, None]:
-        """The windows of a stage from one on, without end."""
-        numbers = [number for number, _ in mixture.read_in(stage)]
+    def windows(self, mixture: Mixture, stage: int, first: int) -> Generator[PairStore, None, None]:
+        """The windows of a stage from number `first` on, without end."""
+        numbers = [number for number, _ in mixture.active_parts(stage)]
         weights = mixture.weights(stage)
 
-        def reached(window: int) -> list[int]:
+        def blocks_before(window: int) -> list[int]:
             """How many blocks of each part were read before a window."""
-            return [-(-window * WINDOW * weight // sum(weights)) for weight in weights]
+            return [-(-window * WINDOW_BLOCKS * weight // sum(weights)) for weight in weights]
 
-        def items() -> Iterator[CorpusBlock]:
+        def corpus_blocks() -> Iterator[CorpusBlock]:
             streams = [
-                islice(_again_and_again(self.parts[number]), skipped, None)
-                for number, skipped in zip(numbers, reached(first), strict=True)
+                islice(_repeat(self.parts[number]), skipped, None)
+                for number, skipped in zip(numbers, blocks_before(first), strict=True)
             ]
-            window = first
-            while True:
-                for place, number in enumerate(numbers):
-                    for _ in range(reached(window + 1)[place] - reached(window)[place]):
-                        yield number, *next(streams[place])
-                window += 1
+            for window in count(first):
+                bounds = zip(blocks_before(window), blocks_before(window + 1), strict=True)
+                for number, stream, (start, end) in zip(numbers, streams, bounds, strict=True):
+                    for _ in range(end - start):
+                        yield number, *next(stream)
 
-        pieces = self.encode(items())
-        window, empty = first, 0
-        while True:
-            some = list(islice(pieces, sum(reached(window + 1)) - sum(reached(window))))
-            store = _store(some)
-            for piece in some:
-                self.drop_reasons.update(piece.drop_reasons.tolist())
-            empty = 0 if len(store) else empty + 1
-            if empty > 100:
-                raise DataError(f"data.train: no pair is left to train on in {empty * WINDOW} blocks of text")
+        tokenized = self.tokenize(corpus_blocks())
+        empty_windows = 0
+        for window in count(first):
+            blocks = list(islice(tokenized, sum(blocks_before(window + 1)) - sum(blocks_before(window))))
+            store = _store(blocks)
+            for block in blocks:
+                self.drop_reasons.update(block.drop_reasons.tolist())
+            empty_windows = 0 if len(store) else empty_windows + 1
+            if empty_windows > MAX_EMPTY_WINDOWS:
+                blocks_read = empty_windows * WINDOW_BLOCKS
+                raise DataError(f"data.train: no pair is left to train on in {blocks_read} blocks of text")
             yield store
-            window += 1
 
 
-def _again_and_again(part: StreamedPart) -> Iterator[tuple[int, Block]]:
-    """All blocks with the number of the turn, turn after turn."""
-    for turn in count():
-        found = False
-        for block in part.blocks():
-            found = True
-            yield turn, block
-        if not found:
-            raise DataError(f"data.train: {part.name} has no rows")
+def _repeat(streamed: StreamedPart) -> Iterator[tuple[int, Block]]:
+    """All blocks with the number of the repetition, without end."""
+    for repetition in count():
+        is_empty = True
+        for block in streamed.blocks():
+            is_empty = False
+            yield repetition, block
+        if is_empty:
+            raise DataError(f"data.train: {streamed.name} has no rows")
 
 
-def _store(pieces: Sequence[TokenizedBlock]) -> PairStore:
-    for piece in pieces:
-        if piece.error is not None:
-            raise DataError(piece.error)
-    return PairStore(_side([piece.source for piece in pieces]), _side([piece.target for piece in pieces]))
+def _store(blocks: Sequence[TokenizedBlock]) -> PairStore:
+    for block in blocks:
+        if block.fatal is not None:
+            raise DataError(block.fatal)
+    return PairStore(_side([block.source for block in blocks]), _side([block.target for block in blocks]))
 
 
-def _side(many: Sequence[FlatSequences]) -> TokenStore:
-    many = many or [
-        FlatSequences(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64))
-    ]  # many small parts may skip a window
-    lengths = np.concatenate([ids.lengths for ids in many])
-    return TokenStore(np.concatenate([ids.values for ids in many]), offsets_of(lengths))
+def _side(sequences: Sequence[FlatSequences]) -> TokenStore:
+    sequences = sequences or [FlatSequences.empty()]  # with many small parts, a window may have no blocks
+    lengths = np.concatenate([part.lengths for part in sequences])
+    return TokenStore(np.concatenate([part.values for part in sequences]), offsets_of(lengths))
 
 
 class StreamedBatchStream:
     """Batches of windows."""
 
-    def __init__(
-        self,
-        data: StreamedCorpus,
-        windows: Callable[[int, int], Iterator[PairStore]],
-        budget: int,
-        mixture: Mixture,
-        start: Position,
-    ) -> None:
-        self.data = data
-        self.windows = windows
-        self.budget = budget
+    def __init__(self, corpus: StreamedCorpus, mixture: Mixture, budgets: tuple[int, int], start: Position) -> None:
+        self.corpus = corpus
         self.mixture = mixture
+        self.budgets = budgets
         self.position = start
-        self.reading: Iterator[PairStore] | None = None
+        self.windows: Iterator[PairStore] | None = None
         self.window: PairStore | None = None
-        self.rows: list[np.ndarray] = []
+        self.batches: list[np.ndarray] = []
+        """The rows of every batch of the window."""
 
     def take(self, step: int, count: int) -> list[LazyBatch]:
         stage = self.mixture.stage_of(step)
         if stage != self.position.stage:
             self.position = Position(stage)
-            self.reading = self.window = None
+            self.windows = self.window = None
         return [self._next() for _ in range(count)]
 
     def _next(self) -> LazyBatch:
         stage, epoch, pool, batch = self.position
-        if self.reading is None:
-            self.reading = self.windows(stage, pool)
-        while self.window is None or batch >= len(self.rows):
+        if self.windows is None:
+            self.windows = self.corpus.windows(self.mixture, stage, pool)
+        while self.window is None or batch >= len(self.batches):
             if self.window is not None:
                 pool, batch = pool + 1, 0
-            self.window = next(self.reading)
+            self.window = next(self.windows)
             key = (self.mixture.seed, stage, epoch, pool, 0)
-            self.rows = packed(
-                np.arange(len(self.window)), self.window, self.budget, key=key, corpus_size=self.data.corpus_size
-            )
-        rows, window = self.rows[batch], self.window
+            self.batches = pack_batches(np.arange(len(self.window)), self.window, self.budgets, key=key)
+        rows, window = self.batches[batch], self.window
         self.position = Position(stage, epoch, pool, batch + 1)
         sides = (window.source, window.target)
         source_tokens, target_tokens = (int(side.lengths_of(rows).sum()) for side in sides)

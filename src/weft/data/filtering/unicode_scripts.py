@@ -1,9 +1,9 @@
-"""Which writing system a character belongs to, and how many letters of each a text has.
+"""The script (writing system) of a character, and how many letters of each a text has.
 
 Python's `unicodedata` does not carry Unicode's script property, but the names of letters do: CYRILLIC SMALL LETTER A,
 CJK UNIFIED IDEOGRAPH-4E00. `script_of` reads them, with a short list of exceptions. Over all letters of Unicode 14 it
-agrees with the property (tests/data/test_scripts.py holds it to that); letters newer than the Python in use have no
-name there and count as Common.
+agrees with the property (tests/data/filtering/test_unicode_scripts.py holds it to that); letters newer than the Python
+in use have no name there and count as Common.
 
 Known limits: only letters and combining marks have a script here; digits, punctuation and symbols are Common, also
 where Unicode gives them one. Marks that several scripts share are Common (Unicode: Inherited), a few of them carry
@@ -46,10 +46,10 @@ _OTHER_NAMES = {
     "PHAGS-PA": "Phags Pa",
 }
 SCRIPTS = (COMMON, *sorted({*_NAMES, *_OTHER_NAMES.values()}))
-"""The names `script_of` may give, spelled as Unicode spells them, with spaces."""
+"""The names that `script_of` may return, spelled as in Unicode, with spaces."""
 
-_BEGINNINGS = {**{name.upper(): name for name in _NAMES}, **_OTHER_NAMES}
-_MOST_WORDS = max(name.count(" ") + 1 for name in _BEGINNINGS)
+_PREFIXES = {**{name.upper(): name for name in _NAMES}, **_OTHER_NAMES}
+_MAX_WORDS = max(name.count(" ") + 1 for name in _PREFIXES)
 _EXCEPTIONS = {
     **dict.fromkeys("\u00aa\u00ba\u212a\u212b\u2132\u214e\u2183\u2184\ua7fb\U00010781\U00010782", "Latin"),
     "\u2126": "Greek",  # the sign for ohm
@@ -72,7 +72,7 @@ def script_of(character: str) -> str:
         return _script_of_modifier(name.removeprefix("MODIFIER LETTER "), character)
     if not name and any(ord(character) in tangut for tangut in _TANGUT):
         return "Tangut"
-    return _by_beginning(name)
+    return _by_prefix(name)
 
 
 def code_points(text: str) -> np.ndarray:
@@ -80,34 +80,34 @@ def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
-_NOT_LOOKED_UP = 255
-_numbers = np.full(0, _NOT_LOOKED_UP, np.uint8)
+_UNKNOWN = 255
+_script_indices = np.full(0, _UNKNOWN, np.uint8)
 
 
 def letter_scripts(codes: np.ndarray) -> np.ndarray:
-    """For each character the place of its script in `SCRIPTS`; 0 if it is no letter, or one of no single script."""
-    global _numbers
-    if not len(_numbers):
-        _numbers = np.full(0x110000, _NOT_LOOKED_UP, np.uint8)
-    found: np.ndarray = _numbers[codes]
-    unknown = found == _NOT_LOOKED_UP
+    """For each character the index of its script in `SCRIPTS`; 0 if it is not a letter, or of no single script."""
+    global _script_indices
+    if not len(_script_indices):
+        _script_indices = np.full(0x110000, _UNKNOWN, np.uint8)
+    indices: np.ndarray = _script_indices[codes]
+    unknown = indices == _UNKNOWN
     if unknown.any():
         for code in np.unique(codes[unknown]).tolist():
-            _numbers[code] = SCRIPTS.index(script_of(chr(code))) if chr(code).isalpha() else 0
-        found = _numbers[codes]
-    return found
+            _script_indices[code] = SCRIPTS.index(script_of(chr(code))) if chr(code).isalpha() else 0
+        indices = _script_indices[codes]
+    return indices
 
 
 def letters_in(texts: Sequence[str], allowed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each text the number of its letters that are of one of the allowed scripts, and that of all its letters."""
-    numbers = letter_scripts(code_points("".join(texts)))
+    """For each text, how many of its letters are of one of the allowed scripts, and how many letters it has."""
+    indices = letter_scripts(code_points("".join(texts)))
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     is_allowed = np.isin(np.arange(len(SCRIPTS)), [SCRIPTS.index(name) for name in allowed if name != COMMON])
-    return _sums(is_allowed[numbers], ends), _sums(numbers > 0, ends)
+    return _sums(is_allowed[indices], ends), _sums(indices > 0, ends)
 
 
 def _sums(flags: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How many flags are set in each piece, of pieces that lie end to end."""
+    """How many flags are set in each of the segments that end at `ends`."""
     running = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])[np.concatenate([[0], ends])]
     return np.diff(running)
 
@@ -117,11 +117,11 @@ def _script_of_modifier(rest: str, character: str) -> str:
     base = unicodedata.normalize("NFKD", character)
     if base != character and base.isalpha():
         return script_of(base)
-    return "Latin" if rest.startswith(("SMALL ", "CAPITAL ")) else _by_beginning(rest)
+    return "Latin" if rest.startswith(("SMALL ", "CAPITAL ")) else _by_prefix(rest)
 
 
-def _by_beginning(name: str) -> str:
-    """The script whose name in capitals a character's name begins with, the longest if there are several."""
+def _by_prefix(name: str) -> str:
+    """The script whose name a character's name starts with, the longest if there are several."""
     words = name.split()
-    beginnings = (" ".join(words[:count]) for count in range(_MOST_WORDS, 0, -1))
-    return next((_BEGINNINGS[one] for one in beginnings if one in _BEGINNINGS), COMMON)
+    prefixes = (" ".join(words[:count]) for count in range(_MAX_WORDS, 0, -1))
+    return next((_PREFIXES[prefix] for prefix in prefixes if prefix in _PREFIXES), COMMON)

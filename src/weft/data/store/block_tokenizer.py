@@ -1,6 +1,6 @@
-"""From a block of a corpus to ids: what a worker process does, and what it sends back.
+"""From a block of a corpus to token ids: what a worker process does, and what it sends back.
 
-Every row has a drop reason: it cannot be read, is blank, was dropped by a step of the pipeline, is too long, or was
+Every row gets a drop reason: it cannot be read, is blank, was dropped by a step of the pipeline, is too long, or was
 kept. Nothing here imports torch: a worker starts in half a second.
 """
 
@@ -16,39 +16,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.data.filtering.pipeline import Pipeline
+from weft.data.filtering.pipeline import KEPT, Pipeline
 from weft.data.filtering.steps import Step
 from weft.data.pairs import Pair, RowError, is_blank
 from weft.data.reading.blocks import Block
-from weft.data.reading.corpora import Policy
-from weft.data.store.encode import SourceRole
 from weft.errors import VocabularyError
+from weft.recipe import Recipe
 from weft.text.bpe import BPE
 from weft.text.specials import END
 from weft.text.tokenizer import Tokenizer, load
 
-KEPT, UNREADABLE, BLANK, TOO_LONG = -1, -2, -3, -4
-"""Fates beside the numbers of the pipeline's steps, which drop what reaches them."""
+UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
+"""Drop reasons besides `KEPT` (-1) and the indices of the pipeline's steps."""
+BLANK_KIND = "blank"
+"""The kind of row error that a blank side is."""
 
 
 @dataclass(frozen=True)
 class BlockTokenizerSpec:
-    """All that a worker needs to know; it can be pickled."""
+    """All that a worker needs; it can be pickled."""
 
-    tokenizers: tuple[Path, ...]
+    recipe: Recipe
+    tokenizers: tuple[Path, ...] = ()
     """The file of both sides, or those of source and target; none: pairs are only read and filtered."""
     steps: tuple[Step, ...] = ()
-    seed: int = 1
-    sources: SourceRole = "text"
-    max_length: int | None = None
-    """Rows with more tokens on a side are dropped; None: nothing is, not even what is blank."""
-    bad_rows: Policy = "error"
-    blank_rows: Policy = "skip"
-    dropout: float = 0.0
     variant: int = 0
-    """Tokenizations with dropout differ from variant to variant."""
+    """BPE-dropout gives each variant another tokenization."""
     examples: int = 0
-    """Dropped rows to send back of each drop_reason."""
+    """How many dropped pairs to send back for each drop reason."""
 
 
 class FlatSequences(NamedTuple):
@@ -57,154 +52,150 @@ class FlatSequences(NamedTuple):
     values: np.ndarray
     lengths: np.ndarray
 
+    @classmethod
+    def empty(cls, rows: int = 0) -> FlatSequences:
+        """That many empty sequences."""
+        return cls(np.zeros(0, dtype=np.int32), np.zeros(rows, dtype=np.int64))
+
+    def select(self, keep: np.ndarray) -> FlatSequences:
+        """The sequences that are kept."""
+        return FlatSequences(self.values[np.repeat(keep, self.lengths)], self.lengths[keep])
+
+    def with_end(self) -> FlatSequences:
+        """Each sequence followed by the end token."""
+        values = np.full(len(self.values) + len(self.lengths), END, dtype=np.int32)
+        positions = np.arange(len(self.values)) + np.repeat(np.arange(len(self.lengths)), self.lengths)
+        values[positions] = self.values
+        return FlatSequences(values, self.lengths + 1)
+
 
 @dataclass
 class TokenizedBlock:
-    """What became of a block."""
+    """The token ids of a block, and what became of each of its rows."""
 
-    drop_reasons: np.ndarray
-    source: FlatSequences
-    target: FlatSequences
+    drop_reasons: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
+    source: FlatSequences = field(default_factory=FlatSequences.empty)
+    target: FlatSequences = field(default_factory=FlatSequences.empty)
     hashes: dict[int, np.ndarray] = field(default_factory=dict)
-    """For each step that looks for duplicates the hashes of all rows; 0 where a row did not reach it."""
-    problems: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)
-    """The first message of each kind of problem."""
+    """For each `duplicates` step the hashes of all rows; 0 where a row did not reach it."""
+    row_errors: Counter[str] = field(default_factory=Counter)
+    """Unreadable and blank rows, by the kind of error."""
+    first_errors: dict[str, str] = field(default_factory=dict)
+    """The first message of each kind of error."""
     examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
-    error: str | None = None
-    """What ends the preparation here."""
+    """For each drop reason some pairs, with their locations."""
+    fatal: str | None = None
+    """The error that ends the preparation here."""
 
 
 class BlockTokenizer:
-    """Blocks to pieces."""
+    """Reads, filters and tokenizes blocks."""
 
-    def __init__(self, asked: BlockTokenizerSpec) -> None:
-        self.asked = asked
-        self.variant = asked.variant
-        self.pipeline = Pipeline(asked.steps, seed=asked.seed)
-        self.tokenizers = [load(path) for path in asked.tokenizers]
+    def __init__(self, spec: BlockTokenizerSpec) -> None:
+        self.spec = spec
+        self.settings = spec.recipe.data
+        self.pipeline = Pipeline(spec.steps, seed=spec.recipe.seed)
+        self.tokenizers = [load(path) for path in spec.tokenizers]
+        self.reads_sources = spec.recipe.source_role != "none"
 
     def __call__(self, block: Block, variant: int | None = None) -> TokenizedBlock:
-        asked = self.asked
-        self.variant = asked.variant if variant is None else variant
-        piece = TokenizedBlock(np.zeros(0, np.int16), _none(), _none())
-        drop_reasons: list[int] = []
+        result = TokenizedBlock()
+        reasons: list[int] = []
         pairs: list[Pair] = []
         numbers: list[int] = []
-        reads = asked.sources != "none"
         for number, row in block.rows():
             numbers.append(number)
-            if isinstance(row, RowError):
-                drop_reasons.append(UNREADABLE)
-                if self._spoils(piece, row.kind, row.message, asked.bad_rows):
-                    return piece
-                continue
-            if is_blank(row, sources=reads):
-                drop_reasons.append(BLANK)
-                blank = "source" if reads and not row.source.strip() else "target"
-                message = f"{block.name}:{number}: the {blank} is blank"
-                if self._spoils(piece, "blank", message, asked.blank_rows):
-                    return piece
-                continue
-            drop_reasons.append(KEPT)
-            pairs.append(row)
-        piece.drop_reasons = np.array(drop_reasons, dtype=np.int16)
-        places = np.flatnonzero(piece.drop_reasons == KEPT)
+            reasons.append(self._read(result, row, f"{block.name}:{number}"))
+            if result.fatal is not None:
+                return result
+            if reasons[-1] == KEPT and not isinstance(row, RowError):
+                pairs.append(row)
+        result.drop_reasons = np.array(reasons, dtype=np.int16)
+        readable = np.flatnonzero(result.drop_reasons == KEPT)
         outcome = self.pipeline.run(pairs)
-        piece.drop_reasons[places] = outcome.drop_reasons
-        for step, found in outcome.hashes.items():
-            piece.hashes[step] = np.zeros(len(drop_reasons), dtype=np.uint64)
-            piece.hashes[step][places] = [0 if one is None else one for one in found]
-        left = places[np.array(outcome.rows, dtype=np.int64)] if outcome.rows else np.zeros(0, dtype=np.int64)
+        result.drop_reasons[readable] = outcome.drop_reasons
+        for step, hashes in outcome.hashes.items():
+            result.hashes[step] = np.zeros(len(reasons), dtype=np.uint64)
+            result.hashes[step][readable] = [0 if value is None else value for value in hashes]
         if self.tokenizers:
-            self._encode(piece, outcome.pairs, left)
-        if asked.examples:
-            shown = dict(zip(places.tolist(), pairs, strict=True))
-            self._show(piece, block.name, numbers, shown)
-        return piece
+            kept_rows = readable[np.array(outcome.rows, dtype=np.int64)]
+            self._encode(result, outcome.pairs, kept_rows, self.spec.variant if variant is None else variant)
+        if self.spec.examples:
+            locations = [f"{block.name}:{number}" for number in numbers]
+            self._add_examples(result, locations, dict(zip(readable.tolist(), pairs, strict=True)))
+        return result
 
-    def _spoils(self, piece: TokenizedBlock, kind: str, message: str, policy: Policy) -> bool:
-        """Note a problem; whether it is the end."""
-        piece.problems[kind] += 1
-        piece.first.setdefault(kind, message)
-        if policy == "error":
-            hint = "fix it, or set data.blank_rows" if kind == "blank" else "fix it, or set data.bad_rows"
-            piece.error = f"{message}; {hint} = 'skip'"
-        return piece.error is not None
-
-    def _encode(self, piece: TokenizedBlock, pairs: Sequence[Pair], rows: np.ndarray) -> None:
-        asked = self.asked
-        target = self._cut(self.tokenizers[-1], [pair.target for pair in pairs])
-        if asked.sources == "none":
-            source = FlatSequences(np.zeros(0, dtype=np.int32), np.zeros(len(pairs), dtype=np.int64))
+    def _read(self, result: TokenizedBlock, row: Pair | RowError, where: str) -> int:
+        """The drop reason of a row before any filter; an error is counted, or fatal."""
+        if isinstance(row, RowError):
+            reason, error, policy, setting = UNREADABLE, row, self.settings.bad_rows, "bad_rows"
+        elif is_blank(row, sources=self.reads_sources):
+            side = "source" if self.reads_sources and not row.source.strip() else "target"
+            error = RowError(BLANK_KIND, f"{where}: the {side} is blank")
+            reason, policy, setting = BLANK, self.settings.blank_rows, "blank_rows"
         else:
-            source = self._cut(self.tokenizers[0], [pair.source for pair in pairs])
-        if asked.max_length is not None:
-            blank = target.lengths == 0
-            if asked.sources != "none":
-                blank |= source.lengths == 0
-            most = np.maximum(source.lengths, target.lengths)
-            if asked.dropout:  # which rows are kept must not depend on how they are cut this time
-                whole = [self._cut(self.tokenizers[-1], [pair.target for pair in pairs], plain=True).lengths]
-                if asked.sources != "none":
-                    whole.append(self._cut(self.tokenizers[0], [pair.source for pair in pairs], plain=True).lengths)
-                most = np.maximum.reduce(whole)
-            long = ~blank & (most > asked.max_length)
-            piece.drop_reasons[rows[blank]] = BLANK
-            if blank.any():
-                piece.problems["blank"] += int(blank.sum())
-            piece.drop_reasons[rows[long]] = TOO_LONG
-            keep = ~blank & ~long
-            if not keep.all():
-                source, target = chosen(source, keep), chosen(target, keep)
-        piece.target = _ended(target)
-        piece.source = _ended(source) if asked.sources == "text" else source
+            return KEPT
+        result.row_errors[error.kind] += 1
+        result.first_errors.setdefault(error.kind, error.message)
+        if policy == "error":
+            result.fatal = f"{error.message}; fix it, or set data.{setting} = 'skip'"
+        return reason
 
-    def _cut(self, tokenizer: Tokenizer, texts: list[str], *, plain: bool = False) -> FlatSequences:
-        asked = self.asked
-        if plain or not asked.dropout:
+    def _encode(self, result: TokenizedBlock, pairs: Sequence[Pair], rows: np.ndarray, variant: int) -> None:
+        """Add the ids of these pairs, which are from these rows; empty and overlong sequences are dropped."""
+        sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        target = self._tokenize(self.tokenizers[-1], targets, variant)
+        source = FlatSequences.empty(len(pairs))
+        if self.reads_sources:
+            source = self._tokenize(self.tokenizers[0], sources, variant)
+        blank = target.lengths == 0
+        if self.reads_sources:
+            blank |= source.lengths == 0
+        lengths = np.maximum(source.lengths, target.lengths)
+        if self.spec.recipe.tokenizer.dropout:  # which rows are kept must not depend on the variant
+            lengths = self.tokenizers[-1].encode_arrays(targets)[1]
+            if self.reads_sources:
+                lengths = np.maximum(lengths, self.tokenizers[0].encode_arrays(sources)[1])
+        too_long = ~blank & (lengths > self.settings.max_length)
+        result.drop_reasons[rows[blank]] = BLANK
+        if blank.any():
+            result.row_errors[BLANK_KIND] += int(blank.sum())
+        result.drop_reasons[rows[too_long]] = TOO_LONG
+        keep = ~blank & ~too_long
+        if not keep.all():
+            source, target = source.select(keep), target.select(keep)
+        result.target = target.with_end()
+        result.source = source.with_end() if self.spec.recipe.source_role == "text" else source
+
+    def _tokenize(self, tokenizer: Tokenizer, texts: list[str], variant: int) -> FlatSequences:
+        recipe = self.spec.recipe
+        if not recipe.tokenizer.dropout:
             return FlatSequences(*tokenizer.encode_arrays(texts))
         if not (tokenizer.supports_dropout and isinstance(tokenizer, BPE)):
             raise VocabularyError(f"tokenizer.dropout: a tokenizer of kind {tokenizer.kind!r} cannot leave out merges")
-        rows: list[list[int]] = []
+        sequences: list[list[int]] = []
         for text in texts:
-            key = blake2b(f"{asked.seed} {self.variant} {text}".encode(), digest_size=8).digest()
-            rows.append(tokenizer.encode_with_dropout(text, asked.dropout, Random(int.from_bytes(key))))
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return FlatSequences(np.array([one for row in rows for one in row], dtype=np.int32), lengths)
+            key = blake2b(f"{recipe.seed} {variant} {text}".encode(), digest_size=8).digest()
+            random = Random(int.from_bytes(key))
+            sequences.append(tokenizer.encode_with_dropout(text, recipe.tokenizer.dropout, random))
+        lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
+        return FlatSequences(np.array([id for ids in sequences for id in ids], dtype=np.int32), lengths)
 
-    def _show(self, piece: TokenizedBlock, name: str, numbers: list[int], pairs: dict[int, Pair]) -> None:
-        """Put some dropped rows into the piece."""
-        for place, drop_reason in enumerate(piece.drop_reasons.tolist()):
-            found = piece.examples.setdefault(drop_reason, [])
-            if drop_reason != KEPT and place in pairs and len(found) < self.asked.examples:
-                found.append((f"{name}:{numbers[place]}", pairs[place]))
+    def _add_examples(self, result: TokenizedBlock, locations: list[str], pairs: dict[int, Pair]) -> None:
+        """Add some of the dropped pairs, as they were read."""
+        for row, reason in enumerate(result.drop_reasons.tolist()):
+            examples = result.examples.setdefault(reason, [])
+            if reason != KEPT and row in pairs and len(examples) < self.spec.examples:
+                examples.append((locations[row], pairs[row]))
 
 
 class MultiCorpusTokenizer:
-    """Blocks of several corpora to pieces."""
+    """Tokenizes blocks of several corpora."""
 
-    def __init__(self, asked: Sequence[BlockTokenizerSpec]) -> None:
-        self.encoders = [BlockTokenizer(one) for one in asked]
+    def __init__(self, specs: Sequence[BlockTokenizerSpec]) -> None:
+        self.tokenizers = [BlockTokenizer(spec) for spec in specs]
 
-    def __call__(self, numbered: tuple[int, int, Block]) -> TokenizedBlock:
-        """A block with the number of its corpus and of the turn in which it is read."""
-        number, turn, block = numbered
-        return self.encoders[number](block, turn)
-
-
-def chosen(ids: FlatSequences, keep: np.ndarray) -> FlatSequences:
-    """The rows that are kept."""
-    return FlatSequences(ids.values[np.repeat(keep, ids.lengths)], ids.lengths[keep])
-
-
-def _none() -> FlatSequences:
-    return FlatSequences(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64))
-
-
-def _ended(ids: FlatSequences) -> FlatSequences:
-    """Every sequence with an end mark behind it."""
-    values = np.full(len(ids.values) + len(ids.lengths), END, dtype=np.int32)
-    places = np.arange(len(ids.values)) + np.repeat(np.arange(len(ids.lengths)), ids.lengths)
-    values[places] = ids.values
-    return FlatSequences(values, ids.lengths + 1)
+    def __call__(self, item: tuple[int, int, Block]) -> TokenizedBlock:
+        """A block, after the number of its corpus and how often that was read before."""
+        corpus, repetition, block = item
+        return self.tokenizers[corpus](block, repetition)

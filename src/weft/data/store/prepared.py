@@ -1,11 +1,11 @@
-"""The token store on disk: a corpus prepared once, opened in no time by any number of runs.
+"""The token store on disk: a corpus prepared once, opened instantly by any number of runs.
 
-    about.json                 format, what it was made of, its parts, its corpus_size, what was left out
+    about.json                 format, what it was made of, its parts, its size, what was dropped
     tokenizer*.json            what its ids mean
-    source.ids, target.ids     all sequences end to end, 2 bytes an id (4 where there are more than 65,536)
-    source.starts, ...         where each begins, 8 bytes each, and where the last one ends
+    source.ids, target.ids     all sequences end to end, 2 bytes per id (4 for vocabularies above 65,536)
+    source.starts, ...         where each sequence starts, 8 bytes each, and where the last one ends
 
-Files are mapped, not read. The folder appears as a whole when it is complete.
+Files are memory-mapped, not read. The folder appears as a whole when it is complete.
 """
 
 from __future__ import annotations
@@ -22,204 +22,208 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from weft.data.filtering.duplicates import decide_duplicates
+from weft.data.filtering.duplicates import Hashes, decide_duplicates
+from weft.data.filtering.pipeline import KEPT
 from weft.data.pairs import Pair
-from weft.data.store.block_tokenizer import BLANK, KEPT, TOO_LONG, TokenizedBlock
+from weft.data.store.block_tokenizer import BLANK, TOO_LONG, TokenizedBlock
 from weft.data.store.token_store import CorpusSize, PairStore, TokenStore
 from weft.errors import DataError
 from weft.files import save_text
 
 FORMAT = 2
-CHUNK = 1 << 20
-"""Rows that are in memory at a time while lengths become places."""
+CHUNK_ROWS = 1 << 20
+"""Rows in memory at a time while lengths become offsets."""
 SIDES = ("source", "target")
-LATE = np.int16(32_000)
-"""A step after all others."""
+AFTER_ALL_STEPS = np.int16(32_000)
+"""Stands for the index of a step after all others."""
 
 
 @dataclass
 class RowCounts:
-    """What became of the rows of a corpus: those kept and those left out are all there were."""
+    """What became of the rows of a corpus: `rows` is the sum of those kept and those dropped."""
 
     rows: int = 0
     kept: int = 0
     dropped: Counter[int] = field(default_factory=Counter)
-    """By drop_reason: see `weft.data.store.block_tokenizer`."""
-    problems: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)
+    """By drop reason: see `weft.data.store.block_tokenizer`."""
+    row_errors: Counter[str] = field(default_factory=Counter)
+    first_errors: dict[str, str] = field(default_factory=dict)
     examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
 
-    def add(self, piece: TokenizedBlock, examples: int = 0) -> None:
-        """Count a piece; duplicates are not known yet."""
-        self.rows += len(piece.drop_reasons)
-        self.problems.update(piece.problems)
-        for kind, message in piece.first.items():
-            self.first.setdefault(kind, message)
-        for drop_reason, found in piece.examples.items():
-            held = self.examples.setdefault(drop_reason, [])
-            held += found[: max(examples - len(held), 0)]
+    def add(self, block: TokenizedBlock, examples: int = 0) -> None:
+        """Count a block; its duplicates are not known yet."""
+        self.rows += len(block.drop_reasons)
+        self.row_errors.update(block.row_errors)
+        for kind, message in block.first_errors.items():
+            self.first_errors.setdefault(kind, message)
+        for reason, pairs in block.examples.items():
+            held = self.examples.setdefault(reason, [])
+            held += pairs[: max(examples - len(held), 0)]
 
-    def settle(self, drop_reasons: np.ndarray) -> None:
-        """Take over what finally became of all rows."""
-        found, times = np.unique(drop_reasons, return_counts=True)
-        self.dropped = Counter(dict(zip(found.tolist(), times.tolist(), strict=True)))
+    def finish(self, drop_reasons: np.ndarray) -> None:
+        """Count the final drop reasons of all rows."""
+        reasons, counts = np.unique(drop_reasons, return_counts=True)
+        self.dropped = Counter(dict(zip(reasons.tolist(), counts.tolist(), strict=True)))
         self.kept = self.dropped.pop(KEPT, 0)
 
     def record(self) -> dict[str, Any]:
-        dropped = {str(drop_reason): times for drop_reason, times in sorted(self.dropped.items())}
-        return {"rows": self.rows, "kept": self.kept, "dropped": dropped, "problems": dict(self.problems)}
+        """The counts, for JSON."""
+        dropped = {str(reason): count for reason, count in sorted(self.dropped.items())}
+        return {"rows": self.rows, "kept": self.kept, "dropped": dropped, "problems": dict(self.row_errors)}
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> RowCounts:
-        dropped = Counter({int(drop_reason): times for drop_reason, times in record["dropped"].items()})
+    def from_record(cls, record: dict[str, Any]) -> RowCounts:
+        dropped = Counter({int(reason): count for reason, count in record["dropped"].items()})
         return cls(record["rows"], record["kept"], dropped, Counter(record["problems"]))
 
 
 def count_rows(
-    pieces: Iterable[TokenizedBlock], take: Callable[[TokenizedBlock], None], *, examples: int = 0
+    blocks: Iterable[TokenizedBlock], write: Callable[[TokenizedBlock], None], *, examples: int = 0
 ) -> tuple[RowCounts, np.ndarray]:
-    """Hand on the pieces of a corpus and count them; which of the rows handed on are no duplicates of earlier ones."""
+    """Write and count the blocks of a corpus; also which of the rows written are not duplicates of earlier ones."""
     counts = RowCounts()
-    many: list[np.ndarray] = []
-    hashes: dict[int, list[np.ndarray]] = {}
-    for piece in pieces:
-        if piece.error is not None:
-            raise DataError(piece.error)
-        counts.add(piece, examples)
-        many.append(piece.drop_reasons)
-        for step, found in piece.hashes.items():
-            hashes.setdefault(step, []).append(found)
-        take(piece)
-    drop_reasons = np.concatenate(many) if many else np.zeros(0, dtype=np.int16)
-    del many
-    settled = drop_reasons
-    if hashes:
-        numbers = {step: np.concatenate(hashes.pop(step)) for step in list(hashes)}
-        known = {step: found != 0 for step, found in numbers.items()}
-        # What is too long, or blank once it is cut, was dropped after all steps: it counts as a duplicate before.
-        late = np.where((drop_reasons == TOO_LONG) | (drop_reasons == BLANK), LATE, drop_reasons)
-        settled = decide_duplicates(late, numbers, known)
-        settled = np.where(settled == LATE, drop_reasons, settled)
-    counts.settle(settled)
-    return counts, settled[drop_reasons == KEPT] == KEPT
+    all_reasons: list[np.ndarray] = []
+    all_hashes: dict[int, list[np.ndarray]] = {}
+    for block in blocks:
+        if block.fatal is not None:
+            raise DataError(block.fatal)
+        counts.add(block, examples)
+        all_reasons.append(block.drop_reasons)
+        for step, values in block.hashes.items():
+            all_hashes.setdefault(step, []).append(values)
+        write(block)
+    reasons = np.concatenate(all_reasons) if all_reasons else np.zeros(0, dtype=np.int16)
+    del all_reasons
+    final = reasons
+    if all_hashes:
+        concatenated = {step: np.concatenate(all_hashes.pop(step)) for step in list(all_hashes)}
+        hashes = {step: Hashes(values, values != 0) for step, values in concatenated.items()}
+        # What is too long, or empty once tokenized, was dropped after all steps: it is the first of its duplicates.
+        dropped_late = (reasons == TOO_LONG) | (reasons == BLANK)
+        final = decide_duplicates(np.where(dropped_late, AFTER_ALL_STEPS, reasons), hashes)
+        final = np.where(final == AFTER_ALL_STEPS, reasons, final)
+    counts.finish(final)
+    return counts, final[reasons == KEPT] == KEPT
 
 
-class Written(NamedTuple):
-    """One side while it is written."""
+class SideFiles(NamedTuple):
+    """The files of one side while they are written."""
 
     ids: BinaryIO
     lengths: BinaryIO
 
 
 class StoreWriter:
-    """Writes pieces one after the other, into files of a folder or into memory."""
+    """Writes tokenized blocks, into files of a folder or into memory."""
 
-    def __init__(self, folder: Path | None, sizes: tuple[int, int]) -> None:
+    def __init__(self, folder: Path | None, vocabulary_sizes: tuple[int, int]) -> None:
         self.folder = folder
-        self.kinds = [np.dtype(np.uint16 if size <= 1 << 16 else np.int32) for size in sizes]
-        self.sides = [Written(self._file(f"{side}.ids"), self._file(f".{side}.lengths")) for side in SIDES]
+        self.dtypes = [np.dtype(np.uint16 if size <= 1 << 16 else np.int32) for size in vocabulary_sizes]
+        self.sides = [SideFiles(self._file(f"{side}.ids"), self._file(f".{side}.lengths")) for side in SIDES]
         self.rows = 0
         self.starts: dict[str, np.ndarray] = {}
-        """In memory: where the rows of each side begin."""
+        """In memory: where the rows of each side start."""
 
     def _file(self, name: str) -> BinaryIO:
         return io.BytesIO() if self.folder is None else (self.folder / name).open("w+b")
 
-    def write(self, pieces: Iterable[TokenizedBlock]) -> RowCounts:
-        """A corpus: all its pieces, then without its duplicates."""
-        first, places = self.rows, [side.ids.tell() for side in self.sides]
-        counts, keep = count_rows(pieces, self._put)
+    def write(self, blocks: Iterable[TokenizedBlock]) -> RowCounts:
+        """Write all blocks of a corpus, then remove its duplicates."""
+        first_row, offsets = self.rows, [side.ids.tell() for side in self.sides]
+        counts, keep = count_rows(blocks, self._write_block)
         if not keep.all():
-            self._compact(first, places, keep)
+            self._compact(first_row, offsets, keep)
         return counts
 
-    def _put(self, piece: TokenizedBlock) -> None:
-        for side, kind, ids in zip(self.sides, self.kinds, (piece.source, piece.target), strict=True):
-            side.ids.write(ids.values.astype(kind).data)
-            side.lengths.write(ids.lengths.astype(np.int32).data)
-        self.rows += len(piece.target.lengths)
+    def _write_block(self, block: TokenizedBlock) -> None:
+        for side, dtype, sequences in zip(self.sides, self.dtypes, (block.source, block.target), strict=True):
+            side.ids.write(sequences.values.astype(dtype).data)
+            side.lengths.write(sequences.lengths.astype(np.int32).data)
+        self.rows += len(block.target.lengths)
 
-    def _compact(self, first: int, places: list[int], keep: np.ndarray) -> None:
-        """Take rows out of what was written since row ``first``; ``places``: where its ids begin."""
-        for side, kind, begun in zip(self.sides, self.kinds, places, strict=True):
-            read, write, row = begun, begun, first
-            for start in range(0, len(keep), CHUNK):
-                kept = keep[start : start + CHUNK]
-                side.lengths.seek(4 * (first + start))
+    def _compact(self, first_row: int, offsets: list[int], keep: np.ndarray) -> None:
+        """Remove rows from those written since `first_row`, whose ids start at these offsets."""
+        for side, dtype, offset in zip(self.sides, self.dtypes, offsets, strict=True):
+            read_offset, write_offset, row = offset, offset, first_row
+            for start in range(0, len(keep), CHUNK_ROWS):
+                kept = keep[start : start + CHUNK_ROWS]
+                side.lengths.seek(4 * (first_row + start))
                 lengths = np.frombuffer(side.lengths.read(4 * len(kept)), dtype=np.int32)
-                size = int(lengths.sum()) * kind.itemsize
-                side.ids.seek(read)
-                values = np.frombuffer(side.ids.read(size), dtype=kind)
-                read += size
-                left = values[np.repeat(kept, lengths)]
-                side.ids.seek(write)
-                side.ids.write(left.data)
-                write += left.nbytes
+                size = int(lengths.sum()) * dtype.itemsize
+                side.ids.seek(read_offset)
+                ids = np.frombuffer(side.ids.read(size), dtype=dtype)
+                read_offset += size
+                kept_ids = ids[np.repeat(kept, lengths)]
+                side.ids.seek(write_offset)
+                side.ids.write(kept_ids.data)
+                write_offset += kept_ids.nbytes
                 side.lengths.seek(4 * row)
                 side.lengths.write(lengths[kept].data)
                 row += int(kept.sum())
-            side.ids.truncate(write)
-            side.ids.seek(write)
+            side.ids.truncate(write_offset)
+            side.ids.seek(write_offset)
             side.lengths.truncate(4 * row)
             side.lengths.seek(4 * row)
-        self.rows = first + int(keep.sum())
+        self.rows = first_row + int(keep.sum())
 
     def finish(self) -> PairStore:
         """The store; its files are complete."""
-        found: list[TokenStore] = []
-        tokens, longest = [], []
-        for name, side, kind in zip(SIDES, self.sides, self.kinds, strict=True):
-            total, most = self._starts(name, side)
+        stores: list[TokenStore] = []
+        tokens, max_lengths = [], []
+        for name, side, dtype in zip(SIDES, self.sides, self.dtypes, strict=True):
+            total, max_length = self._write_starts(name, side)
             tokens.append(total)
-            longest.append(most)
+            max_lengths.append(max_length)
             if self.folder is None:
                 assert isinstance(side.ids, io.BytesIO)
-                found.append(TokenStore(np.frombuffer(side.ids.getbuffer(), dtype=kind), self.starts[name]))
+                stores.append(TokenStore(np.frombuffer(side.ids.getbuffer(), dtype=dtype), self.starts[name]))
             else:
-                side.ids.flush()
-                os.fsync(side.ids.fileno())
-                side.ids.close()
+                _sync_and_close(side.ids)
                 side.lengths.close()
                 (self.folder / f".{name}.lengths").unlink()
-                found.append(_mapped(self.folder, name, kind, self.rows, total))
-        return PairStore(found[0], found[1], CorpusSize(self.rows, tokens[0], tokens[1], longest[0], longest[1]))
+                stores.append(_open_side(self.folder, name, dtype, self.rows, total))
+        return PairStore(stores[0], stores[1], CorpusSize(self.rows, *tokens, *max_lengths))
 
-    def _starts(self, name: str, side: Written) -> tuple[int, int]:
-        """Write where each row begins; how many tokens there are, and the longest row."""
+    def _write_starts(self, name: str, side: SideFiles) -> tuple[int, int]:
+        """Write where each row starts; how many tokens there are, and the length of the longest row."""
         side.lengths.seek(0)
-        total, longest = 0, 1
-        out = io.BytesIO() if self.folder is None else (self.folder / f"{name}.starts").open("wb")
-        out.write(np.zeros(1, dtype=np.int64).data)
-        while block := side.lengths.read(4 * CHUNK):
-            lengths = np.frombuffer(block, dtype=np.int32)
+        total, max_length = 0, 1
+        file = io.BytesIO() if self.folder is None else (self.folder / f"{name}.starts").open("wb")
+        file.write(np.zeros(1, dtype=np.int64).data)
+        while data := side.lengths.read(4 * CHUNK_ROWS):
+            lengths = np.frombuffer(data, dtype=np.int32)
             ends = np.cumsum(lengths, dtype=np.int64) + total
-            out.write(ends.data)
-            total, longest = int(ends[-1]), max(longest, int(lengths.max()))
-        if isinstance(out, io.BytesIO):
-            self.starts[name] = np.frombuffer(out.getbuffer(), dtype=np.int64)
+            file.write(ends.data)
+            total, max_length = int(ends[-1]), max(max_length, int(lengths.max()))
+        if isinstance(file, io.BytesIO):
+            self.starts[name] = np.frombuffer(file.getbuffer(), dtype=np.int64)
         else:
-            out.flush()
-            os.fsync(out.fileno())
-            out.close()
-        return total, longest
+            _sync_and_close(file)
+        return total, max_length
 
 
-def _mapped(folder: Path, side: str, kind: np.dtype[Any], rows: int, tokens: int) -> TokenStore:
+def _sync_and_close(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
+
+
+def _open_side(folder: Path, side: str, dtype: np.dtype[Any], rows: int, tokens: int) -> TokenStore:
     """A side of a store on disk."""
-    sizes = {f"{side}.ids": tokens * kind.itemsize, f"{side}.starts": 8 * (rows + 1)}
-    for name, size in sizes.items():
-        found = (folder / name).stat().st_size if (folder / name).is_file() else -1
-        if found != size:
-            what = "missing" if found < 0 else f"damaged: {found} bytes, expected {size}"
+    expected_sizes = {f"{side}.ids": tokens * dtype.itemsize, f"{side}.starts": 8 * (rows + 1)}
+    for name, expected in expected_sizes.items():
+        size = (folder / name).stat().st_size if (folder / name).is_file() else -1
+        if size != expected:
+            what = "missing" if size < 0 else f"damaged: {size} bytes, expected {expected}"
             raise DataError(f"{folder / name}: {what}; remove {folder} and prepare it again")
     starts = np.memmap(folder / f"{side}.starts", dtype=np.int64, mode="r")
-    values = np.memmap(folder / f"{side}.ids", dtype=kind, mode="r") if tokens else np.zeros(0, dtype=kind)
-    return TokenStore(np.asarray(values), np.asarray(starts))  # plain arrays of the same memory: quicker to index
+    ids = np.memmap(folder / f"{side}.ids", dtype=dtype, mode="r") if tokens else np.zeros(0, dtype=dtype)
+    return TokenStore(np.asarray(ids), np.asarray(starts))  # plain arrays of the same memory: faster to index
 
 
 @dataclass(frozen=True)
 class PreparedFolder:
-    """A store on disk, open."""
+    """An open store on disk."""
 
     path: Path
     pairs: PairStore
@@ -235,39 +239,39 @@ class PreparedFolder:
                 age = "a newer" if version > FORMAT else "an older"
                 raise DataError(f"{path}: prepared by {age} weft (format {version}, this one reads {FORMAT})")
             corpus_size = CorpusSize(**about["corpus_size"])
-            kinds = [np.dtype(about["ids"][side]) for side in SIDES]
+            dtypes = [np.dtype(about["ids"][side]) for side in SIDES]
         except (FileNotFoundError, NotADirectoryError):
             raise DataError(f"{path}: not a prepared corpus (it has no about.json); see `weft data prepare`") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{file}: damaged; remove {path} and prepare it again") from None
         tokens = (corpus_size.source_tokens, corpus_size.target_tokens)
         source, target = (
-            _mapped(path, side, kind, corpus_size.pairs, count)
-            for side, kind, count in zip(SIDES, kinds, tokens, strict=True)
+            _open_side(path, side, dtype, corpus_size.pairs, count)
+            for side, dtype, count in zip(SIDES, dtypes, tokens, strict=True)
         )
         return cls(path, PairStore(source, target, corpus_size), about)
 
     @classmethod
     def create(
-        cls, path: Path, sizes: tuple[int, int], fill: Callable[[Path, StoreWriter], dict[str, Any]]
+        cls, path: Path, vocabulary_sizes: tuple[int, int], fill: Callable[[Path, StoreWriter], dict[str, Any]]
     ) -> PreparedFolder:
-        """A new one; ``fill`` writes it and says what else is to be known about it."""
+        """A new one; `fill` writes it and returns what else about.json is to contain."""
         if path.exists():
             raise DataError(f"{path}: exists already; remove it, or choose another folder")
-        aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        shutil.rmtree(aside, ignore_errors=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        shutil.rmtree(temporary, ignore_errors=True)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside.mkdir()
-            writer = StoreWriter(aside, sizes)
-            more = fill(aside, writer)
+            temporary.mkdir()
+            writer = StoreWriter(temporary, vocabulary_sizes)
+            additions = fill(temporary, writer)
             pairs = writer.finish()
-            ids = {side: kind.name for side, kind in zip(SIDES, writer.kinds, strict=True)}
-            about = {"weft_prepared": FORMAT, "corpus_size": pairs.corpus_size._asdict(), "ids": ids, **more}
-            save_text(aside / "about.json", json.dumps(about, indent=1, ensure_ascii=False))
-            aside.rename(path)
+            ids = {side: dtype.name for side, dtype in zip(SIDES, writer.dtypes, strict=True)}
+            about = {"weft_prepared": FORMAT, "corpus_size": pairs.corpus_size._asdict(), "ids": ids, **additions}
+            save_text(temporary / "about.json", json.dumps(about, indent=1, ensure_ascii=False))
+            temporary.rename(path)
         except OSError as error:
             raise DataError(f"{path}: cannot write: {error.strerror or error}") from None
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
         return cls.open(path)

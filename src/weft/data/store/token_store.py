@@ -1,4 +1,4 @@
-"""Token sequences laid end to end in one array, in memory or in a mapped file: what a corpus is after tokenization."""
+"""Token sequences end to end in one array, in memory or in a memory-mapped file: a tokenized corpus."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from weft.ragged import Layout, Ragged
 class TokenStore:
     """Sequences of ids in one flat array; any rows come out as a Ragged without a Python loop over tokens.
 
-    Row r is ``values[offsets[r]:offsets[r + 1]]``. Neither array is looked at as a whole unless somebody asks for
-    all `lengths`, so a store of mapped files opens at once whatever its size.
+    Row r is ``values[offsets[r]:offsets[r + 1]]``. Neither array is read as a whole unless all `lengths` are needed, so
+    a store of memory-mapped files opens instantly whatever its size.
     """
 
     def __init__(self, values: np.ndarray, offsets: np.ndarray) -> None:
@@ -45,30 +45,30 @@ class TokenStore:
         """The given rows as a batch."""
         starts, lengths = self.offsets[rows], self.lengths_of(rows)
         ends = np.cumsum(lengths)
-        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
-        values = torch.from_numpy(self.values[places].astype(np.int64))
+        positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+        values = torch.from_numpy(self.values[positions].astype(np.int64))
         return Ragged(values, Layout(torch.from_numpy(lengths)))
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Where each row begins, and where the last one ends."""
+    """Where each row starts, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
 class Batch(NamedTuple):
-    """Pairs that are trained on together."""
+    """Pairs that one step trains on together."""
 
     source: Ragged
-    """Ends with the end mark; empty rows for a language model, or prompts without an end mark."""
+    """Rows end with the end token; empty rows for a language model, or prompts without an end token."""
     target: Ragged
-    """Ends with the end mark; what the decoder must say."""
+    """Rows end with the end token; what the decoder must produce."""
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device))
 
 
 class CorpusSize(NamedTuple):
-    """How large a corpus is: what the shape of batches depends on."""
+    """How large a corpus is: the shapes of batches depend on it."""
 
     pairs: int
     source_tokens: int
@@ -77,8 +77,8 @@ class CorpusSize(NamedTuple):
     max_target_length: int
 
     @property
-    def mean(self) -> float:
-        """Tokens a pair, on the side that has more."""
+    def mean_length(self) -> float:
+        """Tokens per pair, on the side that has more."""
         return max(self.source_tokens, self.target_tokens, 1) / max(self.pairs, 1)
 
 
@@ -88,18 +88,20 @@ class PairStore:
 
     source: TokenStore
     target: TokenStore
-    known: CorpusSize | None = None
-    """Its corpus_size, where it was written down; else it is counted when it is asked for."""
+    stored_size: CorpusSize | None = None
+    """Its size, if it is stored; else it is counted on demand."""
 
     def __len__(self) -> int:
         return len(self.target)
 
     @cached_property
     def corpus_size(self) -> CorpusSize:
-        if self.known is not None:
-            return self.known
+        if self.stored_size is not None:
+            return self.stored_size
         sides = (self.source.lengths, self.target.lengths)
-        return CorpusSize(len(self), *(int(one.sum()) for one in sides), *(int(one.max(initial=1)) for one in sides))
+        return CorpusSize(
+            len(self), *(int(side.sum()) for side in sides), *(int(side.max(initial=1)) for side in sides)
+        )
 
     def batch(self, rows: np.ndarray) -> Batch:
         return Batch(self.source.gather(rows), self.target.gather(rows))

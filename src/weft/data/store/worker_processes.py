@@ -1,8 +1,8 @@
-"""A function over many things in several processes, results in order.
+"""A parallel map over worker processes, with results in order.
 
-Each process is a fresh Python that runs this module: it is told the function's module and the value that makes it,
-then answers one item after the other through its pipes. So a script that trains needs no ``if __name__ ==
-"__main__"``, and nothing that the parent has loaded is copied.
+Each worker is a fresh Python that runs this module: it receives a factory and its argument, makes the function, and
+then returns one result per item through its pipes. So a script that trains needs no ``if __name__ == "__main__"``,
+and nothing that the parent has loaded is copied.
 """
 
 from __future__ import annotations
@@ -25,77 +25,77 @@ Result = TypeVar("Result")
 
 
 def parallel_map(
-    make: Callable[[Any], Callable[[Item], Result]], asked: Any, items: Iterable[Item], *, workers: int
+    factory: Callable[[Any], Callable[[Item], Result]], argument: Any, items: Iterable[Item], *, workers: int
 ) -> Iterator[Result]:
-    """``make(asked)`` of every item, in order; without workers, in this process."""
+    """``factory(argument)`` of every item, in order; with 0 workers, in this process."""
     if workers < 1:
-        yield from map(make(asked), items)
+        yield from map(factory(argument), items)
         return
-    started = [_start(make, asked) for _ in range(workers)]
-    free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-    for process in started:
-        free.put(process)
+    processes = [_start(factory, argument) for _ in range(workers)]
+    idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+    for process in processes:
+        idle.put(process)
 
-    def ask(item: Item) -> Result:
-        process = free.get()
+    def call(item: Item) -> Result:
+        process = idle.get()
         try:
-            return _exchange(process, item)
+            return _call_worker(process, item)
         finally:
-            free.put(process)
+            idle.put(process)
 
-    waiting: deque[Future[Result]] = deque()
+    pending: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(workers)
     try:
         for item in items:
-            waiting.append(pool.submit(ask, item))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(call, item))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
-        for future in waiting:
+        for future in pending:
             future.cancel()
-        for process in started:
+        for process in processes:
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):
-                with suppress(OSError):  # what was not sent any more
+                with suppress(OSError):  # data that was not sent
                     if pipe is not None:
                         pipe.close()
         pool.shutdown()
 
 
-def _start(make: Callable[[Any], Any], asked: Any) -> subprocess.Popen[bytes]:
-    one_thread = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **one_thread, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+def _start(factory: Callable[[Any], Any], argument: Any) -> subprocess.Popen[bytes]:
+    single_threaded = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **single_threaded, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", "weft.data.store.worker_processes"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,
-        start_new_session=True,  # Ctrl-C is the parent's to handle
+        start_new_session=True,  # the parent handles Ctrl-C
     )
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it has ended at once; whoever asks it first says so
-        _send(process.stdin, (make, asked))
+    with suppress(BrokenPipeError):  # it has ended already; the first call reports that
+        _send(process.stdin, (factory, argument))
     return process
 
 
-def _exchange(process: subprocess.Popen[bytes], item: Any) -> Any:
+def _call_worker(process: subprocess.Popen[bytes], item: Any) -> Any:
     assert process.stdin is not None and process.stdout is not None
     try:
         _send(process.stdin, item)
-        kind, answer = pickle.load(process.stdout)
+        status, result = pickle.load(process.stdout)
     except (OSError, EOFError, ValueError, pickle.UnpicklingError):
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
         code = process.returncode
         raise DataError(
-            f"a preparing process ended (exit code {code}); too little memory? try fewer with data.workers"
+            f"a worker process ended (exit code {code}); too little memory? try fewer with data.workers"
         ) from None
-    if kind == "error":
-        raise answer
-    return answer
+    if status == "error":
+        raise result
+    return result
 
 
 def _send(pipe: BinaryIO | Any, value: Any) -> None:
@@ -104,7 +104,7 @@ def _send(pipe: BinaryIO | Any, value: Any) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """An error as it can be sent: some cannot be made again of what they were pickled as."""
+    """An error that can be sent: some cannot be unpickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -113,25 +113,25 @@ def _portable(error: Exception) -> Exception:
 
 
 def _serve() -> None:
-    """What a process does until its parent goes."""
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not get between the answers
+    """The loop of a worker, until its parent ends."""
+    requests, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # printed text must not get between the results
     function: Callable[[Any], Any] | None = None
     while True:
         try:
-            given = pickle.load(questions)
+            request = pickle.load(requests)
         except EOFError:
             return
         try:
             if function is None:
-                make, asked = given
-                function = make(asked)
+                factory, argument = request
+                function = factory(argument)
                 continue
-            answer: tuple[str, Any] = ("answer", function(given))
+            response: tuple[str, Any] = ("result", function(request))
         except Exception as error:
-            answer = ("error", _portable(error))
+            response = ("error", _portable(error))
         try:
-            _send(answers, answer)
+            _send(results, response)
         except BrokenPipeError:
             return
 

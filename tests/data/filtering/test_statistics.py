@@ -1,29 +1,27 @@
-"""Descriptions: every number against one counted the long way."""
+"""Statistics of a corpus: every number against one counted the long way."""
 
 import json
 import math
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.letters import scripts_of
+from weft.data.filtering.statistics import CorpusStatistics
 from weft.data.pairs import Pair
-from weft.data.reading.length_histogram import CAP, Lengths
-from weft.data.reading.statistics import Description
 
 TEXT = st.text(st.sampled_from("aé bя日\u3000 .1"), max_size=9)
 PAIRS = st.lists(st.builds(Pair, TEXT, TEXT, st.none()), max_size=20)
 
 
-def described(pairs, size=3, **options):
-    description = Description(**options)
+def statistics_of(pairs, size=3, **options):
+    statistics = CorpusStatistics(**options)
     for start in range(0, len(pairs), size):
         block = pairs[start : start + size]
-        description.add(block, name="file.tsv", lines=range(start + 1, start + 1 + len(block)))
-    return description
+        statistics.add(block, name="file.tsv", lines=range(start + 1, start + 1 + len(block)))
+    return statistics
 
 
 def percentile(values, percent):
@@ -40,7 +38,7 @@ def lengths_of(values):
 
 @given(PAIRS, st.integers(1, 7))
 def test_a_record_is_what_counting_the_long_way_gives(pairs, size):
-    record = described(pairs, size).record()
+    record = statistics_of(pairs, size).record()
     assert record == json.loads(json.dumps(record))
     assert record["pairs"] == len(pairs)
     assert record["identical"] == sum(pair.source.strip() == pair.target.strip() for pair in pairs)
@@ -61,7 +59,7 @@ def test_a_record_is_what_counting_the_long_way_gives(pairs, size):
         assert sorted(side["scripts"].values(), reverse=True) == list(side["scripts"].values())
         if counts:
             main = next(iter(side["scripts"]))
-            letters = Counter(one for one in "".join(texts) if set(scripts_of(one)) - {main})
+            letters = Counter(letter for letter in "".join(texts) if set(scripts_of(letter)) - {main})
             assert side["foreign_letters"] == dict(letters)
 
 
@@ -69,66 +67,40 @@ def test_a_record_is_what_counting_the_long_way_gives(pairs, size):
 def test_ratios_are_of_pairs_without_a_blank_side(pairs):
     sizes = [sorted([len(pair.source.split()), len(pair.target.split())]) for pair in pairs]
     ratios = [longer / shorter for shorter, longer in sizes if shorter]
-    description = described(pairs)
+    statistics = statistics_of(pairs)
     for percent in (50, 90, 99):
-        assert description.ratio(percent) == pytest.approx(percentile(ratios, percent), abs=0.0051)
-    assert description.largest_ratio == pytest.approx(max(ratios, default=0), abs=0.0051)
+        assert statistics.ratio(percent) == pytest.approx(percentile(ratios, percent), abs=0.0051)
+    assert statistics.max_ratio == pytest.approx(max(ratios, default=0), abs=0.0051)
 
 
 def test_beyond_a_number_of_pairs_duplicates_are_no_longer_counted():
     pairs = [Pair("a", "b")] * 7
-    description = described(pairs, exact_up_to=5)
-    assert description.pairs == 7 and description.compared == 5
-    assert description.duplicate_pairs() == description.duplicate_sources() == 4
-    description.add(pairs)
-    assert description.pairs == 14 and description.duplicate_pairs() == 4
+    statistics = statistics_of(pairs, max_compared=5)
+    assert statistics.pairs == 7 and statistics.compared == 5
+    assert statistics.duplicate_pairs() == statistics.duplicate_sources() == 4
+    statistics.add(pairs)
+    assert statistics.pairs == 14 and statistics.duplicate_pairs() == 4
 
 
 @given(PAIRS, st.integers(0, 5), st.integers(1, 5))
 def test_samples_are_of_the_corpus_no_pair_twice_and_the_same_in_any_order(pairs, count, size):
-    samples = described(pairs, size, samples=count, seed=3).samples()
+    samples = statistics_of(pairs, size, samples=count, seed=3).samples()
     assert len(samples) == min(count, len(set(pairs)))
     assert len({pair for _, pair in samples}) == len(samples)
     for where, pair in samples:
         assert where == f"file.tsv:{pairs.index(pair) + 1}"
-    backwards = described(pairs[::-1], samples=count, seed=3).samples()
+    backwards = statistics_of(pairs[::-1], samples=count, seed=3).samples()
     assert [pair for _, pair in backwards] == [pair for _, pair in samples]
 
 
 def test_samples_depend_on_the_seed():
     pairs = [Pair(str(number), "x") for number in range(100)]
-    assert described(pairs, seed=1).samples() != described(pairs, seed=2).samples()
-    plain = Description()
+    assert statistics_of(pairs, seed=1).samples() != statistics_of(pairs, seed=2).samples()
+    plain = CorpusStatistics()
     plain.add(pairs)
     assert {where for where, _ in plain.samples()} == {""}
 
 
-def test_lengths_in_tokens_are_counted_where_there_is_a_tokenizer():
-    description = Description(encode_target=lambda texts: [[1] * (2 * len(text)) for text in texts])
-    description.add([Pair("a", "abc"), Pair("b", "")])
-    record = description.record()
-    assert "tokens" not in record["source"]
-    assert record["target"]["tokens"] == {"mean": 3.0, "p50": 0, "p90": 6, "p99": 6, "max": 6}
-
-
-@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 7))
-def test_lengths_are_exact(values, size):
-    lengths = Lengths()
-    for start in range(0, len(values), size):
-        lengths.add(np.array(values[start : start + size]))
-    lengths.add(np.zeros(0, np.int64))
-    assert lengths.record() == lengths_of(values)
-    assert lengths.counts.tolist() == [values.count(one) for one in range(max(values, default=-1) + 1)]
-
-
-def test_very_long_texts_are_counted_together_but_the_longest_is_known():
-    lengths = Lengths()
-    lengths.add(np.array([1, CAP + 5, 10 * CAP]))
-    assert len(lengths.counts) == CAP + 1 and lengths.counts[CAP] == 2
-    assert lengths.largest == 10 * CAP and lengths.mean == (1 + CAP + 5 + 10 * CAP) / 3
-    assert lengths.percentile(99) == CAP
-
-
-def test_an_empty_corpus_can_be_described():
-    record = Description().record()
+def test_an_empty_corpus_can_be_statistics_of():
+    record = CorpusStatistics().record()
     assert record["pairs"] == 0 and record["samples"] == [] and record["source"]["scripts"] == {}
