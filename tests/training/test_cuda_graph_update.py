@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weft.data.batching.batches import Position, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.build import build_model
 from weft.ragged import Layout
 from weft.recipe import ModelSettings, TrainingSettings
@@ -48,7 +48,7 @@ def epoch_of(pairs: PairStore, budget: int, epoch: int) -> Iterator[Batch]:
         yield planned.make()
 
 
-def transformer(**tree: object) -> AnyModel:
+def transformer(**tree: object) -> Model:
     given = {"embedding": 6, "encoder": STACK, "decoder": STACK, **tree}
     return build_model(ModelSettings.model_validate(given), source_size=11, target_size=13)
 

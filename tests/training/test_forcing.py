@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from weft.data.store.token_store import Batch
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.build import build_model
 from weft.models.interface import ModelOutput, StepOutput
 from weft.ragged import Ragged
@@ -120,7 +120,7 @@ TRANSFORMERS = {
 
 
 @pytest.fixture(scope="module", params=["none", "after", "feeding", "before", *TRANSFORMERS])
-def model(request: pytest.FixtureRequest) -> AnyModel:
+def model(request: pytest.FixtureRequest) -> Model:
     if request.param in TRANSFORMERS:
         settings = ModelSettings.model_validate({"embedding": 5, "dropout": 0.0, **TRANSFORMERS[request.param]})
         return build_model(settings, source_size=VOCABULARY, target_size=VOCABULARY, seed=3).double()
@@ -139,7 +139,7 @@ def model(request: pytest.FixtureRequest) -> AnyModel:
     return build_model(settings, source_size=VOCABULARY, target_size=VOCABULARY, seed=3).double()
 
 
-def test_steps_on_true_tokens_give_the_teachers_logits_and_gradients(model: AnyModel) -> None:
+def test_steps_on_true_tokens_give_the_teachers_logits_and_gradients(model: Model) -> None:
     """A share so small that it never comes up takes the road of steps."""
     parameters = list(model.parameters())
     taught = forced_logits(model, batch_of())
@@ -150,7 +150,7 @@ def test_steps_on_true_tokens_give_the_teachers_logits_and_gradients(model: AnyM
     torch.testing.assert_close(found, torch.autograd.grad((taught * probe).sum(), parameters))
 
 
-def test_free_logits_are_those_of_forcing_what_it_said(model: AnyModel) -> None:
+def test_free_logits_are_those_of_forcing_what_it_said(model: Model) -> None:
     batch = batch_of()
     with torch.no_grad():
         free_NV = forced_logits(model, batch, 1.0)
@@ -158,7 +158,7 @@ def test_free_logits_are_those_of_forcing_what_it_said(model: AnyModel) -> None:
         torch.testing.assert_close(forced_logits(model, batch._replace(target=predicted)), free_NV)
 
 
-def test_company_changes_nothing(model: AnyModel) -> None:
+def test_company_changes_nothing(model: Model) -> None:
     with torch.no_grad():
         together = batch_of().target.like(forced_logits(model, batch_of(), 1.0))
         for source, target, logits_TV in zip(SOURCES, TARGETS, together.split(), strict=True):

@@ -10,7 +10,7 @@ import torch
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.errors import RecipeError
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.build import build_model
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
@@ -39,7 +39,7 @@ ATTENTIVE = ("transformer", "attention", "prefix", "transformer language model")
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
-def build(name: str, dropout: float = 0.0) -> AnyModel:
+def build(name: str, dropout: float = 0.0) -> Model:
     tree = {"embedding": 6, "dropout": dropout, **MODELS[name]}
     return build_model(ModelSettings.model_validate(tree), source_size=11, target_size=13)
 
@@ -55,7 +55,7 @@ def batches(name: str) -> list[Batch]:
     ]
 
 
-def updating(model: AnyModel, **changes: object) -> PlainUpdate:
+def updating(model: Model, **changes: object) -> PlainUpdate:
     settings = TrainingSettings(**{"label_smoothing": 0.0, "clip": 0.0, "optimizer": "sgd", **changes})
     return PlainUpdate(model, make_optimizer(model, settings), TrainingContext(settings))
 
@@ -66,7 +66,7 @@ def run(update: PlainUpdate, batches: list[Batch], rate: float, probability: flo
     return result.statistics()
 
 
-def weights(model: AnyModel) -> dict[str, torch.Tensor]:
+def weights(model: Model) -> dict[str, torch.Tensor]:
     return {name: one.detach().clone() for name, one in model.named_parameters()}
 
 

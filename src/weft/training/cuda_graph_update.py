@@ -22,8 +22,8 @@ from weft.data.batching.batches import side_budgets
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
-from weft.models import AnyModel, Seq2Seq
-from weft.models.encoders import RecurrentEncoder
+from weft.models import Model, Seq2Seq
+from weft.models.encoders import RecurrentEncoder, TransformerEncoder
 from weft.models.transformer import TransformerLayer
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
@@ -44,13 +44,15 @@ EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
 """Compilation pays if training without it would take longer than so many seconds at so many operations a second."""
 
 
-def can_capture(model: AnyModel, settings: TrainingSettings, device: torch.device) -> TypeGuard[Seq2Seq]:
+def can_capture(model: Model, settings: TrainingSettings, device: torch.device) -> TypeGuard[Seq2Seq]:
     """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
     if not isinstance(model, Seq2Seq):
         return False
-    return not (isinstance(model.encoder, RecurrentEncoder) and model.encoder.reverse_source)
+    if isinstance(model.encoder, RecurrentEncoder):
+        return not model.encoder.reverse_source
+    return isinstance(model.encoder, TransformerEncoder)
 
 
 def should_compile(model: nn.Module, settings: TrainingSettings) -> bool:

@@ -8,16 +8,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import nn
 
+from weft.models import Model
 from weft.models.recurrent import RecurrentStack
 from weft.recipe import TrainingSettings
 
 
-def is_recurrent(model: nn.Module) -> bool:
+def is_recurrent(model: Model) -> bool:
     """Whether a model has recurrent layers."""
     return any(isinstance(module, RecurrentStack | nn.RNNBase) for module in model.modules())
 
 
-def resolve_precision(model: nn.Module, settings: TrainingSettings, device: torch.device) -> str:
+def resolve_precision(model: Model, settings: TrainingSettings, device: torch.device) -> str:
     """The precision that is used; ``auto`` is fp32 on a CPU, on a GPU tf32 for recurrent models and else bf16."""
     if settings.precision != "auto":
         return settings.precision

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.transformer import TransformerLayer
 from weft.training.loss import Loss, batch_loss
 from weft.training.update import PlainUpdate, TrainingContext
@@ -28,7 +28,7 @@ from weft.training.update import PlainUpdate, TrainingContext
 class LossModule(nn.Module):
     """The loss of a batch, as a module."""
 
-    def __init__(self, model: AnyModel, smoothing: float) -> None:
+    def __init__(self, model: Model, smoothing: float) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
@@ -37,7 +37,7 @@ class LossModule(nn.Module):
         return batch_loss(self.model, batch, smoothing=self.smoothing, sampling_probability=sampling_probability)
 
 
-def shard(model: AnyModel, context: TrainingContext) -> LossModule:
+def shard(model: Model, context: TrainingContext) -> LossModule:
     """Shard a model's weights over the workers, in place; the module returned computes losses with them.
 
     Layers are groups of their own if they are only called as a whole. Under scheduled sampling a decoder is called step

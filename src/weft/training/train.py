@@ -18,7 +18,7 @@ from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
-from weft.models import AnyModel
+from weft.models import Model
 from weft.models.build import build_model, choose_device
 from weft.preparation import PreparedCorpus, Transform, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe, write_toml
@@ -43,14 +43,14 @@ def train(
     recipe: Recipe,
     out: Path | str | None = None,
     *,
-    model: AnyModel | None = None,
+    model: Model | None = None,
     resume: bool = False,
     transforms: Sequence[Transform] = (),
     workers: Workers = SINGLE_PROCESS,
 ) -> Iterator[Event]:
     """Train a model; every event is logged to the run folder and yielded.
 
-    ``model``: trained in place of the one that the recipe's [model] describes.
+    ``model``: your own, trained in place of the one that the recipe's [model] describes; see docs/extending.md.
     ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
     ``workers``: this process among several that train together; they must be connected (`Workers.connected`).
     """

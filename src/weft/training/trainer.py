@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
 from weft.errors import CheckpointError, TrainingError
-from weft.models import AnyModel
+from weft.models import Model
 from weft.runs.layout import Checkpoint, RunFolder
 from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_capture
@@ -51,7 +51,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: AnyModel,
+        model: Model,
         data: BatchSource,
         context: TrainingContext,
         *,
@@ -65,7 +65,7 @@ class Trainer:
         self.folder = folder
         self.validate = validate
         self.sharded = self.workers.world_size > 1 and self.settings.shard == "full"
-        self.validation_model: AnyModel | None = None
+        self.validation_model: Model | None = None
         """If weights are sharded: a copy of the whole model, with which the main process validates."""
         self.in_loop = False
         """Whether all workers are in the loop, and wait for each other."""

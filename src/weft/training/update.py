@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
-from weft.models import AnyModel
+from weft.models import Model
 from weft.recipe import TrainingSettings
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
 from weft.training.loss import Loss, batch_loss
@@ -65,7 +65,7 @@ class Update(Protocol):
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult: ...
 
 
-def make_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+def make_optimizer(model: Model, settings: TrainingSettings) -> torch.optim.Optimizer:
     """The optimizer of a recipe: fused, and on a GPU capturable in a CUDA graph."""
     learning_rate, weight_decay = settings.learning_rate, settings.weight_decay
     first = next(model.parameters())
@@ -88,7 +88,7 @@ def make_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.
 class PlainUpdate:
     """An update of any model on any device."""
 
-    def __init__(self, model: AnyModel, optimizer: torch.optim.Optimizer, context: TrainingContext) -> None:
+    def __init__(self, model: Model, optimizer: torch.optim.Optimizer, context: TrainingContext) -> None:
         self.model = model
         self.optimizer = optimizer
         self.context = context

@@ -13,7 +13,7 @@ from weft.data.store.encode import encode_pairs
 from weft.errors import DataError
 from weft.evaluation.metrics import compute_metrics, perplexity
 from weft.evaluation.references import GROUPINGS
-from weft.models import AnyModel
+from weft.models import Model
 from weft.preparation import has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.text import specials
@@ -32,7 +32,7 @@ class ValidationScores(NamedTuple):
     """The number by which checkpoints are ranked; higher is better."""
 
 
-Validate = Callable[[AnyModel], ValidationScores]
+Validate = Callable[[Model], ValidationScores]
 
 
 def read_validation_pairs(recipe: Recipe, row_errors: Counter[str]) -> list[Pair] | None:
@@ -52,7 +52,7 @@ def make_validation(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, d
     references = items.references[: recipe.training.valid_sentences]
     metric = recipe.training.metric
 
-    def validate(model: AnyModel) -> ValidationScores:
+    def validate(model: Model) -> ValidationScores:
         scored = likelihood(model, encoded, begin=specials.BEGIN, device=device)
         per_token = perplexity(scored.log_probability, scored.tokens).value
         if metric == "loss":
