@@ -32,12 +32,15 @@ class StepLoop:
     def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
         """The records of all steps. ``return_attention``: whether the steps need attention weights of the model."""
         steps: list[StepRecords] = []
-        while len(state.sentences_B):
+        while len(state.sentences_B):  # none at all for an empty batch
             sentences_B = state.sentences_B
             state, record = step(state)
             steps.append(StepRecords(sentences_B, map_tree(lambda leaf: leaf[None], record)))
-            if bool(state.done_B.any()):
-                state = state.keep_sentences((~state.done_B).nonzero()[:, 0])
+            running = (~state.done_B).nonzero()[:, 0]
+            if not len(running):
+                break
+            if len(running) < len(state.done_B):
+                state = state.keep_sentences(running)
         return steps
 
 
