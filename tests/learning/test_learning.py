@@ -45,7 +45,7 @@ def test_every_pairing_learns(encoder: str, decoder: str, task: str, sequences: 
     assert exact_match(model, sequences.test, task) >= 0.95
 
 
-@pytest.mark.parametrize("score", ["additive", "dot"])
+@pytest.mark.parametrize("score", ["additive", pytest.param("dot", marks=pytest.mark.slow)])
 def test_bahdanaus_placement_learns(score: str, sequences: Toy) -> None:
     chosen = settings("gru", "gru", attention={"score": score, "placement": "before"})
     model = train(chosen, pairs_of(sequences.train, "reverse"), steps=160, learning_rate=0.012)

@@ -37,9 +37,9 @@ def command(
     docs/several-machines.md.
     """
     from weft.errors import WeftError
-    from weft.training.launch import ENDED, has_ended, launch, note_end
+    from weft.training.launch import EXIT_CODE_FILE, end_launch, launch, launch_has_ended
 
-    if has_ended():
+    if launch_has_ended():
         return
     if workers > 1:
         raise typer.Exit(launch(_for_a_worker(sys.argv[1:]), workers=workers, restarts=restarts))
@@ -55,10 +55,10 @@ def command(
             except WeftError:
                 if not team.reports_error():
                     raise typer.Exit(2) from None
-                note_end(2)
+                end_launch(2)
                 raise
     except WorkerLostError as error:
-        if team.is_main and ENDED not in os.environ:
+        if team.is_main and EXIT_CODE_FILE not in os.environ:
             typer.echo(f"weft: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
-"""Cross-entropy on a GPU: one kernel reads a row of logits twice, and leaves its gradient in their place.
+"""Cross-entropy and its gradient on a GPU: one kernel reads a row of logits twice and overwrites it with the gradient.
 
-Loaded only where there is a GPU; training/loss.py says what is computed, and is what this is tested against.
+Must equal the CPU branch of `weft.kernels.chunked_cross_entropy`, and so `weft.training.loss.cross_entropy`:
+tests/contracts/test_gpu.py. Imported only if there is a GPU.
 """
 
 from __future__ import annotations
@@ -11,46 +12,47 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 4096
+WARPS = 8
 
 
 @triton.jit
 def _row(  # type: ignore[no-untyped-def]
     logits, targets, likelihoods, uniforms, stride, vocabulary, smoothing, block: tl.constexpr
 ):
-    """One row: −log p(y), −mean log p(v), and p − (1 − ε) [v = y] − ε/V in the logits' place."""
+    """One row: −log p(y), −mean log p(v), and p − (1 − ε) [v = y] − ε/V in place of the logits."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + row)
     start = logits + row * stride
     offsets = tl.arange(0, block)
-    top = tl.full((), float("-inf"), tl.float32)
-    powers = tl.zeros((), tl.float32)
+    running_max = tl.full((), float("-inf"), tl.float32)
+    exp_sum = tl.zeros((), tl.float32)
     total = tl.zeros((), tl.float32)
-    chosen = tl.zeros((), tl.float32)
+    target_logit = tl.zeros((), tl.float32)
     for first in range(0, vocabulary, block):
-        places = first + offsets
-        inside = places < vocabulary
-        values = tl.load(start + places, mask=inside, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(top, tl.max(values, 0))
-        powers = powers * tl.exp(top - higher) + tl.sum(tl.exp(values - higher), 0)
-        top = higher
-        total += tl.sum(tl.where(inside, values, 0.0), 0)
-        chosen += tl.sum(tl.where(places == target, values, 0.0), 0)
-    log_sum = top + tl.log(powers)
-    counts = target >= 0
-    tl.store(likelihoods + row, tl.where(counts, log_sum - chosen, 0.0))
-    tl.store(uniforms + row, tl.where(counts, log_sum - total / vocabulary, 0.0))
+        columns = first + offsets
+        mask = columns < vocabulary
+        values = tl.load(start + columns, mask=mask, other=float("-inf")).to(tl.float32)
+        new_max = tl.maximum(running_max, tl.max(values, 0))
+        exp_sum = exp_sum * tl.exp(running_max - new_max) + tl.sum(tl.exp(values - new_max), 0)
+        running_max = new_max
+        total += tl.sum(tl.where(mask, values, 0.0), 0)
+        target_logit += tl.sum(tl.where(columns == target, values, 0.0), 0)
+    log_sum = running_max + tl.log(exp_sum)
+    counted = target >= 0
+    tl.store(likelihoods + row, tl.where(counted, log_sum - target_logit, 0.0))
+    tl.store(uniforms + row, tl.where(counted, log_sum - total / vocabulary, 0.0))
     for first in range(0, vocabulary, block):
-        places = first + offsets
-        inside = places < vocabulary
-        values = tl.load(start + places, mask=inside, other=float("-inf")).to(tl.float32)
+        columns = first + offsets
+        mask = columns < vocabulary
+        values = tl.load(start + columns, mask=mask, other=float("-inf")).to(tl.float32)
         gradient = tl.exp(values - log_sum) - smoothing / vocabulary
-        gradient = tl.where(places == target, gradient - (1.0 - smoothing), gradient)
-        gradient = tl.where(counts, gradient, 0.0)
-        tl.store(start + places, gradient.to(logits.dtype.element_ty), mask=inside)
+        gradient = tl.where(columns == target, gradient - (1.0 - smoothing), gradient)
+        gradient = tl.where(counted, gradient, 0.0)
+        tl.store(start + columns, gradient.to(logits.dtype.element_ty), mask=mask)
 
 
 def losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Σ −log p(y) and Σ −mean log p(v) over the rows; ``logits_CV`` becomes the gradient."""
+    """Σ −log p(y) and Σ −mean log p(v) over the rows; ``logits_CV`` is overwritten with the gradient."""
     likelihoods, uniforms = (torch.empty(len(logits_CV), device=logits_CV.device) for _ in range(2))
     _row[(len(logits_CV),)](
         logits_CV,
@@ -61,6 +63,6 @@ def losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float) 
         logits_CV.shape[1],
         smoothing,
         block=BLOCK,
-        num_warps=8,
+        num_warps=WARPS,
     )
     return likelihoods.sum(), uniforms.sum()

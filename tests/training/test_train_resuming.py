@@ -1,0 +1,247 @@
+"""A run that was stopped or killed at any moment ends, once resumed, as if it had never been stopped."""
+
+import json
+import random
+import shutil
+import signal
+from itertools import count
+
+import pytest
+import torch
+
+from fixtures.training_runs import (
+    EVERYTHING,
+    PLAIN,
+    TRANSFORMER,
+    VARIANTS,
+    contents,
+)
+from weft.data.pairs import Pair
+from weft.errors import CheckpointError, RecipeError
+from weft.training import train as training
+from weft.training import validation
+from weft.training.events import Finished, Saved, Step
+from weft.training.train import train
+from weft.translation.load import load
+
+QUICK = ("plain", "never_saved", "prefix")
+every_variant = pytest.mark.parametrize(
+    "changes",
+    [pytest.param(changes, marks=() if changes["name"] in QUICK else pytest.mark.slow) for changes in VARIANTS],
+    ids=lambda changes: changes["name"],
+)
+
+
+@pytest.fixture(scope="module")
+def straight(tiny, tmp_path_factory):
+    """The contents of a run that was never stopped."""
+    found = {}
+
+    def straight(changes):
+        key = json.dumps(changes, sort_keys=True)
+        if key not in found:
+            path = tmp_path_factory.mktemp("straight") / "run"
+            assert isinstance(list(train(tiny(changes), path))[-1], Finished)
+            found[key] = contents(path)
+        return found[key]
+
+    return straight
+
+
+class TestResuming:
+    @every_variant
+    def test_after_any_event(self, tiny, tmp_path, straight, changes):
+        """The reader stops listening after the n-th event, for every n."""
+        wanted = straight(changes)
+        for stop in count(1):
+            path = tmp_path / str(stop)
+            events = train(tiny(changes), path)
+            seen = [event for event, _ in zip(events, range(stop), strict=False)]
+            events.close()
+            assert load(path)
+            list(train(tiny(changes), path, resume=True))
+            assert contents(path) == wanted, f"stopped after {seen[-1]}"
+            if isinstance(seen[-1], Finished):
+                break
+            shutil.rmtree(path)
+
+    def test_many_times(self, tiny, tmp_path, straight):
+        path = tmp_path / "run"
+        next(train(tiny(EVERYTHING), path))
+        for seen in (4, 6, 5, 9):
+            events = train(tiny(EVERYTHING), path, resume=True)
+            list(zip(events, range(seen), strict=False))
+            events.close()
+        list(train(tiny(EVERYTHING), path, resume=True))
+        assert contents(path) == straight(EVERYTHING)
+
+    def test_with_random_numbers_drawn_in_between(self, tiny, tmp_path, straight):
+        path = tmp_path / "run"
+        events = train(tiny(EVERYTHING), path)
+        list(zip(events, range(8), strict=False))
+        events.close()
+        torch.manual_seed(99)
+        events = train(tiny(EVERYTHING), path, resume=True)
+        list(events)
+        assert contents(path) == straight(EVERYTHING)
+
+    def test_a_finished_run_stays_as_it_is(self, tiny, tmp_path, straight):
+        path = tmp_path / "run"
+        list(train(tiny(PLAIN), path))
+        metrics = json.loads((path / "metrics.json").read_text("utf-8"))
+        events = list(train(tiny(PLAIN), path, resume=True))
+        assert not any(isinstance(event, Step) for event in events) and events[-1].reason == "steps"
+        assert contents(path) == straight(PLAIN)
+        assert json.loads((path / "metrics.json").read_text("utf-8")) == metrics
+
+    def test_the_result_is_whole_even_if_the_last_validation_was_before(self, tiny, tmp_path):
+        path = tmp_path / "run"
+        events = train(tiny({**PLAIN, "training.save_every": 4}), path)
+        for event in events:
+            if isinstance(event, Saved):
+                break
+        events.close()
+        list(train(tiny({**PLAIN, "training.save_every": 4}), path, resume=True))
+        assert "last_validation" in json.loads((path / "metrics.json").read_text("utf-8"))
+
+    def test_more_steps_may_be_asked_for(self, tiny, tmp_path):
+        path = tmp_path / "run"
+        list(train(tiny({"training.steps": 3}), path))
+        events = list(train(tiny({"training.steps": 5}), path, resume=True))
+        assert [event.step for event in events if isinstance(event, Step)] == [4, 5]
+        list(train(tiny({"training.steps": 5}), tmp_path / "whole"))
+        first, second = (contents(tmp_path / name)[0] for name in ("run", "whole"))
+        assert first["model.safetensors"] == second["model.safetensors"]
+
+    def test_more_patience_may_be_asked_for(self, tiny, tmp_path, monkeypatch):
+        scores = iter([5.0, 4.0, 3.0, 2.0, 1.0])
+        monkeypatch.setattr(
+            training,
+            "make_validation",
+            lambda *_: lambda model: validation.ValidationScores(1.0, 1.0, {}, next(scores, 0.0)),
+        )
+        path = tmp_path / "run"
+        changes = {"training.steps": 6, "training.validate_every": 1, "training.patience": 1}
+        assert list(train(tiny(changes), path))[-1].reason == "patience"
+        events = list(train(tiny({**changes, "training.patience": 0}), path, resume=True))
+        assert (events[-1].step, events[-1].reason) == (6, "steps")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "group"),
+        [
+            ("seed", 5, "seed"),
+            ("data.train_size", 100, "data"),
+            ("tokenizer.kind", "character", "tokenizer"),
+            ("model.dropout", 0.4, "model"),
+            ("training.batch_tokens", 32, "training"),
+            ("training.optimizer", "sgd", "training"),
+        ],
+    )
+    def test_other_settings_are_refused(self, tiny, finished, name, value, group):
+        before = (finished / "log.jsonl").read_bytes()
+        given = {"training.steps": 2, "training.validate_every": 1, name: value}
+        with pytest.raises(RecipeError) as caught:
+            next(train(tiny(given), finished, resume=True))
+        message = str(caught.value)
+        assert (
+            message.startswith(f"--resume: {group} differs from {finished / 'recipe.toml'}; ") and "\n" not in message
+        )
+        assert (finished / "log.jsonl").read_bytes() == before
+
+    @pytest.mark.parametrize("name", ["precision", "compile"])
+    def test_how_products_are_made_may_change(self, tiny, tmp_path, name):
+        path = tmp_path / "run"
+        list(train(tiny({**TRANSFORMER, "training.steps": 2}), path))
+        other = {"precision": "bf16", "compile": "off"}[name]
+        events = list(train(tiny({**TRANSFORMER, "training.steps": 4, f"training.{name}": other}), path, resume=True))
+        assert [event.step for event in events if isinstance(event, Step)] == [3, 4]
+
+    def test_a_stack_of_another_family_is_refused(self, tiny, finished):
+        given = {**TRANSFORMER, "training.steps": 2, "training.validate_every": 1}
+        with pytest.raises(RecipeError, match=r"^--resume: model differs from "):
+            next(train(tiny(given), finished, resume=True))
+
+    def test_without_a_run_nothing_is_made(self, tiny, tmp_path):
+        with pytest.raises(CheckpointError):
+            next(train(tiny(), tmp_path / "run", resume=True))
+        assert not list(tmp_path.iterdir())
+
+
+# Kills. What is killed is a process of its own, and SIGKILL it cannot catch.
+
+
+def killed_then_resumed(run, changes, path, **kill):
+    """Kill a training run, check what it left, resume it; whether there was anything left to kill."""
+    code, said = run(changes, path, **kill)
+    assert code in (0, -signal.SIGKILL), f"{kill}: {said}"
+    if not path.exists():
+        assert code == -signal.SIGKILL
+        code_again, said = run(changes, path)
+    else:
+        assert load(path).score([Pair("a b", "b a")])[0].log_probability < 0
+        code_again, said = run(changes, path, resume=True)
+    assert code_again == 0, f"{kill}: {said}"
+    return code == -signal.SIGKILL
+
+
+def check_every_place(run, changes, folder, wanted, functions, places):
+    """Kill at the n-th call of some functions, for every n; what went wrong, all together."""
+    wrong = []
+    for place in places:
+        path = folder / str(place)
+        try:
+            alive = not killed_then_resumed(run, changes, path, functions=functions, place=place)
+            if contents(path) != wanted:
+                wrong.append(f"call {place}: the resumed run ended otherwise")
+        except Exception as error:
+            wrong.append(f"call {place}: {str(error)[-300:]}")
+            alive = False
+        shutil.rmtree(path, ignore_errors=True)
+        if alive:
+            break
+    assert not wrong, "\n".join(wrong)
+
+
+RENAMES = ("rename", "replace", "save")
+CHANGES = ("rename", "replace", "mkdir", "unlink", "rmdir", "fsync")
+
+
+def test_killed_at_every_rename_of_a_file(train_elsewhere, tmp_path, straight):
+    changes = {**PLAIN, "training.steps": 2}
+    check_every_place(train_elsewhere, changes, tmp_path, straight(changes), RENAMES, range(1, 1000))
+
+
+@pytest.mark.slow
+def test_killed_at_some_changes_of_the_folder(train_elsewhere, tmp_path, straight):
+    places = sorted(random.Random(5).sample(range(1, 160), 8))
+    check_every_place(train_elsewhere, EVERYTHING, tmp_path, straight(EVERYTHING), CHANGES, places)
+
+
+@pytest.mark.slow
+@every_variant
+def test_killed_at_every_change_of_the_folder(train_elsewhere, tmp_path, straight, changes):
+    check_every_place(train_elsewhere, changes, tmp_path, straight(changes), CHANGES, range(1, 1000))
+
+
+def test_killed_at_random_moments(train_elsewhere, tmp_path, straight):
+    dice = random.Random()
+    for place in range(3):
+        delay = dice.uniform(0.0, 0.6)
+        path = tmp_path / str(place)
+        killed_then_resumed(train_elsewhere, EVERYTHING, path, after=delay)
+        assert contents(path) == straight(EVERYTHING), f"killed after {delay} s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", range(20))
+def test_killed_again_and_again(train_elsewhere, tmp_path, straight, kills):
+    dice = random.Random()
+    path = tmp_path / "run"
+    delays = [dice.uniform(0.0, 0.5) for _ in range(3)]
+    for delay in delays:
+        code, said = train_elsewhere(EVERYTHING, path, resume=path.exists(), after=delay)
+        assert code in (0, -signal.SIGKILL), f"{delays}: {said}"
+        assert not path.exists() or load(path)
+    code, said = train_elsewhere(EVERYTHING, path, resume=path.exists())
+    assert code == 0, f"{delays}: {said}"
+    assert contents(path) == straight(EVERYTHING), f"killed after {delays} s"
