@@ -21,7 +21,7 @@ def test_targets_and_links(task):
 
 
 def test_sort_keeps_the_order_of_equal_letters():
-    assert copying._arranged(["b", "a", "b", "a"], [1, 3, 0, 2]).links == ((0, 2), (1, 0), (2, 3), (3, 1))
+    assert copying._permuted(["b", "a", "b", "a"], [1, 3, 0, 2]).links == ((0, 2), (1, 0), (2, 3), (3, 1))
     random = Random(2)
     for _ in range(50):
         pair = copying.sort(random, symbols=2)

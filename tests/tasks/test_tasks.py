@@ -85,8 +85,8 @@ def test_an_exhausted_split_says_what_it_has():
     with pytest.raises(DataError) as caught:
         next(found)
     assert str(caught.value) == (
-        f"task addition: 10000 different pairs asked for, but its test split has only {expected}; "
-        "ask for fewer, or for a larger world in its options"
+        f"task addition: 10000 different pairs requested, but its test split has only {expected}; "
+        "request fewer, or a larger task by its options"
     )
 
 
@@ -94,7 +94,7 @@ def test_an_empty_train_split(monkeypatch):
     source = next(str(number) for number in range(100) if split_of(str(number)) == "valid")
     monkeypatch.setitem(TASKS, "one", Task("one", "always the same", lambda random: Pair(source, "x")))
     assert list(generate("one", "valid", 1)) == [Pair(source, "x")]
-    with pytest.raises(DataError, match=r"^task one: 5 pairs asked for, but its train split has only 0; "):
+    with pytest.raises(DataError, match=r"^task one: 5 pairs requested, but its train split has only 0; "):
         list(generate("one", "train", 5))
     with pytest.raises(RecipeError, match=r"^task one: unknown option 'x'; it has none$"):
         generate("one", "train", 5, options={"x": 1})
@@ -110,7 +110,7 @@ def test_an_empty_train_split(monkeypatch):
             DataError,
             "task addition: unknown split 'trian'; did you mean 'train'?",
         ),
-        (("addition", "train", -1), {}, DataError, "task addition: -1 pairs asked for, expected 0 or more"),
+        (("addition", "train", -1), {}, DataError, "task addition: -1 pairs requested, expected 0 or more"),
         (
             ("addition", "train", 1),
             {"digit": 3},

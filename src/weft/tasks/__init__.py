@@ -1,8 +1,10 @@
-"""Built-in corpora: small worlds with unlimited data and known answers.
+"""Built-in tasks: synthetic corpora of unlimited size with known answers.
 
 `generate` is a pure function of its arguments. A source belongs to one split, by a hash of its text (18 in 20 to
 ``train``, 1 each to ``valid`` and ``test``), so the splits share no source whatever the seeds, counts and options.
-``train`` is drawn with replacement: a small world repeats itself. In ``valid`` and ``test`` no source occurs twice.
+``train`` is drawn with replacement: a small task repeats itself. In ``valid`` and ``test`` no source occurs twice.
+
+To add one, write its ``sample`` function in a file of its own and add its line to `TASKS`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from weft.tasks import addition, copying, dates, grammar
 
 
 class Task(NamedTuple):
-    """A built-in corpus: ``sample(random, **options)`` draws one pair."""
+    """A task: ``sample(random, **options)`` draws one pair."""
 
     name: str
     summary: str
@@ -30,7 +32,7 @@ class Task(NamedTuple):
     def options(self) -> dict[str, object]:
         """The names of the options with their defaults."""
         parameters = inspect.signature(self.sample).parameters.values()
-        return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+        return {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
 
 
 TASKS: dict[str, Task] = {
@@ -38,7 +40,7 @@ TASKS: dict[str, Task] = {
     for task in (
         Task("addition", "add two numbers, digit by digit: 535+61 → 596", addition.sample),
         Task("copy", "copy a sequence of letters: d a c → d a c", copying.copy),
-        Task("reverse", "turn a sequence of letters around: d a c → c a d", copying.reverse),
+        Task("reverse", "reverse a sequence of letters: d a c → c a d", copying.reverse),
         Task("sort", "sort a sequence of letters: d a c → a c d", copying.sort),
         Task("dates", "dates as people write them → ISO 8601: 7 March 2024 → 2024-03-07", dates.sample),
         Task("grammar", "English → French sentences of a small grammar, with gold word links", grammar.sample),
@@ -50,20 +52,20 @@ SPLITS = ("train", "valid", "test")
 
 def split_of(source: str) -> str:
     """The split that a source belongs to."""
-    place = int.from_bytes(blake2b(source.encode("utf-8"), digest_size=8).digest(), "big") % 20
-    return {0: "valid", 1: "test"}.get(place, "train")
+    bucket = int.from_bytes(blake2b(source.encode("utf-8"), digest_size=8).digest(), "big") % 20
+    return {0: "valid", 1: "test"}.get(bucket, "train")
 
 
 def generate(
     name: str, split: str, count: int, *, seed: int = 0, options: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[Pair]:
-    """`count` pairs of a split of a task. A larger count begins with the pairs of a smaller one."""
+    """`count` pairs of a split of a task. A larger count starts with the pairs of a smaller one."""
     if name not in TASKS:
         raise DataError(f"unknown task {name!r}; {nearest(name, TASKS)}")
     if split not in SPLITS:
         raise DataError(f"task {name}: unknown split {split!r}; {nearest(split, SPLITS)}")
     if count < 0:
-        raise DataError(f"task {name}: {count} pairs asked for, expected 0 or more")
+        raise DataError(f"task {name}: {count} pairs requested, expected 0 or more")
     task = TASKS[name]
     for option in options:
         if option not in task.options:
@@ -74,30 +76,30 @@ def generate(
 
 
 def _generate(task: Task, split: str, count: int, seed: int, options: dict[str, object]) -> Iterator[Pair]:
-    dice = random.Random(f"{task.name} {split} {seed}")  # seeded by a text's SHA-512: the same on every machine
+    rng = random.Random(f"{task.name} {split} {seed}")  # seeded by the SHA-512 of a text: the same on every machine
     distinct = split != "train"
     seen: set[str] = set()
-    found = misses = 0
-    while found < count:
-        pair = _draw(task, dice, options)
+    drawn = misses = 0
+    while drawn < count:
+        pair = _draw(task, rng, options)
         if split_of(pair.source) != split or pair.source in seen:
             misses += 1
-            # Were one source as likely as those found still to come, it would have come with near certainty.
+            # A further source as likely as those drawn so far would almost certainly have occurred by now.
             if misses > 2_000 + 200 * len(seen):
                 raise DataError(
-                    f"task {task.name}: {count} {'different ' if distinct else ''}pairs asked for, but its {split} "
-                    f"split has only {found}; ask for fewer, or for a larger world in its options"
+                    f"task {task.name}: {count} {'different ' if distinct else ''}pairs requested, but its {split} "
+                    f"split has only {drawn}; request fewer, or a larger task by its options"
                 )
             continue
         if distinct:
             seen.add(pair.source)
-        found, misses = found + 1, 0
+        drawn, misses = drawn + 1, 0
         yield pair
 
 
-def _draw(task: Task, dice: random.Random, options: Mapping[str, object]) -> Pair:
+def _draw(task: Task, rng: random.Random, options: Mapping[str, object]) -> Pair:
     try:
-        return task.sample(dice, **options)
+        return task.sample(rng, **options)
     except RecipeError as error:
         raise RecipeError(f"task {task.name}: {error}") from None
     except (TypeError, ValueError) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from weft.data.pairs import Pair
-from weft.tasks.options import check_whole
+from weft.tasks.options import check_integer
 
 
 def sample(random: Random, *, digits: int = 3) -> Pair:
@@ -17,7 +17,7 @@ def sample(random: Random, *, digits: int = 3) -> Pair:
     The number of digits is drawn first, uniformly and for each number by itself, then a number of that many digits:
     short numbers would otherwise hardly ever occur (one number below 1000 in a hundred has one digit). 0 has one digit.
     """
-    check_whole("digits", digits, least=1, most=100)
+    check_integer("digits", digits, minimum=1, maximum=100)
     left, right = _number(random, digits), _number(random, digits)
     return Pair(f"{left}+{right}", str(left + right))
 

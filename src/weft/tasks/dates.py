@@ -1,14 +1,14 @@
 """Dates as people write them → ISO 8601: ``Thursday, 7 March 2024`` → ``2024-03-07``.
 
-Every form has one reading:
+Every format is unambiguous:
 
 - three numbers with dots are day first (``7.3.2024``), with slashes month first (``3/7/2024``), with hyphens, or
   beginning with a year, year first (``2024-03-07``, ``2024/03/07``);
 - a year of two digits lies in 1950–2049: 50 to 99 are 19xx, 00 to 49 are 20xx; dates of other years
-  are not written so;
+  are not written this way;
 - weekdays are the right ones for their date.
 
-Dates are drawn uniformly over the years 1900–2099, then one of the forms, each as often as any other.
+Dates are drawn uniformly over the years 1900–2099, then one of the formats, each equally likely.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from random import Random
 
 from weft.data.pairs import Pair
 from weft.errors import RecipeError
-from weft.tasks.options import check_whole
+from weft.tasks.options import check_integer
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -57,7 +57,7 @@ def _two_digits(day: date) -> str:
     return f"{day.year % 100:02d}"
 
 
-# One line a form. Those of SHORT write the year with two digits.
+# One line per format. Those of SHORT write the year with two digits.
 LONG: tuple[Callable[[date], str], ...] = (
     lambda d: d.isoformat(),
     lambda d: f"{d.year}/{d.month:02d}/{d.day:02d}",
@@ -102,12 +102,12 @@ SHORT: tuple[Callable[[date], str], ...] = (
 
 def sample(random: Random, *, first_year: int = 1900, last_year: int = 2099) -> Pair:
     """A date from the first day of one year to the last day of another."""
-    check_whole("first_year", first_year, least=1900, most=2099)
-    check_whole("last_year", last_year, least=1900, most=2099)
+    check_integer("first_year", first_year, minimum=1900, maximum=2099)
+    check_integer("last_year", last_year, minimum=1900, maximum=2099)
     if last_year < first_year:
         raise RecipeError(f"last_year: {last_year} is before first_year, {first_year}")
     start = date(first_year, 1, 1)
     day = start + timedelta(days=random.randrange((date(last_year + 1, 1, 1) - start).days))
     century = 1900 + PIVOT
-    forms = LONG + SHORT if century <= day.year < century + 100 else LONG
-    return Pair(random.choice(forms)(day), day.isoformat())
+    formats = LONG + SHORT if century <= day.year < century + 100 else LONG
+    return Pair(random.choice(formats)(day), day.isoformat())

@@ -2,9 +2,9 @@
 
     he hit me with a pie  →  il m'a entarté        links 0-0 1-2 1-3 2-1 3-3 4-3 5-3
 
-A synchronous grammar draws a tree (`choices`, `deeds`, `phrases`) and says it in both languages at once (`sentences`,
-`french`), from the words of `lexicon` and `verbs`. There are far more than ten million pairs; sentences are lower-case
-and without a full stop.
+A synchronous grammar draws a tree (`statements`, `clauses`, `phrases`) and realizes it in both languages at once
+(`realization`, `french`), with the words of `lexicon` and `verbs`. There are far more than ten million pairs; sentences
+are lowercase and without a full stop.
 
 **The French is a function of the English**, so exact match is a fair metric. *they* is *ils*, *friend* is *ami*, the
 speaker is a man, *hit* and *read* without an s are the past, *it* is said only of the object of the clause before and
@@ -41,9 +41,9 @@ from random import Random
 
 from weft.data.pairs import Pair
 from weft.errors import DataError
-from weft.tasks.grammar import choices
+from weft.tasks.grammar import statements
 from weft.tasks.grammar.french import Token
-from weft.tasks.grammar.sentences import finish, pair, say_statement
+from weft.tasks.grammar.realization import finish_pair, pair, realize
 from weft.tasks.grammar.trees import Statement
 
 __all__ = ["LONGEST", "SHORTEST", "pair", "sample"]
@@ -56,40 +56,40 @@ _SUBORDINATING = ("because", "when", "while")
 def sample(random: Random, *, min_words: int = 3, max_words: int = 16) -> Pair:
     """A sentence pair with its links; the bounds count English words, 3 to 60.
 
-    Statements are added until the sentence is as long as was drawn for it; one that would make it too long, or leave
-    too little room for another, is taken back and drawn again.
+    Statements are added until the sentence has the length drawn for it; one that would make it too long, or leave too
+    few words for another, is discarded and drawn again.
     """
     if not SHORTEST <= min_words <= max_words <= LONGEST:
         raise DataError(
-            f"grammar: sentences of {min_words} to {max_words} words asked for; "
+            f"grammar: sentences of {min_words} to {max_words} words requested; "
             f"allowed are {SHORTEST} <= min_words <= max_words <= {LONGEST}"
         )
     draw = random.random
-    wanted = min_words + int((max_words - min_words + 1) * draw() ** 3)
-    growth = min(1.5, 0.4 + wanted / 12)
+    length = min_words + int((max_words - min_words + 1) * draw() ** 3)
+    growth = min(1.5, 0.4 + length / 12)
     past = draw() < 0.5
     english: list[str] = []
     tokens: list[Token] = []
     previous: Statement | None = None
     subordinate = True
     if draw() < 0.08:
-        tokens = say_statement(english, choices.question(random, growth))
+        tokens = realize(english, statements.question(random, growth))
         if min_words <= len(english) <= max_words:
-            return finish(english, tokens)
+            return finish_pair(english, tokens)
         english.clear()
         tokens.clear()
-    enough = max(min_words, min(wanted, max_words - _SHORTEST_CONTINUATION + 1))
+    enough = max(min_words, min(length, max_words - _SHORTEST_CONTINUATION + 1))
     while len(english) < enough:
         start = len(english)
         if previous is None:
-            trees = [choices.statement(random, past, growth)]
+            trees = [statements.statement(random, past, growth)]
         else:
-            trees = choices.continuation(random, previous, past, growth, subordinate=subordinate)
-        said = [token for tree in trees for token in say_statement(english, tree)]
+            trees = statements.continuation(random, previous, past, growth, subordinate=subordinate)
+        added = [token for tree in trees for token in realize(english, tree)]
         if len(english) > max_words - _SHORTEST_CONTINUATION and not min_words <= len(english) <= max_words:
             del english[start:]
             continue
         subordinate = english[start] not in _SUBORDINATING
-        tokens += said
+        tokens += added
         previous = trees[-1]
-    return finish(english, tokens)
+    return finish_pair(english, tokens)

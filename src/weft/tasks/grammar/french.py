@@ -1,7 +1,7 @@
 """French morphology and surface: agreement, the verb group with its clitics, contraction and elision.
 
 A French phrase is a list of tokens, each a word with the English positions it is linked to: `("chat", (1,))`. Phrases
-are built with the full forms (*de le*, *la eau*, *que il*); `surface` then contracts and elides, and a contracted word
+are built from full forms (*de le*, *la eau*, *que il*); `surface` then contracts and elides, and a contracted word
 keeps the links of both its parts.
 
 The rules cover the words of `lexicon` and `verbs`, not the language: `ASPIRATED` lists the only words of ours with an
@@ -43,14 +43,14 @@ DETERMINERS = {
 
 
 class Agreement(NamedTuple):
-    """What a noun phrase asks of the words that agree with it; `person` counts je, il, nous, ils from zero."""
+    """Person, gender and number, with which other words agree; `person` counts je, il, nous, ils from zero."""
 
     person: int
     gender: str
     plural: bool
 
 
-_OF_NOUN = {
+_NOUN_AGREEMENT = {
     (gender, plural): Agreement(3 if plural else 1, gender, plural) for gender in "mf" for plural in (False, True)
 }
 
@@ -60,10 +60,10 @@ def of_pronoun(pronoun: Pronoun) -> Agreement:
 
 
 def of_noun(noun: Noun, plural: bool) -> Agreement:
-    return _OF_NOUN[noun.gender, plural]
+    return _NOUN_AGREEMENT[noun.gender, plural]
 
 
-def of_both(first: Agreement, second: Agreement) -> Agreement:
+def of_coordination(first: Agreement, second: Agreement) -> Agreement:
     """Two phrases joined by *et*: plural, and masculine unless both are feminine."""
     return Agreement(3, "f" if first.gender == second.gender == "f" else "m", True)
 
@@ -91,27 +91,29 @@ def participle(base: str, gender: str, plural: bool) -> str:
     return base + "s" if plural and base[-1] != "s" else base
 
 
-def determine(determiner: str, noun: Noun, plural: bool, before: str, said: Positions, *, negated: bool) -> list[Token]:
+def determine(
+    determiner: str, noun: Noun, plural: bool, before: str, positions: Positions, *, negated: bool
+) -> list[Token]:
     """The French of an English determiner; `before` is the French word that will follow it.
 
     A negated verb turns the article of its indefinite object into *de*. *Some* is the partitive of a mass noun and
     *des* of a plural, which is *de* before an adjective: *du pain*, *des pommes*, *de petites pommes*.
     """
     if determiner == "some" and not plural:
-        return [("de", said), ("le" if noun.gender == "m" else "la", said)]
+        return [("de", positions), ("le" if noun.gender == "m" else "la", positions)]
     if determiner == "some":
-        return [("des" if before == noun.french_plural else "de", said)]
+        return [("des" if before == noun.french_plural else "de", positions)]
     if determiner == "many":
-        return [("beaucoup", said), ("de", said)]
+        return [("beaucoup", positions), ("de", positions)]
     if determiner == "any" or (negated and determiner == "a"):
-        return [("de", said)]
+        return [("de", positions)]
     column = 2 if plural else (noun.gender == "f") + 3 * opens_with_vowel(before)
-    return [(DETERMINERS[determiner][column], said)]
+    return [(DETERMINERS[determiner][column], positions)]
 
 
-def negate(tokens: list[Token], after: int, word: str, said: Positions) -> list[Token]:
+def negate(tokens: list[Token], after: int, word: str, positions: Positions) -> list[Token]:
     """Put *ne* before the tokens and *pas* or *jamais* after the one at `after`."""
-    return [("ne", said), *tokens[: after + 1], (word, said), *tokens[after + 1 :]]
+    return [("ne", positions), *tokens[: after + 1], (word, positions), *tokens[after + 1 :]]
 
 
 def verb_group(
@@ -132,14 +134,14 @@ def surface(tokens: list[Token]) -> list[Token]:
     """Contract (*de le* → *du*), then elide (*la eau* → *l'eau*); an article that can elide is not contracted."""
     result: list[Token] = []
     following = ""
-    for word, said in reversed(tokens):
+    for word, positions in reversed(tokens):
         if word in _UNSTABLE and following:
             if word in ELIDED and opens_with_vowel(following):
                 word = ELIDED[word]
             elif (word, following) in CONTRACTED:
                 word = CONTRACTED[word, following]
-                said = (*said, *(position for position in result.pop()[1] if position not in said))
-        result.append((word, said))
+                positions = (*positions, *(position for position in result.pop()[1] if position not in positions))
+        result.append((word, positions))
         following = word
     result.reverse()
     return result

@@ -1,7 +1,7 @@
-"""The words of the grammar: nouns, adjectives and small words, each with the forms both languages need.
+"""The lexicon: nouns, adjectives and function words, each with the forms that both languages need.
 
-A table is a block of text, one entry per line, columns cut at white space; ``-`` is an empty column and ``_`` stands
-for a space inside a column. Verbs have a file of their own, `verbs`.
+A table is a block of text, one entry per line, columns separated by white space; ``-`` is an empty column and ``_``
+a space inside a column. Verbs have a file of their own, `verbs`.
 
 Every English word has one translation only, whatever the sentence, so that the French is a function of the English:
 *friend* is always *ami*, *singer* is left out because it could be *chanteur* or *chanteuse*.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """A noun; `plural` is empty where the grammar has no use for one."""
+    """A noun; `plural` is empty if the grammar does not use it."""
 
     english: str
     plural: str
@@ -59,7 +59,7 @@ class Pronoun(NamedTuple):
 
 
 def rows(table: str) -> list[list[str]]:
-    """The lines of a table, cut into columns."""
+    """The rows of a table, as lists of columns."""
     lines = [line.split() for line in table.strip().splitlines()]
     return [["" if column == "-" else column.replace("_", " ") for column in line] for line in lines]
 

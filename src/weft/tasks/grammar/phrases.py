@@ -1,7 +1,7 @@
-"""Drawing noun phrases, places and times at random; `choices` puts them into clauses.
+"""Drawing noun phrases, prepositional phrases and time expressions at random.
 
-`growth` scales how often a noun phrase gets an adjective, an owner or a relative clause: near 1 in a sentence of ten
-words.
+`growth` scales the probability of an adjective, a possessor or a relative clause in a noun phrase: near 1 in a
+sentence of ten words.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from weft.tasks.grammar.lexicon import (
     Phrase,
     Pronoun,
 )
-from weft.tasks.grammar.sentences import agreement
-from weft.tasks.grammar.trees import Both, Clause, NounPhrase, Place, Subject
+from weft.tasks.grammar.realization import agreement
+from weft.tasks.grammar.trees import Clause, Coordination, NounPhrase, PrepositionalPhrase, Subject
 from weft.tasks.grammar.verbs import DOING, OBJECTS, PREY, VERBS, Verb
 
 Item = TypeVar("Item")
@@ -79,7 +79,7 @@ LATER = tuple(TIMES[name] for name in ("tomorrow", "this evening", "today"))
 # Which verbs a relative clause may say of a noun (*the hat that he bought*); a verb with few objects counts more, so
 # that every participle is met in all its forms.
 _UNSAID = ("have", "give", "show", "bring")
-SAID_OF_GONE = {
+VERBS_OF_CONSUMED = {
     noun.english: tuple(
         VERBS[name]
         for name, nouns in OBJECTS.items()
@@ -88,8 +88,9 @@ SAID_OF_GONE = {
     )
     for noun in NOUNS.values()
 }
-SAID_OF = {
-    name: tuple(verb for verb in verbs if verb.base not in ("eat", "drink")) for name, verbs in SAID_OF_GONE.items()
+VERBS_OF = {
+    name: tuple(verb for verb in verbs if verb.base not in ("eat", "drink"))
+    for name, verbs in VERBS_OF_CONSUMED.items()
 }
 _DOING = tuple(DOING.values())
 _DEEDS = tuple(name for name in OBJECTS if VERBS[name].past and name not in _UNSAID)
@@ -98,7 +99,7 @@ ANIMAL_DOING = (DOING["sleep"], DOING["run"])
 
 
 def pick(random: Random, items: Sequence[Item]) -> Item:
-    """One of the items; quicker than `random.choice`."""
+    """One of the items; faster than `random.choice`."""
     return items[int(random.random() * len(items))]
 
 
@@ -108,35 +109,34 @@ def noun_phrase(
     growth: float,
     *,
     negated: bool = False,
-    plain: bool = False,
-    bare: bool = False,
-    gone: bool = False,
+    without: str = "",
+    consumed: bool = False,
 ) -> NounPhrase:
-    """A phrase around a noun: `negated` as the object of a negated verb, `plain` without relative clause or owner,
-    `bare` without adjectives, `gone` if it may have been eaten by now."""
+    """A phrase around a noun: `negated` as the object of a negated verb; without "complements" (relative clause or
+    possessor) or "adjectives"; `consumed` if it may have been eaten by now."""
     draw, kind = random.random, noun.kind
     plural = noun.plural != "" and draw() < 0.4
     determiner = pick(random, PLURAL.get(kind, ANY_PLURAL) if plural else SINGULAR.get(kind, ANY_SINGULAR))
     if negated:
         determiner = DENIED.get(determiner, determiner)
-    before = after = owner = relative = None
-    if not bare and draw() < 0.3 * growth:
+    before = after = possessor = relative = None
+    if without != "adjectives" and draw() < 0.3 * growth:
         if AFTER[kind] and draw() < 0.55:
             after = pick(random, AFTER[kind])
         if BEFORE[kind] and (after is None or (after.english in COLORS and draw() < 0.3)):
             before = pick(random, BEFORE[kind])
-    if not plain and kind not in ("place", "support") and draw() < (0.42 if plural else 0.22) * growth:
+    if without != "complements" and kind not in ("place", "support") and draw() < (0.42 if plural else 0.22) * growth:
         if determiner in (DEFINITE if negated else OPEN_TO_RELATIVE) and draw() < 0.75:
-            relative = relative_clause(random, noun, SAID_OF_GONE if gone else SAID_OF)
+            relative = relative_clause(random, noun, VERBS_OF_CONSUMED if consumed else VERBS_OF)
         elif kind not in ("person", "child", "mass"):
-            owners = PEOPLE if kind == "kin" else EVERYBODY
-            determiner, owner = "the", noun_phrase(random, pick(random, owners), 0.5, plain=True)
-            if owner.determiner not in POSSESSIVES:
-                owner = owner._replace(determiner="the")
-    return NounPhrase(noun, determiner, plural, before, after, owner, relative)
+            possessors = PEOPLE if kind == "kin" else EVERYBODY
+            determiner, possessor = "the", noun_phrase(random, pick(random, possessors), 0.5, without="complements")
+            if possessor.determiner not in POSSESSIVES:
+                possessor = possessor._replace(determiner="the")
+    return NounPhrase(noun, determiner, plural, before, after, possessor, relative)
 
 
-def relative_clause(random: Random, noun: Noun, said_of: dict[str, tuple[Verb, ...]]) -> Clause:
+def relative_clause(random: Random, noun: Noun, verbs_of: dict[str, tuple[Verb, ...]]) -> Clause:
     """*who danced*, *that drank the milk*, *that he bought*: the noun is its subject or its object."""
     draw = random.random
     negation = "not" if draw() < 0.12 else ""
@@ -146,40 +146,42 @@ def relative_clause(random: Random, noun: Noun, said_of: dict[str, tuple[Verb, .
             verb = pick(random, ANIMAL_DOING if is_animal else _DOING)
             return Clause(None, verb, "past" if draw() < 0.5 else "present", negation)
         name = pick(random, _PREY if is_animal else _DEEDS)
-        what = pick(random, (PREY if is_animal else OBJECTS)[name])
-        thing = noun_phrase(random, what, 0.5, plain=True, negated=negation != "")
+        object_noun = pick(random, (PREY if is_animal else OBJECTS)[name])
+        thing = noun_phrase(random, object_noun, 0.5, without="complements", negated=negation != "")
         return Clause(None, VERBS[name], "past", negation, object=thing)
-    verb = pick(random, said_of[noun.english])
+    verb = pick(random, verbs_of[noun.english])
     subject: Subject = pick(random, ONE)
     if draw() < 0.3:
-        subject = noun_phrase(random, pick(random, PEOPLE), 0.3, plain=True)
+        subject = noun_phrase(random, pick(random, PEOPLE), 0.3, without="complements")
     tense = "past" if verb.past else "present"
     return Clause(subject, verb, tense, negation)
 
 
 def person(random: Random, growth: float, *, plain: bool = False) -> NounPhrase:
-    """A phrase for somebody."""
-    return noun_phrase(random, pick(random, PEOPLE if random.random() < 0.75 else KIN), growth, plain=plain)
+    """A noun phrase for a person."""
+    return noun_phrase(
+        random, pick(random, PEOPLE if random.random() < 0.75 else KIN), growth, without="complements" if plain else ""
+    )
 
 
 def people(random: Random, growth: float) -> Subject:
-    """A subject that can act as people do: a pronoun, a noun phrase, or two of them."""
+    """A human subject: a pronoun, a noun phrase, or two coordinated ones."""
     kind = random.random()
     if kind < 0.48:
         return pick(random, _ACTORS)
     if kind < 0.48 + 0.05 * growth:
         first, second = person(random, 0.3, plain=True), person(random, 0.3, plain=True)
-        return Both(first, second) if first.noun != second.noun else first
+        return Coordination(first, second) if first.noun != second.noun else first
     return person(random, growth)
 
 
 def animal(random: Random, growth: float, *, bare: bool = False) -> NounPhrase:
-    """A phrase for an animal."""
-    return noun_phrase(random, pick(random, ANIMALS), growth, bare=bare)
+    """A noun phrase for an animal."""
+    return noun_phrase(random, pick(random, ANIMALS), growth, without="adjectives" if bare else "")
 
 
-def own(subject: Subject) -> str:
-    """The possessive that looks back at a subject."""
+def possessive_for(subject: Subject) -> str:
+    """The possessive that refers to a subject."""
     if isinstance(subject, Pronoun) and subject.subject in OWN:
         return OWN[subject.subject]
     if isinstance(subject, NounPhrase) and not subject.plural:
@@ -188,10 +190,10 @@ def own(subject: Subject) -> str:
 
 
 def pronoun_for(subject: Subject) -> Pronoun | None:
-    """The pronoun that can take the place of a subject in the next clause, if it is somebody."""
+    """The pronoun that can refer to a subject in the next clause, if it is human."""
     if isinstance(subject, Pronoun):
         return subject if subject.french != "qui" else None
-    if not isinstance(subject, Both) and subject.noun.kind not in SOMEBODY:
+    if not isinstance(subject, Coordination) and subject.noun.kind not in SOMEBODY:
         return None
     _, gender, plural = agreement(subject)
     if plural:
@@ -199,8 +201,8 @@ def pronoun_for(subject: Subject) -> Pronoun | None:
     return PRONOUNS["he" if gender == "m" else "she"]
 
 
-def location(random: Random, growth: float, *, wild: bool = False) -> Place:
-    """Where something happens; `wild` where animals are found."""
+def location(random: Random, growth: float, *, wild: bool = False) -> PrepositionalPhrase:
+    """A locative phrase; `wild` for animals."""
     kind = random.random()
     if kind < 0.5:
         preposition, nouns = "in", WILD if wild else INSIDE
@@ -208,40 +210,40 @@ def location(random: Random, growth: float, *, wild: bool = False) -> Place:
         preposition, nouns = "at", BUILDINGS
     else:
         preposition, nouns = pick(random, ("near", "behind", "in front of")), FACING
-    phrase = noun_phrase(random, pick(random, nouns), growth * 0.7, plain=True)
+    phrase = noun_phrase(random, pick(random, nouns), growth * 0.7, without="complements")
     if preposition == "at":
         phrase = phrase._replace(determiner="the")
-    return Place(PREPOSITIONS[preposition], phrase)
+    return PrepositionalPhrase(PREPOSITIONS[preposition], phrase)
 
 
-def goal(random: Random, growth: float, preposition: str = "to") -> Place:
-    """Where somebody goes."""
-    phrase = noun_phrase(random, pick(random, BUILDINGS), growth * 0.7, plain=True)
-    return Place(PREPOSITIONS[preposition], phrase._replace(determiner="the"))
+def destination(random: Random, growth: float, preposition: str = "to") -> PrepositionalPhrase:
+    """A directional phrase: *to the school*."""
+    phrase = noun_phrase(random, pick(random, BUILDINGS), growth * 0.7, without="complements")
+    return PrepositionalPhrase(PREPOSITIONS[preposition], phrase._replace(determiner="the"))
 
 
-def shelf(random: Random, thing: Noun) -> Place:
-    """Where a thing lies: on or under furniture, in a box if it is not too large."""
+def resting_place(random: Random, thing: Noun) -> PrepositionalPhrase:
+    """A locative phrase for a thing: on or under furniture, in a box if it is not too large."""
     preposition = pick(random, ("on", "under") if thing.english in _LARGE else ("on", "under", "in"))
     noun = pick(random, CONTAINERS if preposition == "in" else SUPPORTS)
-    phrase = noun_phrase(random, noun, 0.5, plain=True)
+    phrase = noun_phrase(random, noun, 0.5, without="complements")
     if phrase.plural:
         phrase = NounPhrase(noun, "the")
     if noun.english == "tree" and preposition == "on":
         preposition = "under"
-    return Place(PREPOSITIONS[preposition], phrase)
+    return PrepositionalPhrase(PREPOSITIONS[preposition], phrase)
 
 
-def company(random: Random) -> Place:
+def comitative(random: Random) -> PrepositionalPhrase:
     """*with my friend*."""
-    return Place(PREPOSITIONS["with"], person(random, 0.4, plain=True))
+    return PrepositionalPhrase(PREPOSITIONS["with"], person(random, 0.4, plain=True))
 
 
-def lack(random: Random, subject: Subject) -> Place:
+def privative(random: Random, subject: Subject) -> PrepositionalPhrase:
     """*without his hat*."""
-    return Place(PREPOSITIONS["without"], NounPhrase(pick(random, CLOTHES), own(subject)))
+    return PrepositionalPhrase(PREPOSITIONS["without"], NounPhrase(pick(random, CLOTHES), possessive_for(subject)))
 
 
-def time(random: Random, tense: str) -> Phrase:
-    """When something of this tense happens."""
+def time_expression(random: Random, tense: str) -> Phrase:
+    """A time expression that fits the tense."""
     return pick(random, WHEN.get(tense, LATER))

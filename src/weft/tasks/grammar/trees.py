@@ -1,7 +1,7 @@
-"""What a sentence of the grammar is made of, before it has words: one tree stands for both languages.
+"""Abstract syntax trees: one tree stands for the sentence in both languages.
 
-`choices` draws trees at random, `sentences` says them in English and French. To get one particular sentence, build
-its tree:
+`statements` draws trees at random, `realization` turns them into English and French. To get one particular sentence,
+build its tree:
 
     Clause(PRONOUNS["he"], VERBS["hit with a pie"], "past", object=PRONOUNS["i"])     he hit me with a pie
 """
@@ -15,7 +15,7 @@ from weft.tasks.grammar.verbs import Verb
 
 
 class NounPhrase(NamedTuple):
-    """A noun with its determiner, adjectives, owner (*of the king*) and relative clause.
+    """A noun with its determiner, adjectives, possessor (*of the king*) and relative clause.
 
     The determiner is the English one; an empty one is the generic article (*he loves bread*: *il aime le pain*).
     """
@@ -25,32 +25,32 @@ class NounPhrase(NamedTuple):
     plural: bool = False
     before: Adjective | None = None
     after: Adjective | None = None
-    owner: NounPhrase | None = None
+    possessor: NounPhrase | None = None
     relative: Clause | None = None
 
 
-class Both(NamedTuple):
+class Coordination(NamedTuple):
     """Two noun phrases joined by *and*."""
 
     first: NounPhrase
     second: NounPhrase
 
 
-class Place(NamedTuple):
+class PrepositionalPhrase(NamedTuple):
     """A prepositional phrase."""
 
     preposition: Preposition
     phrase: NounPhrase
 
 
-Subject = NounPhrase | Pronoun | Both
+Subject = NounPhrase | Pronoun | Coordination
 
 
 class Clause(NamedTuple):
-    """Somebody does something.
+    """A clause with a lexical verb.
 
-    `tense` is "present", "past" or the name of a helper (*can*, *going to*); `negation` is "", "not" or "never";
-    `subject` or `object` is None in the relative clause whose head it is.
+    `tense` is "present", "past" or the name of an auxiliary (*can*, *going to*); `negation` is "", "not" or "never";
+    `subject` or `object` is None in a relative clause whose antecedent it is.
     """
 
     subject: Subject | None
@@ -60,26 +60,26 @@ class Clause(NamedTuple):
     adverb: Phrase | None = None
     object: NounPhrase | Pronoun | None = None
     recipient: NounPhrase | Pronoun | None = None
-    places: tuple[Place, ...] = ()
+    adjuncts: tuple[PrepositionalPhrase, ...] = ()
     time: Phrase | None = None
     question: bool = False
 
 
-class State(NamedTuple):
-    """Somebody or something is such, feels so, or is somewhere; without a predicate, it is asked where."""
+class CopularClause(NamedTuple):
+    """A clause with *be* and a predicate; without a predicate, a question: *where is the king*."""
 
     subject: Subject
     past: bool
-    predicate: Adjective | Phrase | Place | None
+    predicate: Adjective | Phrase | PrepositionalPhrase | None
     negation: str = ""
 
 
-class Existence(NamedTuple):
-    """There is something somewhere."""
+class ExistentialClause(NamedTuple):
+    """*There is* a noun phrase somewhere."""
 
     phrase: NounPhrase
     past: bool
-    place: Place
+    location: PrepositionalPhrase
 
 
-Statement = Clause | State | Existence | Phrase
+Statement = Clause | CopularClause | ExistentialClause | Phrase

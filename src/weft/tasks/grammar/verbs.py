@@ -1,6 +1,6 @@
-"""The verbs of the grammar, their helpers, and what may be said of whom.
+"""The verbs of the lexicon, auxiliaries, and selectional preferences.
 
-Columns of a verb: English base, third person, past and, where it has one, the word that always follows (*wait for*);
+Columns of a verb: English base, third person, past and, if it has one, its particle (*wait for*);
 French infinitive, the present of *je*, *il*, *nous*, *ils*, and the participle. An English verb whose past looks like
 its base (*hit*, *read*) is used in the present with *he* and *she* only, so that *they hit* is always the past.
 """
@@ -34,7 +34,7 @@ WAS = ("étais", "était", "étions", "étaient")
 
 
 class Verb(NamedTuple):
-    """A verb; `past` is empty where the grammar leaves the past out."""
+    """A verb; `past` is empty if the grammar does not use it."""
 
     base: str
     third: str
@@ -48,8 +48,8 @@ class Verb(NamedTuple):
     tail: str = ""  # English words after the object that belong to the verb
 
 
-class Helper(NamedTuple):
-    """A verb that an infinitive follows; the English forms are whole, so that *cannot* needs no rule."""
+class Auxiliary(NamedTuple):
+    """A verb that takes an infinitive; the English forms are complete, so that *cannot* needs no rule."""
 
     affirmative: tuple[str, ...]
     negative: tuple[str, ...]
@@ -129,26 +129,28 @@ MOVING = _verbs(BE, """
 # fmt: on
 VERBS = TRANSITIVE | GIVING | SPEAKING | DOING | MOVING
 
-HELPERS = {
-    "going to": Helper(
+AUXILIARIES = {
+    "going to": Auxiliary(
         ("am going to", "is going to", "are going to", "are going to"),
         ("am not going to", "is not going to", "are not going to", "are not going to"),
         ("vais", "va", "allons", "vont"),
     ),
-    "want to": Helper(
+    "want to": Auxiliary(
         ("want to", "wants to", "want to", "want to"),
         ("do not want to", "does not want to", "do not want to", "do not want to"),
         ("veux", "veut", "voulons", "veulent"),
     ),
-    "wanted to": Helper(("wanted to",) * 4, ("did not want to",) * 4, ("voulais", "voulait", "voulions", "voulaient")),
-    "can": Helper(("can",) * 4, ("cannot",) * 4, ("peux", "peut", "pouvons", "peuvent")),
-    "must": Helper(("must",) * 4, ("must not",) * 4, ("dois", "doit", "devons", "doivent")),
+    "wanted to": Auxiliary(
+        ("wanted to",) * 4, ("did not want to",) * 4, ("voulais", "voulait", "voulions", "voulaient")
+    ),
+    "can": Auxiliary(("can",) * 4, ("cannot",) * 4, ("peux", "peut", "pouvons", "peuvent")),
+    "must": Auxiliary(("must",) * 4, ("must not",) * 4, ("dois", "doit", "devons", "doivent")),
 }
 
 _EVERYBODY = PEOPLE + KIN
 _ALIVE = _EVERYBODY + ANIMALS
 _GROCERIES = FOOD + DISHES + DRINKS
-# What people do to what.
+# Which objects a verb takes with a human subject.
 OBJECTS: dict[str, tuple[Noun, ...]] = {
     "see": _ALIVE + THINGS,
     "find": ANIMALS + THINGS + TEXTS,
@@ -181,7 +183,7 @@ OBJECTS: dict[str, tuple[Noun, ...]] = {
     "show": ANIMALS + TEXTS + THINGS,
     "bring": FOOD + TEXTS + GOODS + CONTAINERS,
 }
-# What animals do to what.
+# Which objects a verb takes with an animal as subject.
 PREY: dict[str, tuple[Noun, ...]] = {
     "see": _ALIVE,
     "hear": _ALIVE,

@@ -1,14 +1,22 @@
-"""Drawing statements, questions and what continues them, at random.
+"""Drawing statements, questions and coordinate or subordinate continuations at random.
 
-The rules of sense here: a sentence keeps to the past or to the present; what is called red is not said to be blue;
-somebody eats because he is hungry; *it* is only said of the object of the clause before.
+Rules of coherence: a sentence stays in the past or in the present; what is called red is not said to be blue;
+*because* gives a reason that fits the verb; *it* refers only to the object of the clause before.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from weft.tasks.grammar.deeds import INDEFINITE, STATIC, deed, hunt, manner, movement, tense_of
+from weft.tasks.grammar.clauses import (
+    INDEFINITE,
+    STATIC,
+    animal_clause,
+    draw_tense,
+    human_clause,
+    motion_clause,
+    negation_or_adverb,
+)
 from weft.tasks.grammar.lexicon import (
     ADJECTIVES,
     ANIMALS,
@@ -41,9 +49,18 @@ from weft.tasks.grammar.phrases import (
     person,
     pick,
     pronoun_for,
-    shelf,
+    resting_place,
 )
-from weft.tasks.grammar.trees import Both, Clause, Existence, NounPhrase, Place, State, Statement, Subject
+from weft.tasks.grammar.trees import (
+    Clause,
+    Coordination,
+    CopularClause,
+    ExistentialClause,
+    NounPhrase,
+    PrepositionalPhrase,
+    Statement,
+    Subject,
+)
 from weft.tasks.grammar.verbs import DOING, OBJECTS, VERBS
 
 _DOING = tuple(DOING.values())
@@ -71,33 +88,33 @@ _FIRST = frozenset(("buy", "find", "take", "see", "write", "open", "hide", "look
 _NOT_IT = SOMEBODY | {"animal"}
 
 
-def condition(random: Random, past: bool, growth: float) -> State:
-    """Somebody or something is such, feels so, or is somewhere."""
+def copular_clause(random: Random, past: bool, growth: float) -> CopularClause:
+    """A copular clause: an adjective, a feeling or a location as predicate."""
     draw = random.random
     negation = "not" if draw() < 0.18 else "never" if draw() < 0.04 else ""
-    predicate: Adjective | Phrase | Place
+    predicate: Adjective | Phrase | PrepositionalPhrase
     kind = draw()
     if kind < 0.5:
         subject: Subject = people(random, growth * 0.7)
         being = BEING["person"]
-        if isinstance(subject, Both) or (isinstance(subject, NounPhrase) and subject.noun.kind == "child"):
+        if isinstance(subject, Coordination) or (isinstance(subject, NounPhrase) and subject.noun.kind == "child"):
             being = BEING["child"]
         predicate = pick(random, _FEELINGS) if draw() < 0.4 else pick(random, being)
         if draw() < 0.2:
             predicate = location(random, growth)
         if isinstance(subject, NounPhrase) and isinstance(predicate, Adjective):
             subject = subject._replace(before=None, after=None)
-        return State(subject, past, predicate, negation)
+        return CopularClause(subject, past, predicate, negation)
     if kind < 0.62:
         predicate = location(random, growth, wild=True)
         if draw() < 0.6:
             predicate = pick(random, BEING["animal"]) if draw() < 0.6 else pick(random, _FEELINGS[:3])
-        return State(definite(animal(random, growth, bare=True)), past, predicate, negation)
+        return CopularClause(definite(animal(random, growth, bare=True)), past, predicate, negation)
     noun = pick(random, _THINGS)
     if noun.kind in _HANDY_KINDS and draw() < 0.35:
-        return State(definite(noun_phrase(random, noun, growth)), past, shelf(random, noun), negation)
-    phrase = noun_phrase(random, noun, growth * 2, bare=True, gone=past)
-    return State(definite(phrase), past, pick(random, BEING[noun.kind]), negation)
+        return CopularClause(definite(noun_phrase(random, noun, growth)), past, resting_place(random, noun), negation)
+    phrase = noun_phrase(random, noun, growth * 2, without="adjectives", consumed=past)
+    return CopularClause(definite(phrase), past, pick(random, BEING[noun.kind]), negation)
 
 
 def definite(phrase: NounPhrase) -> NounPhrase:
@@ -105,13 +122,15 @@ def definite(phrase: NounPhrase) -> NounPhrase:
     return phrase._replace(determiner="the") if phrase.determiner in INDEFINITE else phrase
 
 
-def presence(random: Random, past: bool, growth: float) -> Existence:
-    """There is something somewhere."""
+def existential_clause(random: Random, past: bool, growth: float) -> ExistentialClause:
+    """*There is* a noun phrase somewhere."""
     alive = random.random() < 0.5
     phrase = animal(random, growth) if alive else noun_phrase(random, pick(random, _HANDY), growth)
     determiner = pick(random, ("some", "two", "three", "many") if phrase.plural else ("a",))
-    phrase = phrase._replace(determiner=determiner, owner=None)
-    return Existence(phrase, past, location(random, growth, wild=True) if alive else shelf(random, phrase.noun))
+    phrase = phrase._replace(determiner=determiner, possessor=None)
+    return ExistentialClause(
+        phrase, past, location(random, growth, wild=True) if alive else resting_place(random, phrase.noun)
+    )
 
 
 def statement(random: Random, past: bool, growth: float, subject: Subject | None = None) -> Statement:
@@ -119,15 +138,15 @@ def statement(random: Random, past: bool, growth: float, subject: Subject | None
     kind = random.random()
     if subject is None:
         if kind < 0.15:
-            return condition(random, past, growth)
+            return copular_clause(random, past, growth)
         if kind < 0.18:
-            return presence(random, past, growth)
+            return existential_clause(random, past, growth)
         if kind < 0.23:
-            return hunt(random, animal(random, growth), past, growth)
+            return animal_clause(random, animal(random, growth), past, growth)
         if kind < 0.24 and not past:
             return pick(random, _WEATHER)
         subject = people(random, growth)
-    tree = deed(random, subject, past, growth)
+    tree = human_clause(random, subject, past, growth)
     if isinstance(subject, NounPhrase) and subject.relative is not None and subject.relative.verb is tree.verb:
         return tree._replace(subject=subject._replace(relative=None))  # not "the boy who ran ran"
     return tree
@@ -138,7 +157,7 @@ def question(random: Random, growth: float) -> Statement:
     past, kind = random.random() < 0.6, random.random()
     if kind < 0.3:
         noun = pick(random, ANIMALS + THINGS + TEXTS)
-        return State(definite(noun_phrase(random, noun, growth)), past, None)
+        return CopularClause(definite(noun_phrase(random, noun, growth)), past, None)
     who: Subject = PRONOUNS["who"]
     if kind > 0.6:
         who = pick(random, OTHERS) if random.random() < 0.5 else person(random, growth, plain=True)
@@ -155,13 +174,13 @@ def continuation(
 ) -> list[Statement]:
     """A connector and what follows it; `subordinate` allows *because*, *when* and *while*."""
     kind = random.random()
-    subject = previous.subject if isinstance(previous, (Clause, State)) else None
+    subject = previous.subject if isinstance(previous, (Clause, CopularClause)) else None
     same = pronoun_for(subject) if subject is not None else None
     if not isinstance(previous, Clause):
         subordinate = False
     elif subordinate and kind < 0.25 and same is not None and previous.verb.base in _REASONS:
         feeling = pick(random, _AGAINST if previous.negation else _REASONS[previous.verb.base])
-        return [CONNECTORS["because"], State(same, past, feeling)]
+        return [CONNECTORS["because"], CopularClause(same, past, feeling)]
     if isinstance(previous, Clause) and (previous.negation or previous.verb.base in STATIC):
         subordinate = False
     if subject is not None and same is None:
@@ -170,31 +189,33 @@ def continuation(
     elif random.random() < 0.3:
         same = None
     if subordinate and kind < 0.35 and past:
-        later = movement(random, bystander(random), True, growth)._replace(tense="past", negation="", time=None)
+        later = motion_clause(random, other_subject(random), True, growth)._replace(
+            tense="past", negation="", time=None
+        )
         return [CONNECTORS["when"], later]
     if subordinate and kind < 0.35 and isinstance(previous, Clause) and previous.tense == "present":
-        doing = Clause(bystander(random), pick(random, _DOING), "present")
+        doing = Clause(other_subject(random), pick(random, _DOING), "present")
         return [CONNECTORS[pick(random, ("when", "while"))], doing]
     link = CONNECTORS["and" if kind < 0.8 else "but"]
     if isinstance(previous, Clause) and random.random() < 0.5:
-        again = resumption(random, previous, same, past)
+        again = anaphoric_clause(random, previous, same, past)
         if again is not None:
             return [link, again]
     return [link, statement(random, past, growth, same)]
 
 
-def bystander(random: Random) -> Subject:
-    """Somebody else, for *when* and *while*."""
+def other_subject(random: Random) -> Subject:
+    """Another subject, for *when* and *while*."""
     return pick(random, ONE) if random.random() < 0.5 else person(random, 0.5, plain=True)
 
 
-def resumption(random: Random, previous: Clause, same: Pronoun | None, past: bool) -> Clause | None:
-    """A clause that says *it* of the thing in the clause before, if that clause names one and no more."""
+def anaphoric_clause(random: Random, previous: Clause, same: Pronoun | None, past: bool) -> Clause | None:
+    """A clause in which *it* refers to the object of the clause before, if that is unambiguous."""
     thing = previous.object
     if not isinstance(thing, NounPhrase) or thing.plural or thing.noun.kind in _NOT_IT:
         return None
     simple = previous.tense in ("past", "present") and not previous.negation and previous.recipient is None
-    if not simple or previous.places or previous.time or thing.owner or thing.relative or not thing.determiner:
+    if not simple or previous.adjuncts or previous.time or thing.possessor or thing.relative or not thing.determiner:
         return None
     if previous.verb.base not in _FIRST:
         return None
@@ -203,6 +224,6 @@ def resumption(random: Random, previous: Clause, same: Pronoun | None, past: boo
         return None
     verb = VERBS[pick(random, names)]
     subject = same or pick(random, SUBJECTS)
-    tense = tense_of(random, verb, subject, past)
-    negation, _ = manner(random, verb, tense)
+    tense = draw_tense(random, verb, subject, past)
+    negation, _ = negation_or_adverb(random, verb, tense)
     return Clause(subject, verb, tense, negation, object=IT[thing.noun.gender])
