@@ -7,9 +7,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from weft.cli import app
@@ -60,21 +63,91 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+BAD = "search.sise=3"
+BAD_ARGUMENTS = {
+    "try": ["--set", "training.step=3"],
+    "train": ["aditon"],
+    "train --set": ["addition", "--set", "training.step=3"],
+    "train --from": ["addition", "--from", "nowhere"],
+    "train --resume": ["addition", "--resume", "--out", "nowhere"],
+    "train --out": ["addition", "--out", "."],
+    "translate": ["nowhere"],
+    "translate --with": ["RUN", "--with", "nowhere"],
+    "translate --set": ["RUN", "--set", BAD],
+    "translate FILE": ["RUN", "nowhere.txt"],
+    "attend": ["nowhere", "a b"],
+    "attend --to": ["RUN", "a b", "--to", "map.gif"],
+    "trace": ["nowhere", "a b"],
+    "trace --set": ["RUN", "a b", "--set", BAD],
+    "positions": ["nowhere"],
+    "evaluate": ["nowhere"],
+    "evaluate PAIRS": ["RUN", "nowhere.tsv"],
+    "evaluate --metric": ["RUN", "--metric", "blue"],
+    "score": ["nowhere"],
+    "score PAIRS": ["RUN", "nowhere.tsv"],
+    "sample": ["nowhere"],
+    "sample --set": ["RUN", "--set", BAD],
+    "export": ["nowhere"],
+    "export --to": ["RUN", "--to", "onx"],
+    "recipes show": ["aditon"],
+    "bench train": ["aditon"],
+    "bench translate": ["nowhere"],
+    "bench translate FILE": ["RUN", "nowhere.txt"],
+}
+"""What each command refuses: a run, a recipe, a file or a setting that does not exist."""
+DRIVER = """
+import json, sys
+from weft.cli import main
+
+for name, arguments in json.loads(sys.argv[1]):
+    sys.argv = ["weft", *arguments]
+    try:
+        main()
+    except SystemExit as exit:
+        assert exit.code == 2, (name, exit.code)
+    else:
+        sys.exit(f"{name}: did not fail")
+    assert "torch" not in sys.modules, f"{name}: torch was imported"
+"""
+
+
 class TestHelp:
     def test_torch_is_not_imported(self) -> None:
         code = "import sys, weft.cli; sys.exit('torch' in sys.modules or 'pydantic' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
-    @pytest.mark.parametrize(
-        "command", ["try", "train", "translate", "attend", "positions", "evaluate", "score", "sample", "bench train"]
-    )
-    def test_ends_with_a_command_to_paste(self, command: str) -> None:
-        assert weft(*command.split(), "--help").stdout.rstrip().splitlines()[-1].startswith("  Try:  ")
+    def test_every_command_ends_with_an_example(self) -> None:
+        """Each command's help ends with a command that works as pasted."""
+
+        def leaves(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+            for word, command in group.commands.items():
+                if hasattr(command, "commands"):
+                    yield from leaves(command, f"{name} {word}")
+                else:
+                    yield f"{name} {word}", command
+
+        commands = dict(leaves(get_command(app)))
+        assert len(commands) > 15
+        for name, command in commands.items():
+            assert re.match(r"Try:  .*\bweft" + name, command.epilog or ""), name
 
     def test_version(self) -> None:
         import weft as package
 
         assert weft("--version").stdout == f"weft {package.__version__}\n"
+
+
+def test_bad_arguments_fail_before_torch_is_imported(run: Path, tmp_path: Path) -> None:
+    """One process tries them all: none may import torch, and each leaves one line."""
+    calls = []
+    for name, arguments in BAD_ARGUMENTS.items():
+        words = [word for word in name.split() if word.islower() and not word.startswith("-")]
+        calls.append((name, [*words, *(str(run) if argument == "RUN" else argument for argument in arguments)]))
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(calls)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == done.stderr.count("weft: ") == len(calls), done.stderr
 
 
 class TestTranslate:
@@ -108,7 +181,10 @@ class TestTranslate:
         ("arguments", "message"),
         [
             (["--set", "search.sise=3"], "search.sise: unknown setting; did you mean 'size'?"),
-            (["--set", "training.steps=3"], "--set training.steps=3: a trained run's search can be changed"),
+            (
+                ["--set", "training.steps=3"],
+                "--set training.steps=3: only search settings",
+            ),
             (["--search", "best"], "search.kind: 'best' was given; input should be 'greedy', 'beam', 'sample', 'mbr'"),
             (["--search", "greedy", "--n-best", "2"], "--n-best 2: greedy search finds one output"),
             (["nowhere.txt"], "nowhere.txt: no such file"),
@@ -188,7 +264,7 @@ class TestLanguageModel:
 class TestTraining:
     def test_an_existing_folder_is_kept(self, run: Path) -> None:
         done = weft("train", "grammar", *changes(), "--out", run, check=2)
-        assert "exists already; go on with --resume" in done.stderr
+        assert "exists already; continue it with --resume" in done.stderr
 
     def test_resume_with_more_steps(self, tmp_path: Path) -> None:
         weft("train", "grammar", *changes(), "--out", tmp_path / "r")
@@ -299,7 +375,7 @@ class TestRecipesAndTokenizers:
     def test_show_a_transformer(self) -> None:
         stacks = ["--set", "model.encoder={kind='transformer', heads=2}"]
         text = weft("recipes", "show", "addition", *stacks).stdout
-        assert re.search(r"^model\.encoder\.heads = 2 +# attentions side by side; .* \(default 8\)$", text, re.M)
+        assert re.search(r"^model\.encoder\.heads = 2 +# attention heads; .* \(default 8\)$", text, re.M)
         assert "model.encoder.bidirectional" not in text and "model.decoder.input_feeding" in text
 
     @pytest.mark.parametrize(

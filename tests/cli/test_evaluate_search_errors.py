@@ -73,7 +73,7 @@ def test_what_an_exact_search_cannot_judge_is_refused(refusal: Callable[..., str
     message = refusal("evaluate", runs("lstm"), "--search-errors", "--set", "search.min_length=2")
     assert message == "search.min_length: cannot be used with search.kind = 'exact'; leave it at 0"
     assert refusal("evaluate", runs("lstm"), "--search-errors", "--metric", "bleu") == (
-        "--search-errors and --metric: two reports; ask for one at a time"
+        "--search-errors and --metric: two reports; choose one of them"
     )
     assert "language model" in refusal("evaluate", runs("language"), "--search-errors")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft.cli.train import _for_a_worker
+from weft.cli.train import _worker_arguments
 from weft.recipe import load_recipe
 from weft.runs.weights import read_tensors
 
@@ -122,7 +122,7 @@ def test_two_workers(tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = run(*WEFT, *arguments(out, "--workers", "2", *setting("training.steps=4")))
     assert done.stdout == f"{out}\n"
-    assert done.stderr.startswith("training.accumulate = 2: an update has a batch for each worker\n")
+    assert done.stderr.startswith("training.accumulate = 2: one batch per worker and update\n")
     assert done.stderr.count("finished at step 4") == done.stderr.count("step 2: validation") == 1
     assert load_recipe(out / "recipe.toml").training.accumulate == 2
     assert [event["step"] for event in log(out) if event["event"] == "step"] == [1, 2, 3, 4]
@@ -130,7 +130,7 @@ def test_two_workers(tmp_path: Path) -> None:
 
 def test_what_a_worker_is_told() -> None:
     given = ["train", "x", "--workers", "2", "--set", "a=b", "--restarts=1", "--workers=3", "--resume"]
-    assert _for_a_worker(given) == ["train", "x", "--set", "a=b", "--resume"]
+    assert _worker_arguments(given) == ["train", "x", "--set", "a=b", "--resume"]
 
 
 @pytest.mark.slow

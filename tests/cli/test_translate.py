@@ -86,11 +86,11 @@ class TestOutput:
                 stopping(patch, windows)
                 said = command("translate", runs("lstm"), source, "--output", out, *form, check=130)
             done = windows * WINDOW
-            assert said.stderr == f"weft: {done} lines are done; --resume goes on from there\n" and not out.exists()
+            assert said.stderr == f"weft: {done} lines are done; continue with --resume\n" and not out.exists()
             part = out.with_name("out.txt.part").read_text("utf-8")
             assert whole.startswith(part) and part.endswith("\n")
             said = command("translate", runs("lstm"), source, "--output", out, "--resume", *form)
-            assert said == ("", f"weft: {done} lines are done; going on\n")
+            assert said == ("", f"weft: {done} lines are done; continuing\n")
             assert out.read_text("utf-8") == whole and list(out.parent.iterdir()) == [out]
             out.unlink()
 
@@ -148,7 +148,7 @@ class TestResume:
         command("translate", runs("lstm"), source, "--output", out)
         before = out.stat()
         said = command("translate", runs("lstm"), source, "--output", out, "--resume")
-        assert said == ("", f"weft: {out} is complete; to translate again, leave --resume out\n")
+        assert said == ("", f"weft: {out} is complete; to translate again, omit --resume\n")
         assert out.stat() == before
         source.write_text("a\n", "utf-8")
         os.utime(source, ns=(0, before.st_mtime_ns + 1))
@@ -194,13 +194,13 @@ class TestResume:
         assert said.startswith(f"{stopped}.part: its first 8 source lines differ from those of this source")
 
     def test_what_cannot_be_read_again(self, refusal: Refusal, runs: Runs, tmp_path: Path, out: Path) -> None:
-        message = "is no regular file, so it cannot be read again; give one"
+        message = "is not a regular file, so it cannot be read again"
         run = runs("lstm")
         assert refusal("translate", run, "--output", out, "--resume") == f"--resume: <standard input> {message}"
         os.mkfifo(tmp_path / "pipe")
         assert refusal("translate", run, tmp_path / "pipe", "--output", out, "--resume").endswith(message)
         assert refusal("translate", run, tmp_path / "no", "--output", out, "--resume") == f"{tmp_path}/no: no such file"
-        assert refusal("translate", run, "--resume") == "--resume: say what to go on with: --output FILE"
+        assert refusal("translate", run, "--resume") == "--resume: needs --output FILE, the output to resume"
 
     def test_refused_before_a_model_is_loaded(self, refusal: Refusal, tmp_path: Path, source: Path) -> None:
         said = refusal("translate", tmp_path / "no run", source, "--output", tmp_path / "none" / "out")

@@ -327,7 +327,7 @@ def contradictions_of_transformers():
             )
         yield (
             [kind, f"{where}.hidden=40", f"{where}.positions=rotary"],
-            f"{where}.positions: 'rotary' turns pairs, but a head is 5 wide, an odd number",
+            f"{where}.positions: 'rotary' rotates pairs of dimensions; a head has 5, an odd number",
         )
         yield (
             [kind, f"{where}.positions=learned", f"{where}.max_positions=250"],
@@ -415,7 +415,7 @@ class TestContradictions:
             ),
             (
                 ["model.tie=all", "tokenizer.joint=false"],
-                "model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true",
+                "model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true",
             ),
             (
                 ["tokenizer.kind=character", "tokenizer.target_kind=word"],

@@ -1,4 +1,8 @@
-"""The command line. One short file a command; torch is imported inside the commands, so that help is quick."""
+"""The command line: one short file per command, and `COMMANDS`, the table of all of them.
+
+To add a command, write its file and add a line to the table. Torch is imported inside the commands, so that help is
+quick, and after their arguments have been checked: a command that will fail on its arguments fails at once.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +40,30 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command("try", epilog="Try:  weft try")(try_.command)
-app.command("train", epilog="Try:  weft train addition --set training.steps=300 --out runs/sums")(train.command)
-app.command("translate", epilog="Try:  echo 'he hit me with a pie' | weft translate runs/try")(translate.command)
-app.command("attend", epilog="Try:  weft attend runs/try 'he hit me with a pie' --to map.svg")(attend.command)
-app.command("trace", epilog="Try:  weft trace runs/try 'he hit me with a pie' --to tree.svg")(trace.command)
-app.command("positions", epilog="Try:  weft positions --count 5 --width 4")(positions.command)
-app.command("evaluate", epilog="Try:  weft evaluate runs/try --json")(evaluate.command)
-app.command("score", epilog="Try:  weft score runs/try pairs.tsv")(score.command)
-app.command("sample", epilog="Try:  weft sample runs/lm --prompt 'le roi'")(sample.command)
-app.command("export", epilog="Try:  weft export RUN --to ctranslate2")(export.command)
-app.add_typer(data.app, name="data")
-app.add_typer(recipes.app, name="recipes")
-app.add_typer(bench.app, name="bench")
-app.add_typer(tokenizer.app, name="tokenizer")
+COMMANDS = (
+    ("try", try_.command, "weft try"),
+    ("train", train.command, "weft train addition --set training.steps=300 --out runs/sums"),
+    ("translate", translate.command, "echo 'he hit me with a pie' | weft translate runs/try"),
+    ("attend", attend.command, "weft attend runs/try 'he hit me with a pie' --to map.svg"),
+    ("trace", trace.command, "weft trace runs/try 'he hit me with a pie' --to tree.svg"),
+    ("positions", positions.command, "weft positions --count 5 --width 4"),
+    ("evaluate", evaluate.command, "weft evaluate runs/try --json"),
+    ("score", score.command, "weft score runs/try pairs.tsv"),
+    ("sample", sample.command, "weft sample runs/lm --prompt 'le roi'"),
+    ("export", export.command, "weft export RUN --to ctranslate2"),
+)
+"""Name, function and example of each command, in the order of the help."""
+GROUPS = (("data", data.app), ("recipes", recipes.app), ("bench", bench.app), ("tokenizer", tokenizer.app))
+"""Commands that have commands of their own."""
+
+for _name, _command, _example in COMMANDS:
+    app.command(_name, epilog=f"Try:  {_example}")(_command)
+for _name, _group in GROUPS:
+    app.add_typer(_group, name=_name)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"weft {__version__}")
         raise typer.Exit
 
@@ -61,7 +71,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which weft this is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -69,14 +79,15 @@ def options(
 
 
 def main() -> None:
-    """What the console script runs: a user's error leaves one line on stderr and exit code 2."""
+    """The entry point of the console script: a user error leaves one line on stderr and exit code 2."""
     from weft.errors import WeftError
 
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
     try:
         app(args=arguments)
     except WeftError as error:
-        if len(arguments) < len(sys.argv) - 1:
+        if debug:
             raise
         print(f"weft: {error}", file=sys.stderr)
         sys.exit(2)
@@ -87,7 +98,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except OSError as error:
-        if error.filename is None or len(arguments) < len(sys.argv) - 1:
+        if error.filename is None or debug:
             raise
         print(f"weft: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(2)

@@ -1,9 +1,9 @@
-"""Arguments that several commands share, and reading what they name."""
+"""Arguments that several commands share, and the checks that need no torch."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,29 +14,57 @@ if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+RecipeName = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.", show_default=False)
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+Picture = Annotated[Path | None, typer.Option("--to", help="Write a picture: .svg, .png or .pdf.")]
 Search = Annotated[
-    str | None, typer.Option("--search", metavar="KIND", help="greedy, beam, sample, mbr, exact or exhaustive.")
+    str | None,
+    typer.Option("--search", metavar="KIND", help="Search strategy: greedy, beam, sample, mbr, exact or exhaustive."),
 ]
 With = Annotated[
     list[Path] | None,
-    typer.Option("--with", metavar="RUN", help="Another run to ask together with it (an ensemble); may be repeated."),
+    typer.Option("--with", metavar="RUN", help="Another run to ensemble with RUN; may be repeated."),
 ]
 Precision = Annotated[
-    str | None, typer.Option("--precision", help="Of the products: auto, fp32, bf16 or int8.", show_default=False)
+    str | None,
+    typer.Option("--precision", help="Numerical precision: auto, fp32, bf16 or int8.", show_default=False),
 ]
 Engine = Annotated[
-    str | None, typer.Option("--engine", help="Who computes: auto, torch or ctranslate2.", show_default=False)
+    str | None, typer.Option("--engine", help="Inference engine: auto, torch or ctranslate2.", show_default=False)
 ]
 PairsFile = Annotated[
-    str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file (source, tab, target); - is standard input.")
+    str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file of source and target; - is standard input.")
 ]
-SourceFile = Annotated[Path | None, typer.Option("--source", help="Sources, one a line …")]
-TargetFile = Annotated[Path | None, typer.Option("--target", help="… and their targets.")]
+SourceFile = Annotated[Path | None, typer.Option("--source", help="A file of source lines; needs --target.")]
+TargetFile = Annotated[Path | None, typer.Option("--target", help="A file of target lines; needs --source.")]
+
+
+def check_runs(*runs: Path) -> None:
+    """Fail if one of these is not a run folder that this version can read."""
+    from weft.runs.layout import RunFolder
+
+    for run in runs:
+        RunFolder(run).check()
+
+
+def check_file(file: str) -> None:
+    """Fail if there is no such file; ``-`` is standard input."""
+    if file != "-" and not Path(file).exists():
+        raise DataError(f"{file}: no such file")
+
+
+def check_picture(to: Path | None) -> None:
+    """Fail if a picture cannot be written in the format of this path."""
+    from weft.views.picture import check_format
+
+    if to is not None:
+        check_format(to)
 
 
 def read_given(pairs: str | None, source: Path | None, target: Path | None) -> list[Pair] | None:
@@ -54,25 +82,43 @@ def read_given(pairs: str | None, source: Path | None, target: Path | None) -> l
     return None
 
 
-def search_changes(search: str | None, changes: list[str] | None) -> dict[str, Any]:
-    """``--search`` and ``--set search.x=y`` as keyword arguments of a search."""
-    from weft.recipe import parse_change
+def search_changes(run: Path, search: str | None, changes: list[str] | None) -> dict[str, Any]:
+    """``--search`` and ``--set search.x=y`` as keyword arguments of a search, checked with the recipe of the run."""
+    from weft.recipe import load_recipe, make_recipe, parse_change
 
-    found: dict[str, Any] = {} if search is None else {"kind": search}
+    settings: dict[str, Any] = {} if search is None else {"kind": search}
     for change in changes or []:
         path, value = parse_change(change)
         if len(path) != 2 or path[0] != "search":
-            raise RecipeError(f"--set {change}: a trained run's search can be changed, for example search.size=8")
-        found[path[1]] = value
-    return found
+            raise RecipeError(f"--set {change}: only search settings of a trained run can be changed (search.size=8)")
+        settings[path[1]] = value
+    if settings:
+        check_runs(run)
+        recipe = load_recipe(run / "recipe.toml")
+        make_recipe({"search": {**recipe.search.model_dump(), **settings}})
+    return settings
 
 
-def load_run(
-    run: Path, more: list[Path] | None, *, device: str, precision: str | None, engine: str | None
-) -> Translator:
-    """The run, or several as an ensemble, as the command line asks for it."""
-    from weft.translation.load import load
+class RunArguments(NamedTuple):
+    """Which run to load and how: RUN, --with, --device, --precision and --engine."""
 
-    asked = {"precision": precision, "engine": engine}
-    chosen: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    return load(*[run, *(more or ())], device=device, **chosen)
+    run: Path
+    more: list[Path] | None
+    device: str
+    precision: str | None
+    engine: str | None
+
+    @property
+    def runs(self) -> list[Path]:
+        return [self.run, *(self.more or ())]
+
+    def check(self) -> None:
+        check_runs(*self.runs)
+
+    def load(self) -> Translator:
+        """The run, or several as an ensemble."""
+        from weft.translation.load import load
+
+        options: dict[str, Any] = {"precision": self.precision, "engine": self.engine}
+        given = {name: value for name, value in options.items() if value is not None}
+        return load(*self.runs, device=self.device, **given)

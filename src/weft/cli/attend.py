@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from weft.cli.arguments import Device, Run
+from weft.cli.arguments import Device, Picture, Run, check_picture, check_runs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from weft.translation.results import HeadAttention
+
+DEFAULT_KINDS = ("cross", "decoder", "encoder")
+"""Without --kind, the first of these that the model has."""
 
 
 def command(
     run: Run,
-    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="What to translate.", show_default=False)],
-    target: Annotated[
-        str | None, typer.Option("--target", help="Show where it looks when it must say this instead.")
-    ] = None,
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="The text to translate.", show_default=False)],
+    target: Annotated[str | None, typer.Option("--target", help="Force this translation.")] = None,
     layer: Annotated[int | None, typer.Option("--layer", min=1, help="Show this layer of a Transformer.")] = None,
     head: Annotated[
-        int | None, typer.Option("--head", min=1, help="Show this head of the layer, not the mean of all.")
+        int | None, typer.Option("--head", min=1, help="Show this head of the layer instead of the mean.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="cross, encoder or decoder: which attention --layer and --heads mean.")
+        str | None, typer.Option("--kind", help="Attention for --layer and --heads: cross, encoder or decoder.")
     ] = None,
     heads: Annotated[bool, typer.Option("--heads", help="Show all heads of all layers side by side.")] = False,
-    to: Annotated[Path | None, typer.Option("--to", help="Write a picture: .svg, .png or .pdf.")] = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens, not whole words.")] = False,
+    to: Picture = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Show where a model looks, word by word.
+    """Show the attention of a model as a map.
 
-    A map in the terminal or, with --to, a picture. Of a Transformer this is the mean over the heads of the layer below
-    the top one; --layer, --head and --kind show any other, token by token, and --heads all at once.
+    By default the map is over words; for a Transformer it is the mean over the heads of the second-to-last layer.
+    --layer, --head and --kind select another map, over tokens; --heads shows all of them.
     """
+    check_picture(to)
+    check_runs(run)
     from rich.console import Console
 
     from weft.evaluation.alignment import write_pharaoh
@@ -43,65 +47,98 @@ def command(
     from weft.views.attention_map import draw_map, terminal_map
 
     if heads or layer is not None or head is not None or kind is not None:
-        _show_heads(load(run, device=device).heads(sentence, target), layer, head, kind, heads, to, sentence)
+        selection = Selection(kind, layer, head)
+        maps = load(run, device=device).heads(sentence, target)
+        if heads:
+            _show_grid(selection.of(maps), to, sentence)
+        else:
+            _show_one(selection.with_defaults(maps), maps, to)
         return
-    found, words = load(run, device=device).attend(sentence, target)
-    weights_TS, source, said = words
-    if tokens and found.attention is not None:
-        weights_TS, source, said = found.attention, found.source_tokens, found.tokens
+    translation, (weights_TS, columns, rows) = load(run, device=device).attend(sentence, target)
+    if tokens and translation.attention is not None:
+        weights_TS, columns, rows = translation.attention, translation.source_tokens, translation.tokens
     if to is not None:
-        draw_map(weights_TS, source, said, to, title=found.text)
-        typer.echo(to)
+        typer.echo(draw_map(weights_TS, columns, rows, to, title=translation.text))
         return
     console = Console(highlight=False)
-    console.print(f"{found.text}\n", markup=False)
-    console.print(terminal_map(weights_TS, source, said))
-    console.print(f"\nlinks {write_pharaoh(found.links)}   log p {found.log_probability:.3f}", markup=False)
+    console.print(f"{translation.text}\n", markup=False)
+    console.print(terminal_map(weights_TS, columns, rows))
+    links = write_pharaoh(translation.links)
+    console.print(f"\nlinks {links}   log p {translation.log_probability:.3f}", markup=False)
 
 
-def _show_heads(
-    maps: list[HeadAttention],
-    layer: int | None,
-    head: int | None,
-    kind: str | None,
-    grid: bool,
-    to: Path | None,
-    title: str,
-) -> None:
-    """All the heads that were asked for as a grid, or one map: a head's, or the mean of a layer's."""
+class Selection(NamedTuple):
+    """Which heads to show; None: all."""
+
+    kind: str | None
+    layer: int | None
+    head: int | None
+
+    def with_defaults(self, maps: list[HeadAttention]) -> Selection:
+        """With a single kind and layer: cross-attention if the model has it, and the last layer."""
+        self._check_kind(maps)
+        kinds = {candidate.kind for candidate in maps}
+        kind = self.kind or next(name for name in DEFAULT_KINDS if name in kinds)
+        layer = self.layer or max(candidate.layer for candidate in maps if candidate.kind == kind)
+        return Selection(kind, layer, self.head)._check(maps, self)
+
+    def of(self, maps: list[HeadAttention]) -> list[HeadAttention]:
+        """The selected ones; an error if there are none."""
+        self._check_kind(maps)
+        self._check(maps, self)
+        return [candidate for candidate in maps if self._includes(candidate)]
+
+    def _includes(self, candidate: HeadAttention) -> bool:
+        selected = (self.kind, candidate.kind), (self.layer, candidate.layer), (self.head, candidate.head)
+        return all(wanted in (None, value) for wanted, value in selected)
+
+    def _check_kind(self, maps: list[HeadAttention]) -> None:
+        from weft.errors import SearchError
+
+        kinds = list(dict.fromkeys(candidate.kind for candidate in maps))
+        if self.kind is not None and self.kind not in kinds:
+            raise SearchError(f"--kind {self.kind}: this model has {', '.join(kinds)}")
+
+    def _check(self, maps: list[HeadAttention], given: Selection) -> Selection:
+        from weft.errors import SearchError
+
+        if not any(map(self._includes, maps)):
+            options = " ".join(
+                f"--{name} {value}" for name, value in given._asdict().items() if name != "kind" and value is not None
+            )
+            same_kind = [candidate for candidate in maps if self.kind in (None, candidate.kind)]
+            layers = max(candidate.layer for candidate in same_kind)
+            heads = max(candidate.head for candidate in same_kind)
+            raise SearchError(f"{options}: this model has {layers} layers and {heads} heads at most")
+        return self
+
+
+def _show_grid(maps: list[HeadAttention], to: Path | None, title: str) -> None:
+    """All selected heads side by side."""
+    from rich.console import Console
+
+    from weft.views.heads import draw_heads, terminal_heads
+
+    if to is not None:
+        typer.echo(draw_heads(maps, to, title=title))
+    else:
+        Console(highlight=False).print(terminal_heads(maps, title=title))
+
+
+def _show_one(selection: Selection, maps: list[HeadAttention], to: Path | None) -> None:
+    """One map: of a head, or the mean of a layer's heads."""
     import numpy as np
     from rich.console import Console
 
-    from weft.errors import SearchError
     from weft.views.attention_map import draw_map, terminal_map
-    from weft.views.heads import draw_heads, terminal_heads
 
-    kinds = list(dict.fromkeys(one.kind for one in maps))
-    if kind is not None and kind not in kinds:
-        raise SearchError(f"--kind {kind}: this model has {', '.join(kinds)}")
-    asked = " ".join(f"--{name} {value}" for name, value in (("layer", layer), ("head", head)) if value is not None)
-    if not grid:
-        kind = kind or next(one for one in ("cross", "decoder", "encoder") if one in kinds)
-        layer = layer or max(one.layer for one in maps if one.kind == kind)
-    chosen = [
-        one for one in maps if kind in (None, one.kind) and layer in (None, one.layer) and head in (None, one.head)
-    ]
-    if not chosen:
-        layers, heads = (
-            max(getattr(one, name) for one in maps if kind in (None, one.kind)) for name in ("layer", "head")
-        )
-        raise SearchError(f"{asked}: this model has {layers} layers and {heads} heads at most")
-    console = Console(highlight=False)
-    if grid:
-        if to is not None:
-            typer.echo(draw_heads(chosen, to, title=title))
-            return
-        console.print(terminal_heads(chosen, title=title))
-        return
-    weights_TS = np.mean([one.weights_TS for one in chosen], axis=0)
-    which = f"{chosen[0].kind}, layer {layer}, " + (f"head {head}" if head else f"mean of {len(chosen)} heads")
+    selected = selection.of(maps)
+    weights_TS = np.mean([head_map.weights_TS for head_map in selected], axis=0)
+    heads = f"head {selection.head}" if selection.head else f"mean of {len(selected)} heads"
+    title = f"{selection.kind}, layer {selection.layer}, {heads}"
     if to is not None:
-        typer.echo(draw_map(weights_TS, chosen[0].source, chosen[0].target, to, title=which))
+        typer.echo(draw_map(weights_TS, selected[0].source, selected[0].target, to, title=title))
         return
-    console.print(f"{which}\n", markup=False)
-    console.print(terminal_map(weights_TS, chosen[0].source, chosen[0].target))
+    console = Console(highlight=False)
+    console.print(f"{title}\n", markup=False)
+    console.print(terminal_map(weights_TS, selected[0].source, selected[0].target))

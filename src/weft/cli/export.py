@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.arguments import Run
+from weft.cli.arguments import Run, check_runs
 from weft.interop.export import FORMATS
 
 
@@ -15,19 +15,20 @@ def command(
     run: Run,
     to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"{', '.join(FORMATS)}.")] = "ctranslate2",
     out: Annotated[
-        Path | None, typer.Option("--out", help="The folder to write; not given: RUN/FORMAT-QUANTIZATION.")
+        Path | None, typer.Option("--out", help="The folder to write; by default RUN/FORMAT-QUANTIZATION.")
     ] = None,
     quantization: Annotated[
         str,
         typer.Option(
-            "--quantization", metavar="TYPE", help="How weights are stored: float32, float16, int8 or others."
+            "--quantization", metavar="TYPE", help="Data type of the weights: float32, float16, int8 or others."
         ),
     ] = "float32",
 ) -> None:
-    """Write a run in the format of another engine, and print the folder.
+    """Convert a run to the format of another inference engine, and print the folder.
 
-    ctranslate2: Transformers with an encoder and a decoder, for CTranslate2 (`pip install ctranslate2`).
+    ctranslate2: encoder-decoder Transformers, for CTranslate2 (`pip install ctranslate2`).
     """
     from weft.interop.export import export_run
 
+    check_runs(run)
     typer.echo(export_run(run, to=to, out=out, quantization=quantization))

@@ -7,22 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.cli.arguments import Picture, check_picture, check_runs
+
 if TYPE_CHECKING:
     import numpy as np
+
+TERMINAL_POSITIONS = 12
+"""Positions shown in a terminal."""
 
 
 def command(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="A run folder whose learned positions to show beside it.")
+        Path | None, typer.Argument(metavar="[RUN]", help="A run folder whose learned positions to show too.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="How many positions.")] = 50,
-    width: Annotated[int, typer.Option("--width", min=2, help="How many dimensions; with RUN, the model's.")] = 64,
-    to: Annotated[Path | None, typer.Option("--to", help="Write a picture: .svg, .png or .pdf.")] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="Number of positions.")] = 50,
+    width: Annotated[int, typer.Option("--width", min=2, help="Dimensions; with RUN, those of the model.")] = 64,
+    to: Picture = None,
 ) -> None:
-    """Show what tells a Transformer where a token stands, and how alike two places are.
+    """Show the position encodings of a Transformer, and how similar two positions are.
 
-    The sinusoid matrix PE and the similarity PE·PEᵀ and, of a run with learned positions, its tables beside it.
+    The sinusoid matrix PE and the similarity PE·PEᵀ; for a run with learned positions, also its tables.
     """
+    check_picture(to)
+    if run is not None:
+        check_runs(run)
     from rich.console import Console
 
     from weft.models.positions import sinusoids
@@ -36,11 +44,11 @@ def command(
         return
     console = Console(highlight=False)
     for name, table in tables.items():
-        console.print(terminal_positions(table, positions=min(count, 12), title=name))
+        console.print(terminal_positions(table, positions=min(count, TERMINAL_POSITIONS), title=name))
 
 
 def _learned(run: Path, count: int) -> dict[str, np.ndarray]:
-    """The learned tables of a run, each cut to ``count`` positions."""
+    """The learned tables of a run, the first ``count`` positions of each."""
     from torch import nn
 
     from weft.errors import DataError
@@ -49,11 +57,11 @@ def _learned(run: Path, count: int) -> dict[str, np.ndarray]:
 
     model = load_run(run).model
     assert isinstance(model, nn.Module)
-    found = {
-        name.split(".")[0]: part.weight_PD[:count].detach().cpu().numpy()
-        for name, part in model.named_modules()
-        if isinstance(part, Learned)
+    tables = {
+        name.split(".")[0]: module.weight_PD[:count].detach().cpu().numpy()
+        for name, module in model.named_modules()
+        if isinstance(module, Learned)
     }
-    if not found:
+    if not tables:
         raise DataError(f"{run}: this model has no learned positions; without RUN the sinusoids are shown")
-    return found
+    return tables

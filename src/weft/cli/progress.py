@@ -1,4 +1,4 @@
-"""Watching a run: a reader of the training loop's events. Everything goes to stderr."""
+"""Training progress on stderr: a reader of the training loop's events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from weft.training.events import Event, Started, Step, Validation
 
 PLAIN_SECONDS = 10
-"""Where there is no terminal, a line about so often."""
+"""Seconds between lines if stderr is not a terminal."""
 
 
-class Watcher:
-    """Shows events as they pass: a bar on a terminal, a line now and then elsewhere."""
+class ProgressReporter:
+    """Shows events as they pass: a progress bar on a terminal, else a line every few seconds."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -25,7 +25,7 @@ class Watcher:
         self.task = TaskID(0)
         self.loss = 0.0
         self.speed = 0.0
-        self.spoken = time.monotonic()
+        self.reported = time.monotonic()
         self.steps = 0
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -35,7 +35,7 @@ class Watcher:
         try:
             for event in events:
                 if isinstance(event, Started):
-                    self._prepared(event)
+                    self._started(event)
                 elif isinstance(event, Step):
                     self._step(event)
                 elif isinstance(event, Validation):
@@ -44,19 +44,19 @@ class Watcher:
                     self.console.print(f"step {event.step}: loss not finite, update skipped", style="yellow")
                 elif isinstance(event, Finished):
                     self._close()
-                    why = "no gain any more" if event.reason == "patience" else "all steps done"
-                    self.console.print(f"finished at step {event.step} in {event.seconds:.0f} s ({why})")
-                    for reason, count in event.dropped.items():
-                        self.console.print(f"left out: {count:,} {reason}")
+                    reason = "no further improvement" if event.reason == "patience" else "all steps done"
+                    self.console.print(f"finished at step {event.step} in {event.seconds:.0f} s ({reason})")
+                    for drop_reason, count in event.dropped.items():
+                        self.console.print(f"dropped: {count:,} {drop_reason}")
                 yield event
         finally:
             self._close()
 
-    def _prepared(self, event: Started) -> None:
-        left_out = "; ".join(f"{count:,} {reason}" for reason, count in event.dropped.items())
-        pairs = f"{event.pairs:,} pairs" if event.pairs else "pairs as they are read"
+    def _started(self, event: Started) -> None:
+        dropped = "; ".join(f"{count:,} {reason}" for reason, count in event.dropped.items())
+        pairs = f"{event.pairs:,} pairs" if event.pairs else "streamed pairs"
         self.console.print(
-            f"{pairs}{f' (left out: {left_out})' if left_out else ''}; {event.parameters:,} parameters; "
+            f"{pairs}{f' (dropped: {dropped})' if dropped else ''}; {event.parameters:,} parameters; "
             f"vocabulary {event.source_vocabulary:,} / {event.target_vocabulary:,}; {event.device}"
         )
         self.steps = event.steps
@@ -79,8 +79,8 @@ class Watcher:
         self.speed = speed if not self.speed else 0.95 * self.speed + 0.05 * speed
         if self.bar is not None:
             self.bar.update(self.task, completed=event.step, loss=self.loss, speed=self.speed)
-        elif time.monotonic() - self.spoken > PLAIN_SECONDS:
-            self.spoken = time.monotonic()
+        elif time.monotonic() - self.reported > PLAIN_SECONDS:
+            self.reported = time.monotonic()
             self.console.print(
                 f"step {event.step}/{self.steps}: loss {self.loss:.3f}, {self.speed:,.0f} target tokens/s"
             )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from weft.cli.arguments import Changes
+from weft.cli.arguments import Changes, RecipeName
 
 app = typer.Typer(help="List the shipped recipes, or show one.", invoke_without_command=True)
 
@@ -19,17 +17,14 @@ def listing(context: typer.Context) -> None:
     from weft.recipe import load_recipe, shipped
 
     names = shipped()
-    wide = max(map(len, names)) + 2
+    width = max(map(len, names)) + 2
     for name in names:
-        typer.echo(f"{name:<{wide}}{load_recipe(name).summary}")
+        typer.echo(f"{name:<{width}}{load_recipe(name).summary}")
 
 
 @app.command("show", epilog="Try:  weft recipes show grammar")
-def show(
-    name: Annotated[str, typer.Argument(help="A shipped recipe's name, or a TOML file.", show_default=False)],
-    changes: Changes = None,
-) -> None:
-    """Print every setting of a recipe, with its value, its default and what it means."""
+def show(name: RecipeName, changes: Changes = None) -> None:
+    """Print every setting of a recipe with its value, its meaning and, if it differs, its default."""
     from weft.recipe import SHIPPED, load_recipe, settings_of, toml_value
 
     recipe = load_recipe(name, changes or ())

@@ -6,7 +6,7 @@ import json
 
 import typer
 
-from weft.cli.arguments import Device, Json, PairsFile, Run, SourceFile, TargetFile, read_given
+from weft.cli.arguments import Device, Json, PairsFile, Run, SourceFile, TargetFile, check_runs, read_given
 
 
 def command(
@@ -17,17 +17,18 @@ def command(
     as_json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Print log p(target | source) of given pairs.
+    """Print log p(target | source) of given pairs, one per line.
 
-    One number a line, the end mark included; PAIRS is standard input if nothing is named.
+    The end-of-sequence token is included. Without PAIRS, --source and --target, standard input is read.
     """
+    check_runs(run)
+    given = read_given("-" if pairs is None and not (source or target) else pairs, source, target) or []
     from weft.translation.load import load
 
-    given = read_given("-" if pairs is None and not (source or target) else pairs, source, target) or []
     model = load(run, device=device)
-    for pair, found in zip(given, model.score(given), strict=True):
+    for pair, result in zip(given, model.score(given), strict=True):
         if as_json:
-            fields = {"source": pair.source, "target": pair.target, **found._asdict()}
+            fields = {"source": pair.source, "target": pair.target, **result._asdict()}
             typer.echo(json.dumps(fields, ensure_ascii=False))
         else:
-            typer.echo(f"{found.log_probability:.6f}")
+            typer.echo(f"{result.log_probability:.6f}")

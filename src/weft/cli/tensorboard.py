@@ -1,4 +1,4 @@
-"""TensorBoard, if it is installed: another reader of the events."""
+"""TensorBoard logs, if it is installed: a reader of the training loop's events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def with_tensorboard(events: Iterable[Event], folder: Path) -> Iterator[Event]:
-    """The same events, also written to ``folder/tensorboard`` where the package is there."""
+    """The same events, also written to ``folder/tensorboard`` if the package is installed."""
     from weft.training.events import Step, Validation
 
     try:
@@ -21,7 +21,7 @@ def with_tensorboard(events: Iterable[Event], folder: Path) -> Iterator[Event]:
         return
     writer = None
     for event in events:
-        if writer is None:  # not before the run folder is there
+        if writer is None:  # the run folder exists from the first event on
             writer = SummaryWriter(str(folder / "tensorboard"))
         if isinstance(event, Step):
             writer.add_scalar("train/loss", event.loss, event.step)

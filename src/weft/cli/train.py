@@ -5,35 +5,36 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from weft.cli.arguments import Changes
+from weft.cli.arguments import Changes, RecipeName, check_runs
 
 if TYPE_CHECKING:
+    from weft.recipe import Recipe
     from weft.training.distributed import Workers
 
 
 def command(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe's name, or a TOML file.")],
+    recipe: RecipeName,
     changes: Changes = None,
-    out: Annotated[Path | None, typer.Option("--out", help="The run folder; runs/NAME if not given.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="RUN", help="Begin with the weights, model and tokenizer of this run."),
+        typer.Option("--from", metavar="RUN", help="Start from the weights, model and tokenizer of this run."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that train together here.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was interrupted.")] = False,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Number of training processes.")] = 1,
     restarts: Annotated[
-        int, typer.Option("--restarts", min=0, help="How often workers are started anew after one died.")
+        int, typer.Option("--restarts", min=0, help="How often to restart the workers after one has died.")
     ] = 3,
 ) -> None:
-    """Train a model from a recipe and leave a run folder.
+    """Train a model from a recipe, and print the run folder.
 
-    With --resume the run goes on with its own settings; --set may change how long it trains. With --from RUN a new run
-    begins where RUN ended, on the recipe's data; --set tokenizer.extend=true gives ids to symbols RUN did not know.
-    With --workers N, or started by torchrun, several processes share out the batches of every update; see
+    With --resume, the run continues with its own settings; --set can change how long it trains. With --from RUN, a new
+    run starts from the weights of RUN, on the data of the recipe; --set tokenizer.extend=true adds new symbols to its
+    vocabulary. With --workers N, or under torchrun, several processes share the batches of every update; see
     docs/several-machines.md.
     """
     from weft.errors import WeftError
@@ -41,15 +42,18 @@ def command(
 
     if launch_has_ended():
         return
+    request = TrainingRequest(recipe, changes or [], out, start, resume)
+    if "RANK" not in os.environ:  # a worker reports its errors together with the others
+        request.check()
     if workers > 1:
-        raise typer.Exit(launch(_for_a_worker(sys.argv[1:]), workers=workers, restarts=restarts))
+        raise typer.Exit(launch(_worker_arguments(sys.argv[1:]), workers=workers, restarts=restarts))
     from weft.training.distributed import WorkerLostError, Workers
 
     team = Workers.from_environment()
     try:
         with team.connected():
             try:
-                _train(recipe, changes or [], out=out, start=start, resume=resume, team=team)
+                _train(request, team)
             except WorkerLostError:
                 raise
             except WeftError:
@@ -67,53 +71,87 @@ def command(
         raise typer.Exit(130) from None
 
 
-def _train(
-    recipe: str, changes: list[str], *, out: Path | None, start: Path | None, resume: bool, team: Workers
-) -> None:
+class TrainingRequest(NamedTuple):
+    """RECIPE, --set, --out, --from and --resume."""
+
+    recipe: str
+    changes: list[str]
+    out: Path | None
+    start: Path | None
+    resume: bool
+
+    def settings(self) -> Recipe:
+        """The recipe of a new run; of a resumed run, which has its own settings, only to compare the names."""
+        from weft.recipe import load_recipe, parse_change
+
+        if self.resume:
+            return load_recipe(self.recipe, [change for change in self.changes if parse_change(change)[0] == ["name"]])
+        if self.start is not None:
+            check_runs(self.start)
+        return load_recipe(self.recipe, self.changes, start=self.start)
+
+    def folder(self, settings: Recipe) -> Path:
+        return Path("runs") / settings.name if self.out is None else self.out
+
+    def saved_settings(self, settings: Recipe) -> Recipe:
+        """The settings of the run to resume, with the changes."""
+        from weft.errors import RecipeError
+        from weft.recipe import load_recipe
+
+        folder = self.folder(settings)
+        check_runs(folder)
+        saved = load_recipe(folder / "recipe.toml", self.changes)
+        if saved.name != settings.name:
+            raise RecipeError(f"--resume: {folder} was trained from recipe {saved.name!r}, not {settings.name!r}")
+        return saved
+
+    def check(self) -> None:
+        """Fail on a recipe, a setting or a folder that cannot be used, without importing torch."""
+        from weft.runs.layout import RunFolder
+
+        settings = self.settings()
+        if self.resume:
+            self.saved_settings(settings)
+        else:
+            RunFolder.check_new(self.folder(settings))
+
+
+def _train(request: TrainingRequest, team: Workers) -> None:
     """Train as one of the workers, or alone."""
-    from weft.cli.progress import Watcher
+    from weft.cli.progress import ProgressReporter
     from weft.cli.tensorboard import with_tensorboard
-    from weft.errors import RecipeError
-    from weft.recipe import load_recipe, parse_change
-    from weft.runs.layout import RunFolder
+    from weft.recipe import parse_change
     from weft.training.train import train
 
-    given = changes
-    if resume:  # the run has its own settings, also of a start that may be gone; the recipe only has to be the same one
-        given, start = [change for change in given if parse_change(change)[0] == ["name"]], None
-    if start is not None:
-        RunFolder(start).check()
-    settings = load_recipe(recipe, given, start=start)
-    path = Path("runs") / settings.name if out is None else out
-    if not resume and team.was_training(str(path.resolve())):  # a worker died, and the launcher has started all anew
-        resume, changes = True, [one for one in changes if parse_change(one)[0] != ["training", "accumulate"]]
-    if resume:
-        saved = load_recipe(RunFolder(path).check().recipe, changes)
-        if saved.name != settings.name:
-            raise RecipeError(f"--resume: {path} was trained from recipe {saved.name!r}, not {settings.name!r}")
-        settings = saved
+    settings = request.settings()
+    folder = request.folder(settings)
+    if not request.resume and team.was_training(str(folder.resolve())):  # the launcher has restarted all workers
+        changes = [change for change in request.changes if parse_change(change)[0] != ["training", "accumulate"]]
+        request = request._replace(resume=True, changes=changes)
+    if request.resume:
+        settings = request.saved_settings(settings)
     elif settings.training.accumulate < team.world_size:
         if team.is_main:
-            typer.echo(f"training.accumulate = {team.world_size}: an update has a batch for each worker", err=True)
+            typer.echo(f"training.accumulate = {team.world_size}: one batch per worker and update", err=True)
         training = settings.training.model_copy(update={"accumulate": team.world_size})
         settings = settings.model_copy(update={"training": training})
-    events = train(settings, path, resume=resume, workers=team)
+    events = train(settings, folder, resume=request.resume, workers=team)
     if not team.is_main:
         for _ in events:
             pass
         return
-    for _ in with_tensorboard(Watcher()(events), path):
+    for _ in with_tensorboard(ProgressReporter()(events), folder):
         pass
-    typer.echo(path)
+    typer.echo(folder)
 
 
-def _for_a_worker(arguments: list[str]) -> list[str]:
+def _worker_arguments(arguments: list[str]) -> list[str]:
     """The arguments of this command without --workers and --restarts."""
     kept: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
+    remaining = iter(arguments)
+    for argument in remaining:
         if argument in ("--workers", "--restarts"):
-            next(rest)
+            next(remaining)
         elif not argument.startswith(("--workers=", "--restarts=")):
             kept.append(argument)
     return kept

@@ -19,9 +19,10 @@ from weft.cli.arguments import (
     Json,
     Precision,
     Run,
+    RunArguments,
     Search,
     With,
-    load_run,
+    check_file,
     search_changes,
 )
 
@@ -29,41 +30,74 @@ if TYPE_CHECKING:
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
 
-BLANKS = str.maketrans("\t\r\n", "   ")
-"""What would be taken for the end of a column or a line."""
+WHITESPACE = str.maketrans("\t\r\n", "   ")
+"""Characters of an output that would end a column or a line."""
 
 
-class Form(NamedTuple):
-    """How a translation is written."""
+class OutputFormat(NamedTuple):
+    """--n-best, --align and --json: how translations are written."""
 
     n_best: int
     align: bool
     as_json: bool
 
-    def lines(self, found: Translation) -> str:
-        """One line, or all lines, for one source line."""
+    def lines(self, translation: Translation) -> str:
+        """The line or lines of one source line."""
         from weft.evaluation.alignment import write_pharaoh
 
         if self.as_json:
-            return json.dumps(record(found), ensure_ascii=False) + "\n"
+            return json.dumps(record(translation), ensure_ascii=False) + "\n"
         text = ""
-        for one in (found, *found.alternatives):
-            columns = [one.text.translate(BLANKS)]
-            columns += [f"{one.score:.4f}"] if self.n_best > 1 else []
-            columns += [write_pharaoh(one.links)] if self.align else []
+        for hypothesis in (translation, *translation.alternatives):
+            columns = [hypothesis.text.translate(WHITESPACE)]
+            columns += [f"{hypothesis.score:.4f}"] if self.n_best > 1 else []
+            columns += [write_pharaoh(hypothesis.links)] if self.align else []
             text += "\t".join(columns) + "\n"
         return text
 
 
+class Job(NamedTuple):
+    """What to translate, with what, and how."""
+
+    file: str
+    arguments: RunArguments
+    settings: dict[str, Any]
+    format: OutputFormat
+
+    def load(self) -> Translator:
+        from weft.errors import SearchError
+
+        model = self.arguments.load()
+        if self.format.align and not model.recipe.model.attends:
+            raise SearchError(
+                f"--align: {self.arguments.run} has no attention (model.attention.score = 'none'), so it has no links"
+            )
+        return model
+
+    def identity(self, model: Translator) -> dict[str, Any]:
+        """What must be the same when the output is resumed; the batch size need not be."""
+        search = model.search_settings(self.settings).model_dump()
+        del search["batch_tokens"]
+        return {
+            "weights": [_fingerprint(run) for run in self.arguments.runs],
+            **{f"search.{name}": value for name, value in search.items()},
+            "--n-best": self.format.n_best,
+            "--align": self.format.align,
+            "--json": self.format.as_json,
+            "--precision": self.arguments.precision,
+            "--engine": self.arguments.engine,
+        }
+
+
 def command(
     run: Run,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="One source a line; - is standard input.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="One source per line; - is standard input.")] = "-",
     output: Annotated[
-        Path | None, typer.Option("--output", help="Write to this file, which appears when all is done.")
+        Path | None, typer.Option("--output", help="Write to this file, which appears once it is complete.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an --output that was stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an --output that was interrupted.")] = False,
     search: Search = None,
-    n_best: Annotated[int, typer.Option("--n-best", min=1, help="Outputs a line; tab-separated with scores.")] = 1,
+    n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Annotated[bool, typer.Option("--align", help="Add a column of word links (Pharaoh format).")] = False,
     as_json: Json = False,
     more: With = None,
@@ -74,74 +108,67 @@ def command(
 ) -> None:
     """Translate lines: one line in, one line out, in order.
 
-    With --n-best N: N lines for each, as output, tab, score. With --json: one object a line.
+    With --n-best N, each line gives N lines of output, tab, score; with --json, one JSON object.
 
-    Files of any size go through in bounded memory. With --output FILE what is done so far stands in FILE.part, whole
-    lines only; if it is stopped, the same command with --resume goes on from there.
+    Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
+    command is interrupted, the same command with --resume continues from there.
     """
-    from weft.data.reading.lines import stream_lines
-    from weft.translation.resumable_output import ResumableOutput
-
     output = None if output == Path("-") else output
     if resume:
         _check_resume(file, output)
-    form = Form(n_best, align, as_json)
-    settings = search_changes(search, changes)
-    runs = [run, *(more or ())]
+    arguments = RunArguments(run, more, device, precision, engine)
+    arguments.check()
+    settings = search_changes(run, search, changes)
+    check_file(file)
+    from weft.data.reading.lines import stream_lines
 
-    def load() -> Translator:
-        model = load_run(run, more, device=device, precision=precision, engine=engine)
-        model.search_settings(settings)  # refused before anything is read
-        _check(model, form, run)
-        return model
-
+    job = Job(file, arguments, settings, OutputFormat(n_best, align, as_json))
     if output is None:
-        _translate(load(), form, settings, stream_lines(file), _to_stdout)
-        return
+        _translate(job.load(), job, stream_lines(file), _to_stdout)
+    else:
+        _translate_to_file(job, output, resume=resume)
+
+
+def _translate_to_file(job: Job, output: Path, *, resume: bool) -> None:
+    """Translate into a file that survives an interruption."""
+    from weft.data.reading.lines import stream_lines
+    from weft.translation.resumable_output import ResumableOutput
+
     resumable = ResumableOutput(output, resume=resume)
-    if resume and resumable.is_complete(since=[Path(file), *(one / "model.safetensors" for one in runs)]):
+    weights = [run / "model.safetensors" for run in job.arguments.runs]
+    if resume and resumable.is_complete(since=[Path(job.file), *weights]):
         resumable.remove_progress()
-        print(f"weft: {output} is complete; to translate again, leave --resume out", file=sys.stderr)
+        print(f"weft: {output} is complete; to translate again, omit --resume", file=sys.stderr)
         return
     with resumable:
-        model = load()
-        made_by = {
-            "weights": [_fingerprint(one) for one in runs],
-            **{f"search.{name}": value for name, value in model.search_settings(settings).model_dump().items()},
-            **{"--n-best": n_best, "--align": align, "--json": as_json, "--precision": precision, "--engine": engine},
-        }
-        del made_by["search.batch_tokens"]  # whoever ran out of memory may go on with smaller batches
-        stream = stream_lines(file)
-        resumable.begin(made_by, stream)
+        model = job.load()
+        stream = stream_lines(job.file)
+        resumable.begin(job.identity(model), stream)
         if resumable.lines:
-            print(f"weft: {resumable.lines:,} lines are done; going on", file=sys.stderr)
+            print(f"weft: {resumable.lines:,} lines are done; continuing", file=sys.stderr)
         try:
-            _translate(model, form, settings, stream, resumable.add)
+            _translate(model, job, stream, resumable.add)
         except KeyboardInterrupt:
-            if resumable.lines and file != "-":
-                print(f"weft: {resumable.lines:,} lines are done; --resume goes on from there", file=sys.stderr)
+            if resumable.lines and job.file != "-":
+                print(f"weft: {resumable.lines:,} lines are done; continue with --resume", file=sys.stderr)
             raise
         resumable.finish()
 
 
 def _translate(
-    model: Translator,
-    form: Form,
-    settings: dict[str, Any],
-    stream: Iterator[str | None],
-    write: Callable[[Sequence[str], bytes], None],
+    model: Translator, job: Job, stream: Iterator[str | None], write: Callable[[Sequence[str], bytes], None]
 ) -> None:
     """Window by window: read, translate, write."""
     from weft.data.reading.lines import chunk_lines
     from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
-    attention = form.align or form.as_json
+    attention = job.format.align or job.format.as_json
     characters = WINDOW_CHARACTERS // 8 if attention else WINDOW_CHARACTERS
-    with _meter(shown=write is not _to_stdout or not sys.stdout.isatty()) as passed:
+    with _meter(shown=write is not _to_stdout or not sys.stdout.isatty()) as report:
         for window in chunk_lines(stream, max_lines=WINDOW_LINES, max_characters=characters):
-            found = model.translate(window, n_best=form.n_best, return_attention=attention, **settings)
-            write(window, "".join(map(form.lines, found)).encode("utf-8"))
-            passed(len(window), sum(len(one.ids) for one in found))
+            translations = model.translate(window, n_best=job.format.n_best, return_attention=attention, **job.settings)
+            write(window, "".join(map(job.format.lines, translations)).encode("utf-8"))
+            report(len(window), sum(len(translation.ids) for translation in translations))
 
 
 def _to_stdout(_: Sequence[str], content: bytes) -> None:
@@ -149,74 +176,68 @@ def _to_stdout(_: Sequence[str], content: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _check(model: Translator, form: Form, run: Path) -> None:
-    from weft.errors import SearchError
-
-    if form.align and not model.recipe.model.attends:
-        raise SearchError(f"--align: {run} has no attention (model.attention.score = 'none'), so it has no links")
-
-
 def _check_resume(file: str, output: Path | None) -> None:
-    """Refuse --resume where nothing can be gone on with."""
+    """Fail if there is no output to resume, or the source cannot be read again."""
     from weft.data.reading.lines import display_name
     from weft.errors import DataError
 
     if output is None:
-        raise DataError("--resume: say what to go on with: --output FILE")
-    if file != "-" and not Path(file).exists():
-        raise DataError(f"{file}: no such file")
+        raise DataError("--resume: needs --output FILE, the output to resume")
+    check_file(file)
     if file == "-" or not Path(file).is_file():
-        raise DataError(f"--resume: {display_name(file)} is no regular file, so it cannot be read again; give one")
+        raise DataError(f"--resume: {display_name(file)} is not a regular file, so it cannot be read again")
 
 
 def _fingerprint(run: Path) -> str:
-    """What tells a run from another, or from what it was before it was trained further."""
+    """A hash of the recipe and the weights."""
     import hashlib
 
     digest = hashlib.blake2b(digest_size=8)
     for name in ("recipe.toml", "model.safetensors"):
         with (run / name).open("rb") as file:
-            while part := file.read(1 << 20):
-                digest.update(part)
+            while block := file.read(1 << 20):
+                digest.update(block)
     return digest.hexdigest()
 
 
 @contextmanager
 def _meter(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """Lines and tokens a second on stderr, if that is a terminal; to be told of lines and tokens."""
+    """A function to report finished lines and tokens to; shows them per second if stderr is a terminal."""
     if not shown or not sys.stderr.isatty():
         yield lambda lines, tokens: None
         return
     from rich.console import Console
 
-    begun = time.monotonic()
-    total = [0, 0]
+    start = time.monotonic()
+    total_lines = total_tokens = 0
     with Console(stderr=True, highlight=False).status("translating") as status:
 
-        def passed(lines: int, tokens: int) -> None:
-            total[0] += lines
-            total[1] += tokens
-            seconds = max(time.monotonic() - begun, 1e-9)
-            status.update(f"{total[0]:,} lines  {total[0] / seconds:,.0f} lines/s  {total[1] / seconds:,.0f} tokens/s")
+        def report(lines: int, tokens: int) -> None:
+            nonlocal total_lines, total_tokens
+            total_lines += lines
+            total_tokens += tokens
+            seconds = max(time.monotonic() - start, 1e-9)
+            speed = f"{total_lines / seconds:,.0f} lines/s  {total_tokens / seconds:,.0f} tokens/s"
+            status.update(f"{total_lines:,} lines  {speed}")
 
-        yield passed
+        yield report
 
 
-def record(found: Translation) -> dict[str, Any]:
+def record(translation: Translation) -> dict[str, Any]:
     """A translation for ``--json``."""
     result: dict[str, Any] = {
-        "source": found.source,
-        "text": found.text,
-        "score": found.score,
-        "log_probability": found.log_probability,
-        "tokens": found.tokens,
-        "token_scores": found.token_scores,
-        "source_tokens": found.source_tokens,
-        "attention": None if found.attention is None else found.attention.round(6).tolist(),
-        "links": found.links,
-        "ended": found.ended,
-        "proven": found.proven,
+        "source": translation.source,
+        "text": translation.text,
+        "score": translation.score,
+        "log_probability": translation.log_probability,
+        "tokens": translation.tokens,
+        "token_scores": translation.token_scores,
+        "source_tokens": translation.source_tokens,
+        "attention": None if translation.attention is None else translation.attention.round(6).tolist(),
+        "links": translation.links,
+        "ended": translation.ended,
+        "proven": translation.proven,
     }
-    if found.alternatives:
-        result["alternatives"] = [record(one) for one in found.alternatives]
+    if translation.alternatives:
+        result["alternatives"] = [record(hypothesis) for hypothesis in translation.alternatives]
     return result

@@ -1,8 +1,11 @@
-"""What to run: every setting with its type, default and help, one file a section of the recipe.
+"""Recipes: every setting with its type, default and description, one file per section.
 
-These classes are the only place where a setting is written down. They check recipes and ``--set``, and give the JSON
-Schema (`Recipe.model_json_schema()`) and what ``weft recipes show`` prints. A recipe names things from tables; it can
-never name Python code.
+These classes are the only place where a setting is declared. They validate recipes and ``--set``, and are the
+source of the JSON Schema (`Recipe.model_json_schema()`), of ``weft recipes show`` and of docs/settings.md. A recipe
+chooses by name from the tables in `choices`; it can never name Python code.
+
+To add a recipe, write a TOML file in `shipped`: its name is the table. Its header says what it is, how to run it and
+what it reached; ``summary`` is its line in ``weft recipes``.
 """
 
 from weft.recipe.base import Settings

@@ -1,4 +1,4 @@
-"""What all settings have in common."""
+"""The base class of all settings, and the types that several of them share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ CountOrNone = Annotated[int, Field(ge=0)]
 
 
 class Settings(BaseModel):
-    """A group of settings: strict types, unknown names are errors."""
+    """A group of settings: strict types; unknown names are errors; immutable."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

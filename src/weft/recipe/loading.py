@@ -1,4 +1,4 @@
-"""Recipes read from TOML, changed by ``--set``, and checked."""
+"""Loading recipes: read from TOML, changed by ``--set``, validated."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SHIPPED = Path(__file__).parent / "shipped"
 
 
 def shipped() -> list[str]:
-    """Names of the recipes that come with weft."""
+    """Names of the shipped recipes."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | str | None = None) -> Recipe:
     """A shipped recipe by name, or a TOML file, with ``a.b=c`` changes applied.
 
-    ``start``: a run folder to go on from. Model and tokenizer are then those of that run, before the changes.
+    ``start``: a run folder to start from. Model and tokenizer are then those of that run, before the changes.
     """
     path = Path(name)
     if path.suffix != ".toml" and not path.is_file():
@@ -40,14 +40,14 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
     tree.setdefault("name", path.stem)
     if start is not None:
-        before = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
-        tree |= {"model": before["model"], "tokenizer": {**before["tokenizer"], "extend": False}}
+        start_recipe = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
+        tree |= {"model": start_recipe["model"], "tokenizer": {**start_recipe["tokenizer"], "extend": False}}
         tree["training"] = {**tree.get("training", {}), "start": str(Path(start).resolve())}
     return make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
 
 
 def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = "") -> Recipe:
-    """A checked recipe from nested dictionaries."""
+    """A validated recipe from nested dictionaries."""
     for change in changes:
         _apply(tree, change)
     try:
@@ -57,7 +57,7 @@ def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = 
 
 
 def parse_change(change: str) -> tuple[list[str], Any]:
-    """``model.encoder.layers=4`` as path and value; the value is read as TOML, else as plain text."""
+    """``model.encoder.layers=4`` as path and value; a value that is not TOML is plain text."""
     path, equals, text = change.partition("=")
     if not equals or not path.strip():
         raise RecipeError(f"--set {change}: expected NAME=VALUE, for example training.steps=500")
@@ -69,45 +69,45 @@ def parse_change(change: str) -> tuple[list[str], Any]:
 
 
 def _apply(tree: dict[str, Any], change: str) -> None:
-    """Put a change into nested dictionaries."""
+    """Apply a change to nested dictionaries."""
     (*groups, last), value = parse_change(change)
-    for place, group in enumerate(groups):
+    for depth, group in enumerate(groups, 1):
         tree = tree.setdefault(group, {})
         if not isinstance(tree, dict):
-            raise RecipeError(f"--set {change}: {'.'.join(groups[: place + 1])} is not a group of settings")
+            raise RecipeError(f"--set {change}: {'.'.join(groups[:depth])} is not a group of settings")
     tree[last] = value
 
 
 def _one_line(error: ValidationError) -> str:
-    """The first thing wrong, in one line: where; what was given; what is allowed."""
+    """The first error in one line: where; what was given; what is allowed."""
     problems = error.errors()
-    problems = [one for one in problems if one["type"] == "extra_forbidden"] or problems
+    problems = [problem for problem in problems if problem["type"] == "extra_forbidden"] or problems
     problem = problems[0]
     path = [str(part) for part in problem["loc"] if not str(part).startswith("<")]
-    place = _printable(".".join(path))
+    where = _printable(".".join(path))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if problem["type"] == "extra_forbidden":
-        return f"{place}: unknown setting; {_suggest(problem['loc'])}{more}"
+        return f"{where}: unknown setting; {_suggest(problem['loc'])}{more}"
     if problem["type"] == "missing":
-        return f"{place}: missing{more}"
+        return f"{where}: missing{more}"
     if path[:1] == ["model"] and path[2:] == ["kind"]:
         kinds = [*CELLS, *(ENCODERS if path[1] == "encoder" else ["transformer"])]
         if isinstance(problem["input"], str):
-            return f"{place}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
+            return f"{where}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
         *others, last = map(repr, kinds)
-        return f"{place}: {problem['input']!r} was given; input should be {', '.join(others)} or {last}{more}"
+        return f"{where}: {problem['input']!r} was given; input should be {', '.join(others)} or {last}{more}"
     if problem["type"] == "value_error":
         return _printable(str(problem["ctx"]["error"])) + more
-    return f"{place}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
+    return f"{where}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
 
 
 def _printable(text: str) -> str:
-    """One line: what cannot be printed as an escape."""
+    """One line: unprintable characters as escapes."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def _suggest(path: Sequence[str | int]) -> str:
-    """The setting that an unknown one may have meant. A part in brackets tells which of several forms was meant."""
+    """The setting that is nearest to an unknown one. A part in brackets names one of several forms of a group."""
     group: Any = Recipe
     for part in path[:-1]:
         if isinstance(part, str):
@@ -120,10 +120,10 @@ def _forms(annotation: Any) -> Iterator[tuple[str, Any]]:
     """The forms that an annotation allows, by their tags; also inside ``| None``."""
     for part in get_args(annotation):
         metadata = getattr(part, "__metadata__", ())
-        tags = [mark.tag for mark in metadata if isinstance(mark, Tag)]
+        tags = [item.tag for item in metadata if isinstance(item, Tag)]
         if tags:
             yield tags[0], part.__origin__
-        elif any(isinstance(mark, StepByKind) for mark in metadata):
+        elif any(isinstance(item, StepByKind) for item in metadata):
             yield from StepByKind.tagged_classes()
         else:
             yield from _forms(part)

@@ -11,57 +11,59 @@ from weft.recipe.choices import ENCODERS, CellName, EncoderName, ScoreName
 
 
 class RecurrentSettings(Settings):
-    """What a stack of recurrent layers has, on either side."""
+    """A stack of recurrent layers, in an encoder or a decoder."""
 
-    kind: CellName = Field("lstm", description="the cell, or transformer")
+    kind: CellName = Field("lstm", description="recurrent cell, or transformer")
     layers: Count = Field(1, description="number of layers")
-    hidden: Count = Field(512, description="width of a state, both directions together")
-    connections: Literal["plain", "residual", "dense"] = Field("plain", description="between layers")
-    layer_norm: bool = Field(False, description="normalize what a layer gives")
+    hidden: Count = Field(512, description="hidden size; of a bidirectional encoder, of both directions together")
+    connections: Literal["plain", "residual", "dense"] = Field("plain", description="connections between layers")
+    layer_norm: bool = Field(False, description="layer normalization of the outputs of each layer")
 
 
 class RecurrentEncoderSettings(RecurrentSettings):
     """[model.encoder] of kind rnn, gru or lstm"""
 
-    bidirectional: bool = Field(True, description="read the source both ways")
-    reverse_source: bool = Field(False, description="read the source back to front")
+    bidirectional: bool = Field(True, description="run over the source in both directions")
+    reverse_source: bool = Field(False, description="reverse the order of the source tokens")
 
 
 class RecurrentDecoderSettings(RecurrentSettings):
     """[model.decoder] of kind rnn, gru or lstm"""
 
-    input_feeding: bool = Field(False, description="feed the last attentional vector back in")
-    feed_summary: bool = Field(False, description="feed the encoder's final state at every step")
+    input_feeding: bool = Field(False, description="feed the previous attentional vector to the next step")
+    feed_summary: bool = Field(False, description="feed the final state of the encoder to every step")
 
 
 class TransformerSettings(Settings):
-    """What a stack of Transformer layers has, on either side."""
+    """A stack of Transformer layers, in an encoder or a decoder."""
 
-    kind: Literal["transformer"] = Field("transformer", description="or rnn, gru, lstm")
+    kind: Literal["transformer"] = Field("transformer", description="transformer, or rnn, gru, lstm")
     layers: Count = Field(6, description="number of layers")
-    hidden: Count = Field(512, description="width of a state")
-    heads: Count = Field(8, description="attentions side by side; they share the width")
-    key_value_heads: CountOrNone = Field(0, description="heads with keys and values of their own; 0: all")
-    feed_forward: Count = Field(2048, description="width of the feed-forward network")
-    activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="in the feed-forward network")
+    hidden: Count = Field(512, description="hidden size")
+    heads: Count = Field(8, description="attention heads; they divide the hidden size")
+    key_value_heads: CountOrNone = Field(0, description="key-value heads (grouped-query); 0: as many as heads")
+    feed_forward: Count = Field(2048, description="inner size of the feed-forward networks")
+    activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward networks")
     norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
-    norm_placement: Literal["pre", "post"] = Field("pre", description="before each sub-layer, or after it as published")
-    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = Field(
-        "sinusoidal", description="how a token knows its place"
+    norm_placement: Literal["pre", "post"] = Field(
+        "pre", description="normalize before each sub-layer, or after it as in the original Transformer"
     )
-    max_positions: Count = Field(1_024, description="learned positions: the longest sequence")
-    scale_embedding: bool = Field(True, description="multiply embeddings by the root of their width")
-    embedding_dropout: Share | None = Field(None, description="on embeddings; not set: model.dropout")
-    residual_dropout: Share | None = Field(None, description="on what a sub-layer adds; not set: model.dropout")
-    attention_dropout: Share = Field(0.0, description="on attention weights")
-    activation_dropout: Share = Field(0.0, description="inside the feed-forward network")
+    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = Field(
+        "sinusoidal", description="position encoding"
+    )
+    max_positions: Count = Field(1_024, description="learned positions: maximum sequence length")
+    scale_embedding: bool = Field(True, description="multiply embeddings by the square root of their size")
+    embedding_dropout: Share | None = Field(None, description="dropout of embeddings; if not set, model.dropout")
+    residual_dropout: Share | None = Field(None, description="dropout of sub-layer outputs; if not set, model.dropout")
+    attention_dropout: Share = Field(0.0, description="dropout of attention weights")
+    activation_dropout: Share = Field(0.0, description="dropout inside the feed-forward networks")
 
 
 class TransformerEncoderSettings(TransformerSettings):
     """[model.encoder] of kind transformer or attention"""
 
     kind: EncoderName = Field(  # type: ignore[assignment]
-        "transformer", description="attention: without feed-forward networks"
+        "transformer", description="transformer, or attention: without feed-forward networks"
     )
 
 
@@ -69,9 +71,9 @@ class TransformerDecoderSettings(TransformerSettings):
     """[model.decoder] of kind transformer"""
 
 
-def _family(given: Any) -> str:
+def _family(stack: Any) -> str:
     """Which settings a stack has, by its kind."""
-    kind = given.get("kind", "lstm") if isinstance(given, dict) else getattr(given, "kind", "lstm")
+    kind = stack.get("kind", "lstm") if isinstance(stack, dict) else getattr(stack, "kind", "lstm")
     return "<transformer>" if kind in [*ENCODERS] else "<recurrent>"
 
 
@@ -88,30 +90,30 @@ DecoderSettings = Annotated[
 
 
 class AttentionSettings(Settings):
-    """[model.attention] of a recurrent decoder; a Transformer decoder has its own"""
+    """[model.attention] of a recurrent decoder; a Transformer decoder has its own attention"""
 
-    score: ScoreName = Field("general", description="how a query is compared with a key; none: no attention")
+    score: ScoreName = Field("general", description="score function of queries and keys; none: no attention")
     placement: Literal["after", "before"] = Field(
-        "after", description="after the step (Luong) or before it, into the recurrence (Bahdanau)"
+        "after", description="attend after the recurrent step (Luong) or before it (Bahdanau)"
     )
-    size: CountOrNone = Field(0, description="width of additive and concat; 0: the decoder's width")
-    project: bool = Field(False, description="learn projections for keys and values")
-    temperature: float = Field(0.1, gt=0, description="cosine: scores are divided by it")
+    size: CountOrNone = Field(0, description="hidden size of the additive and concat scores; 0: that of the decoder")
+    project: bool = Field(False, description="learn projections of keys and values")
+    temperature: float = Field(0.1, gt=0, description="cosine score: temperature that divides it")
 
 
 class ModelSettings(Settings):
     """[model]: the network."""
 
     kind: Literal["seq2seq", "language_model", "prefix_lm"] = Field(
-        "seq2seq", description="encoder and decoder; the decoder alone; one stack (the decoder's) for both sides"
+        "seq2seq", description="encoder and decoder; decoder only; or one decoder stack for source and target"
     )
-    embedding: Count = Field(256, description="width of an embedding")
+    embedding: Count = Field(256, description="embedding size")
     tie: Literal["none", "target", "all"] = Field(
-        "none", description="share the output's matrix with the target embedding, or with both"
+        "none", description="share the output projection with the target embedding, or with both embeddings"
     )
-    dropout: Share = Field(0.1, description="on embeddings, between layers, before the output")
+    dropout: Share = Field(0.1, description="dropout of embeddings, between layers and before the output projection")
     bridge: Literal["auto", "copy", "project", "zero"] = Field(
-        "auto", description="encoder's final state to decoder's first; auto: copy where the shapes agree"
+        "auto", description="initial decoder state from the final encoder state; auto: copy if the shapes agree"
     )
     encoder: EncoderSettings = RecurrentEncoderSettings()
     decoder: DecoderSettings = RecurrentDecoderSettings()
@@ -119,18 +121,18 @@ class ModelSettings(Settings):
 
     @property
     def has_source(self) -> bool:
-        """Whether the model reads one sequence to write another."""
+        """Whether the model has a source sequence of its own."""
         return self.kind != "language_model"
 
     @property
     def recurs(self) -> bool:
-        """Whether a recurrent stack is part of it. Only with an encoder of its own does the encoder's kind matter."""
+        """Whether any stack is recurrent. The kind of the encoder matters only if the model has one."""
         stacks = (self.encoder, self.decoder) if self.kind == "seq2seq" else (self.decoder,)
         return any(isinstance(stack, RecurrentSettings) for stack in stacks)
 
     @property
     def attends(self) -> bool:
-        """Whether there is an attention over the source (of a language model: over its past) to look at."""
+        """Whether there is attention over the source or, in a language model, over the history."""
         return isinstance(self.decoder, TransformerSettings) or self.attention.score != "none"
 
     @model_validator(mode="after")
@@ -167,6 +169,5 @@ def _check_heads(where: str, stack: TransformerSettings) -> None:
             f"{where}.key_value_heads: {stack.key_value_heads} do not divide the {stack.heads} heads ({where}.heads)"
         )
     if stack.positions == "rotary" and stack.hidden // stack.heads % 2:
-        raise ValueError(
-            f"{where}.positions: 'rotary' turns pairs, but a head is {stack.hidden // stack.heads} wide, an odd number"
-        )
+        size = stack.hidden // stack.heads
+        raise ValueError(f"{where}.positions: 'rotary' rotates pairs of dimensions; a head has {size}, an odd number")

@@ -1,4 +1,4 @@
-"""A whole recipe: every section, and the checks that span several of them."""
+"""The recipe: all sections, and the checks that span several of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft.recipe.training import TrainingSettings
 
 
 class Recipe(Settings):
-    """A whole run."""
+    """All settings of a run."""
 
-    name: str = Field("unnamed", description="also the run folder's name under runs/")
-    summary: str = Field("", description="one line for people")
-    seed: int = Field(1, ge=0, description="of weights, data order, dropout and sampling")
+    name: str = Field("unnamed", description="name of the recipe and, under runs/, of its run folder")
+    summary: str = Field("", description="one-line description")
+    seed: int = Field(1, ge=0, description="random seed of weights, data order, dropout and sampling")
     data: DataSettings = DataSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: ModelSettings = ModelSettings()
@@ -38,33 +38,33 @@ class Recipe(Settings):
 
     @field_validator("name")
     @classmethod
-    def _a_folder_name(cls, given: str) -> str:
-        if not re.fullmatch(r"\w[\w .+-]*", given):
-            raise ValueError(f"name: {given!r} was given; it names a folder: letters, digits, space and . + - _ only")
-        return given
+    def _is_folder_name(cls, name: str) -> str:
+        if not re.fullmatch(r"\w[\w .+-]*", name):
+            raise ValueError(f"name: {name!r} was given; it names a folder: letters, digits, space and . + - _ only")
+        return name
 
     @model_validator(mode="after")
     def _agree(self) -> Recipe:
         if self.model.tie == "all" and not self.tokenizer.joint:
-            raise ValueError("model.tie: 'all' shares one table of both sides; it needs tokenizer.joint = true")
+            raise ValueError("model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true")
         for side, stack in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
-            longest, counted = self.data.max_length + 1, "data.max_length + 1"
+            longest, formula = self.data.max_length + 1, "data.max_length + 1"
             prompted = self.model.kind == "language_model" and self.data.prompts
             if (self.model.kind == "prefix_lm" or prompted) and side == "decoder":  # one stack holds both sides
-                longest, counted = 2 * longest, f"2 * ({counted})"
+                longest, formula = 2 * longest, f"2 * ({formula})"
             if (
                 isinstance(stack, TransformerSettings)
                 and stack.positions == "learned"
                 and stack.max_positions < longest
             ):
                 raise ValueError(
-                    f"model.{side}.max_positions: {stack.max_positions} is below {counted} = {longest}; "
+                    f"model.{side}.max_positions: {stack.max_positions} is below {formula} = {longest}; "
                     "raise the one or lower the other"
                 )
         if self.training.precision == "bf16" and self.model.recurs:
             raise ValueError("training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32")
         if self.data.prompts and self.model.kind == "language_model" and self.training.forcing != "teacher":
-            raise ValueError("data.prompts: prompts are read under training.forcing = 'teacher' only")
+            raise ValueError("data.prompts: prompts need training.forcing = 'teacher'")
         if self.tokenizer.extend and self.training.start is None:
             raise ValueError("tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)")
         if self.training.metric != "loss" and not self.training.validate_every:

@@ -1,4 +1,4 @@
-"""Recipes as tables and as TOML: every setting with its value, its default and its help."""
+"""Recipes as TOML and as tables: every setting with its value, its default and its description."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.recipe.recipe import Recipe
 
 
 class Setting(NamedTuple):
-    """One row of the table of settings."""
+    """A setting of a recipe."""
 
     name: str
     value: Any
@@ -20,7 +20,7 @@ class Setting(NamedTuple):
 
 
 def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
-    """Every setting of a recipe, with its value, its default and its help."""
+    """Every setting of a recipe, in order."""
     for name, field in type(recipe).model_fields.items():
         value = getattr(recipe, name)
         if isinstance(value, Settings) and not isinstance(value, CorpusSettings):
@@ -57,7 +57,7 @@ def toml_value(value: Any) -> str:
 
 
 def _toml_string(text: str) -> str:
-    """A basic TOML string; what must be escaped is."""
+    """A basic TOML string, with escapes."""
     escaped = "".join(
         {"\\": "\\\\", '"': '\\"'}.get(character, character)
         if ord(character) >= 0x20 and ord(character) != 0x7F

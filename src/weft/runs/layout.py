@@ -71,8 +71,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, fill: Callable[[RunFolder], None]) -> RunFolder:
         """Create a run folder; ``fill`` writes its first contents to a temporary folder, which is then renamed."""
-        if path.exists():
-            raise CheckpointError(f"{path}: exists already; continue it with --resume, or choose another --out")
+        cls.check_new(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         shutil.rmtree(temporary, ignore_errors=True)
@@ -85,6 +84,12 @@ class RunFolder:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return cls(path)
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """Fail if there is something at this path already."""
+        if path.exists():
+            raise CheckpointError(f"{path}: exists already; continue it with --resume, or choose another --out")
 
     def check(self) -> RunFolder:
         """This folder, if it is a run that this version of weft can read; imports no torch."""
