@@ -107,7 +107,7 @@ class TestData:
 
     def test_of_a_path(self, command: Command, runs: Runs) -> None:
         found = json.loads(command("trace", runs("lstm"), "a b c", "--search", "greedy", "--json")[0])
-        said = [step["texts"][step["drawn"]] for step in found["steps"]]
+        said = [step["texts"][step["chosen"]] for step in found["steps"]]
         assert sentence(said) == found["text"] and found["search"] == "greedy"
         assert all(len(step["texts"]) == len(step["tokens"]) == len(step["kept"]) for step in found["steps"])
         assert "winner" not in found
@@ -116,11 +116,11 @@ class TestData:
         from weft.translation.load import load
 
         found = load(runs("lstm"), device="cpu").translate("a b")
-        never = Branch(3, 0, float("-inf"), float("-inf"), float("-inf"), "cut", -1)
+        never = Branch(3, 0, float("-inf"), float("-inf"), float("-inf"), "pruned", -1)
         step = cli.record(found, "beam", BeamTrace([[never]], []), str)["steps"][0][0]
         assert step == {
             **{"text": "3", "token": 3, "parent": 0, "log_probability": None, "total": None, "score": None},
-            **{"fate": "cut", "slot": -1, "winner": False},
+            **{"outcome": "pruned", "slot": -1, "winner": False},
         }
 
 

@@ -405,9 +405,9 @@ def test_a_trace_is_the_search(seed: int, size: int, groups: int) -> None:
         path = [tree.steps[time][place] for time, place in enumerate(tree.winner)]
         assert [branch.token for branch in path] == said
         assert [branch.log_probability for branch in path] == pytest.approx(found.token_scores, abs=1e-4)
-        assert path[-1].fate == ("finished" if found.ended == "end" else "kept")
+        assert path[-1].outcome == ("finished" if found.ended == "end" else "kept")
         for before, after in zip(tree.steps, tree.steps[1:], strict=False):
-            slots = {branch.slot: branch for branch in before if branch.fate == "kept"}
+            slots = {branch.slot: branch for branch in before if branch.outcome == "kept"}
             for branch in after:
                 assert branch.total == pytest.approx(slots[branch.parent].total + branch.log_probability, abs=1e-4)
             assert len(slots) <= size

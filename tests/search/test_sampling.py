@@ -208,10 +208,10 @@ def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
     [found] = run(Table(), memory, [6], Sampler(SamplingFilter(top_k=3), seed=3), return_trace=True)
     assert isinstance(found.trace, PathTrace)
     said = [*found.tokens, *[END] * (found.ended == "end")]
-    assert [step.tokens[step.drawn] for step in found.trace.steps] == said
+    assert [step.tokens[step.chosen] for step in found.trace.steps] == said
     for step, score in zip(found.trace.steps, found.token_scores, strict=True):
-        assert step.left == sum(step.kept) == 3 and step.kept[step.drawn]
-        assert step.probabilities[step.drawn] == pytest.approx(math.exp(score), rel=1e-4)
+        assert step.kept_count == sum(step.kept) == 3 and step.kept[step.chosen]
+        assert step.probabilities[step.chosen] == pytest.approx(math.exp(score), rel=1e-4)
         assert step.mass == pytest.approx(sum(p for p, kept in zip(step.probabilities, step.kept, strict=True) if kept))
 
 

@@ -157,7 +157,7 @@ class TestPicture:
         widths = {name: bar.get_width() for name, bar in bars(figure).items()}
         for number, step in enumerate(SAMPLED.steps, 1):
             for index, p in enumerate(step.probabilities):
-                kind = "chosen" if index == step.drawn else "kept" if step.kept[index] else "removed"
+                kind = "chosen" if index == step.chosen else "kept" if step.kept[index] else "removed"
                 assert widths[f"{kind}-{number}-{index}"] == pytest.approx(max(p * search_path.BAR, 0.01))
 
     def test_words_and_numbers(self, tmp_path: Path) -> None:
@@ -191,4 +191,4 @@ class TestPicture:
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 token kept, p 0.50"), (32_000, "32,000 tokens kept, p 0.50")])
 def test_summary_of_what_was_kept(count: int, words: str) -> None:
-    assert search_path.kept_summary(draw("k")._replace(left=count)) == words
+    assert search_path.kept_summary(draw("k")._replace(kept_count=count)) == words

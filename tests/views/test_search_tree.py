@@ -50,8 +50,8 @@ class TestTree:
         for step, nodes in enumerate(tree[:-1]):
             for node in nodes:
                 after = [later for later in tree[step + 1] if later.branch.parent == node.branch.slot >= 0]
-                assert [child for child in after if child.branch.fate == "cut"] == node.pruned
-                assert [child for child in after if child.branch.fate != "cut"] == node.children
+                assert [child for child in after if child.branch.outcome == "pruned"] == node.pruned
+                assert [child for child in after if child.branch.outcome != "pruned"] == node.children
                 assert node.size == descendants(node)
                 if node.main_child is not None and not node.main_child.is_best:
                     assert node.main_child.size == max(child.size for child in node.children)
@@ -101,9 +101,9 @@ class TestTerminal:
         assert all(cell_len(line) <= width for line in text.splitlines())
         for token in tokens(trace, "kept", "finished"):
             assert len(re.findall(rf"[○●■ ] ?{name(token)}(?!\w)", text)) == 1
-        shown = sum(f"{name(token)} −" in text for token in tokens(trace, "cut"))
+        shown = sum(f"{name(token)} −" in text for token in tokens(trace, "pruned"))
         counted = sum(map(int, re.findall(r"[+×] ?(\d+) pruned", text)))
-        assert shown + counted == len(tokens(trace, "cut"))
+        assert shown + counted == len(tokens(trace, "pruned"))
         assert len(text.splitlines()) < 8 + 1.5 * len(tokens(trace, "kept", "finished"))
 
     def test_symbols_are_the_outcomes(self) -> None:
@@ -112,9 +112,9 @@ class TestTerminal:
         path = [trace.steps[step][at].token for step, at in enumerate(trace.winner)]
         for step in trace.steps:
             for one in step:
-                if one.fate == "finished":
+                if one.outcome == "finished":
                     assert f"■ {name(one.token)}  score {number(one.score)}" in text
-                elif one.fate == "kept":
+                elif one.outcome == "kept":
                     assert f"{'●' if one.token in path else '○'} {name(one.token)}" in text
         assert f"■ {name(path[-1])}  score {number(trace.steps[len(path) - 1][trace.winner[-1]].score)}  ◀ best" in text
 

@@ -60,7 +60,7 @@ class TestLayout:
         assert {placed.y for placed in itertools.chain(*layout_tree(SMALL, word)) if placed.node.is_best} == {0.0}
 
     def test_pruned_children_beyond_the_best_are_counted(self) -> None:
-        many = [branch(IL, 0, -0.1, "kept", 0), *(branch(10 + at, 0, -1.0 - at, "cut") for at in range(7))]
+        many = [branch(IL, 0, -0.1, "kept", 0), *(branch(10 + at, 0, -1.0 - at, "pruned") for at in range(7))]
         _, column = layout_tree(BeamTrace([many], [0]), str, max_pruned=2)
         assert [placed.text for placed in column] == ["3", "10", "11", "+5 pruned"]
         assert [placed.total for placed in column] == ["−0.10", "−1.00", "−2.00", ""]
@@ -93,8 +93,7 @@ class TestPicture:
         for step, branches in enumerate(SMALL.steps, 1):
             for index, extension in enumerate(branches):
                 best = SMALL.winner[step - 1] == index
-                kind = "pruned" if extension.fate == "cut" else extension.fate
-                assert f"{'best' if best else kind}-{step}-{index}" in names
+                assert f"{'best' if best else extension.outcome}-{step}-{index}" in names
                 assert f"{'best-edge' if best else 'edge'}-{step}-{index}" in names
         assert sum(key.startswith("best-edge-") for key in names) == len(SMALL.winner)
 
@@ -117,7 +116,7 @@ class TestPicture:
         assert {name(token) for token in tokens(trace, "kept", "finished")} <= set(found)
 
     def test_one_step_stopped_by_the_limit(self, tmp_path: Path) -> None:
-        trace = BeamTrace([[branch(IL, 0, -0.25, "kept", 0), branch(ELLE, 0, -math.inf, "cut")]], [0])
+        trace = BeamTrace([[branch(IL, 0, -0.25, "kept", 0), branch(ELLE, 0, -math.inf, "pruned")]], [0])
         text = svg(trace, tmp_path)
         assert {"best-0-0", "best-1-0", "pruned-1-1"} <= set(groups(text))
         assert {"score −0.25", "elle −∞"} <= set(texts(text))

@@ -248,10 +248,10 @@ def _branches(step: BeamRecord, end: int, before: list[float]) -> list[Branch]:
         *(values.tolist() for values in step.candidates), strict=True
     ):
         slot = kept.pop((token, parent), -1)
-        fate = "kept" if slot >= 0 else "finished" if token == end and parent in ended else "cut"
-        room -= fate == "cut"
-        if score > FORBIDDEN and (fate != "cut" or room >= 0):
-            branches.append(Branch(token, parent, log_probability, total, score, fate, slot))
+        outcome = "kept" if slot >= 0 else "finished" if token == end and parent in ended else "pruned"
+        room -= outcome == "pruned"
+        if score > FORBIDDEN and (outcome != "pruned" or room >= 0):
+            branches.append(Branch(token, parent, log_probability, total, score, outcome, slot))
     for (token, parent), slot in kept.items():  # a group of a diverse beam may choose further down
         log_probability = totals[slot] - (before[parent] if before else 0.0)
         branches.append(Branch(token, parent, log_probability, totals[slot], scores[slot], "kept", slot))

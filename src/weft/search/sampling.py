@@ -251,9 +251,9 @@ def _trace(positions: Sequence[tuple[PathRecord, tuple[int, int]]], number: int)
                 tokens=tokens,
                 probabilities=candidates.probabilities_BKC[position][number].tolist(),
                 kept=candidates.kept_BKC[position][number].tolist(),
-                drawn=tokens.index(int(record.tokens_BK[position][number])),
+                chosen=tokens.index(int(record.tokens_BK[position][number])),
                 mass=float(candidates.mass_BK[position][number]),
-                left=int(candidates.count_BK[position][number]),
+                kept_count=int(candidates.count_BK[position][number]),
             )
         )
     return PathTrace(draws)

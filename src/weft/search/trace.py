@@ -24,8 +24,8 @@ class Branch(NamedTuple):
     """log p of all tokens up to this one."""
     score: float
     """What a hypothesis would be ranked by if it were finished here."""
-    fate: str
-    """"kept" (in the beam), "finished" (ended and was set aside) or "cut"."""
+    outcome: str
+    """"kept" (in the beam), "finished" (ended and was set aside) or "pruned"."""
     slot: int
     """Its slot in the beam; −1 where it was not kept."""
 
@@ -49,11 +49,11 @@ class Draw(NamedTuple):
     """Of each, after the temperature and before any filter."""
     kept: list[bool]
     """Whether the filters kept it."""
-    drawn: int
+    chosen: int
     """The index in `tokens` of the chosen one."""
     mass: float
     """The total probability of all tokens that the filters kept."""
-    left: int
+    kept_count: int
     """How many tokens the filters kept."""
 
 

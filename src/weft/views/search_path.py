@@ -46,7 +46,7 @@ def cutoff(draw: Draw) -> int | None:
 def candidates(draw: Draw, most: int) -> list[int]:
     """Indices of the candidates to show: the most probable and the chosen one; after two, none near 0."""
     indices = [index for index, p in enumerate(draw.probabilities[:most]) if index < 2 or p >= LEAST_PROBABILITY]
-    return indices if draw.drawn in indices else [*indices[: most - 1], draw.drawn]
+    return indices if draw.chosen in indices else [*indices[: most - 1], draw.chosen]
 
 
 def probability(p: float) -> str:
@@ -55,7 +55,7 @@ def probability(p: float) -> str:
 
 def kept_summary(draw: Draw) -> str:
     """How many tokens the filters kept, and their total probability."""
-    return f"{draw.left:,} token{'s' * (draw.left != 1)} kept, p {draw.mass:.2f}"
+    return f"{draw.kept_count:,} token{'s' * (draw.kept_count != 1)} kept, p {draw.mass:.2f}"
 
 
 # In a terminal
@@ -104,7 +104,7 @@ def _step_lines(number: int, draw: Draw, label: Label, columns: Columns, most: i
         elif index == indices[-1] and index != len(indices) - 1:
             yield Text("  …", style=STYLES["pruned"])
         word = left_to_right(shorten(label(draw.tokens[index]), columns.label))
-        chosen, kept = index == draw.drawn, draw.kept[index]
+        chosen, kept = index == draw.chosen, draw.kept[index]
         p = draw.probabilities[index]
         start = f"{'▶' if chosen else ' '} {word}{' ' * (columns.label - cell_len(word))} {probability(p)} "
         style = STYLES["best"] if chosen else "" if kept else STYLES["pruned"]
@@ -204,7 +204,7 @@ def _draw_panel(axes: Axes, page: Page, panel: Panel, corner: tuple[float, float
     axes.plot([left + 0.3, start + BAR], [top + 0.14] * 2, color=LINES, linewidth=0.8)
     y = top + HEAD
     for index, text in panel.candidates:
-        chosen, kept, p = index == draw.drawn, draw.kept[index], draw.probabilities[index]
+        chosen, kept, p = index == draw.chosen, draw.kept[index], draw.probabilities[index]
         kind = "chosen" if chosen else "kept" if kept else "removed"
         color = {"chosen": BLUE, "kept": INK, "removed": GRAY}[kind]
         style = page.style(POINTS, color, weight="bold" if chosen else "normal")

@@ -57,7 +57,7 @@ class Node:
     @property
     def kind(self) -> str:
         """``pruned``, ``finished`` or ``kept``."""
-        return "pruned" if self.branch.fate == "cut" else self.branch.fate
+        return self.branch.outcome
 
 
 def build_tree(trace: BeamTrace) -> list[list[Node]]:
