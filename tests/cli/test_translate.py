@@ -126,8 +126,10 @@ class TestOutput:
 
     def test_what_would_end_a_line(self) -> None:
         found = replace(empty_translation("x"), text="a\tb\nc\rd", score=1.0)
-        assert cli.Form(1, False, False).lines(found) == "a b c d\n"
-        assert cli.Form(2, True, False).lines(replace(found, alternatives=(found,))) == "a b c d\t1.0000\t\n" * 2
+        assert cli.OutputFormat(1, False, False).lines(found) == "a b c d\n"
+        assert (
+            cli.OutputFormat(2, True, False).lines(replace(found, alternatives=(found,))) == "a b c d\t1.0000\t\n" * 2
+        )
 
 
 class TestResume:
@@ -202,8 +204,11 @@ class TestResume:
         assert refusal("translate", run, tmp_path / "no", "--output", out, "--resume") == f"{tmp_path}/no: no such file"
         assert refusal("translate", run, "--resume") == "--resume: needs --output FILE, the output to resume"
 
-    def test_refused_before_a_model_is_loaded(self, refusal: Refusal, tmp_path: Path, source: Path) -> None:
-        said = refusal("translate", tmp_path / "no run", source, "--output", tmp_path / "none" / "out")
+    def test_refused_before_a_model_is_loaded(
+        self, refusal: Refusal, runs: Runs, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delattr(loading, "load")
+        said = refusal("translate", runs("lstm"), source, "--output", tmp_path / "none" / "out")
         assert said == f"{tmp_path}/none/out: cannot write: No such file or directory"
 
     @pytest.mark.parametrize(
@@ -424,10 +429,10 @@ class TestOptions:
         monkeypatch.setattr(loading, "load", load)
         run = runs("lstm")
         command("translate", run, source)
-        command("translate", run, source, "--with", run, "--with", source, "--precision", "int8", "--engine", "torch")
+        command("translate", run, source, "--with", run, "--precision", "int8", "--engine", "torch")
         assert asked == [
             ((run,), {"device": "auto"}),
-            ((run, run, source), {"device": "auto", "precision": "int8", "engine": "torch"}),
+            ((run, run), {"device": "auto", "precision": "int8", "engine": "torch"}),
         ]
 
 
