@@ -100,23 +100,16 @@ class PrefixLM(nn.Module):
         # The exact length only where there is a limit to check: it waits for the device.
         longest = time + 1 + (int(memory.lengths_B.max()) if stack.max_positions else source_length)
         stream_RD = stack.embed(self.target_embedding(tokens_R), positions_R, longest)
-        rotation = stack.rotation(positions_R, stream_RD.dtype)
-        history_T = torch.arange(time + 1, device=tokens_R.device)
-        bias = stack.position_bias(history_T[-1:], history_T)
-        bias = None if bias is None else bias[None]
         source_S = torch.arange(source_length, device=tokens_R.device)
-        source_bias = stack.position_bias(positions_B[:, None], source_S[None])
-        prefix_bias = memory.mask_B11S if source_bias is None else memory.mask_B11S + source_bias
-        layers: list[KeysValues] = []
+        bias = stack.position_bias(positions_B[:, None], source_S[None])
+        bias = memory.mask_B11S if bias is None else memory.mask_B11S + bias
+        source = [StepKeysValues(*layer, bias) if source_length else None for layer in memory.layers]
+        stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, source)
         attention_RS = None
-        for number, (layer, history, source) in enumerate(zip(stack.layers, state.layers, memory.layers, strict=True)):
-            prefix = StepKeysValues(source.keys, source.values, prefix_bias) if source_length else None
-            stream_RD, history, weights_RHS = layer.step(stream_RD, history, rotation, bias, prefix)
-            layers.append(history)
-            if number == self.alignment_layer and source_length:
-                attention_RS = renormalize(weights_RHS.mean(1)[:, :source_length])
+        if source_length:
+            attention_RS = renormalize(weights[self.alignment_layer].mean(1)[:, :source_length])
         states_RD = self.readout(stack.normalize(stream_RD))
-        return StepOutput(self.output(states_RD), PrefixState(tuple(layers)), attention_RS)
+        return StepOutput(self.output(states_RD), PrefixState(layers), attention_RS)
 
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False

@@ -134,12 +134,14 @@ class TransformerLayer(nn.Module):
         history: KeysValues,
         rotation: Rotation | None,
         bias: Tensor | None,
-        prefix: StepKeysValues | None = None,
-        source: StepKeysValues | None = None,
+        source: StepKeysValues | None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
-        """One token per row: the stream, the longer history, and the weights (R, H, S) of the cross-attention or, where
-        there is none, of the self-attention."""
+        """One token per row: the stream, the longer history, and the weights (R, H, S) over the source.
+
+        Without cross-attention the source, if any, is a prefix of the history, and the weights are over both.
+        """
         residual = self.self_attention_residual
+        prefix = source if self.cross_attention is None else None
         output_RD, history, weights_RHS = self.self_attention.step(
             residual.input(stream_RD), history, rotation, bias, prefix
         )
@@ -213,6 +215,26 @@ class TransformerStack(nn.Module):
             recorder = None if records is None else records.recorder(number)
             stream_ND = layer(stream_ND, pattern, rotation, source_MD, source_pattern, recorder)
         return stream_ND
+
+    def step(
+        self,
+        stream_RD: Tensor,
+        positions_R: Tensor,
+        history: Sequence[KeysValues],
+        sources: Sequence[StepKeysValues | None],
+    ) -> tuple[Tensor, tuple[KeysValues, ...], list[Tensor]]:
+        """One token per row through all layers, before the final norm; with the results of each layer's `step`."""
+        history_T = torch.arange(history[0].keys.shape[2] + 1, device=stream_RD.device)
+        bias = self.position_bias(history_T[-1:], history_T)
+        bias = None if bias is None else bias[None]
+        rotation = self.rotation(positions_R, stream_RD.dtype)
+        longer: list[KeysValues] = []
+        weights: list[Tensor] = []
+        for layer, layer_history, source in zip(self.layers, history, sources, strict=True):
+            stream_RD, layer_history, weights_RHS = layer.step(stream_RD, layer_history, rotation, bias, source)
+            longer.append(layer_history)
+            weights.append(weights_RHS)
+        return stream_RD, tuple(longer), weights
 
     def normalize(self, stream_ND: Tensor) -> Tensor:
         """The final norm of a pre-norm stack."""

@@ -88,17 +88,9 @@ class TransformerDecoder(nn.Module):
         time = state.layers[0].keys.shape[2]
         positions_R = torch.full((len(embedded_RE),), time, device=embedded_RE.device)
         stream_RD = stack.embed(embedded_RE, positions_R, time + 1)
-        rotation = stack.rotation(positions_R, stream_RD.dtype)
-        bias = stack.position_bias(positions_R[:1], torch.arange(time + 1, device=embedded_RE.device))
-        bias = None if bias is None else bias[None]
-        layers: list[KeysValues] = []
-        attention_RS = None
-        for number, (layer, history) in enumerate(zip(stack.layers, state.layers, strict=True)):
-            stream_RD, history, weights_RHS = layer.step(stream_RD, history, rotation, bias, source=source[number])
-            layers.append(history)
-            if number == self.alignment_layer:
-                attention_RS = weights_RHS.mean(1)
-        return self.readout(stack.normalize(stream_RD)), TransformerState(tuple(layers)), attention_RS
+        stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, source)
+        attention_RS = weights[self.alignment_layer].mean(1)
+        return self.readout(stack.normalize(stream_RD)), TransformerState(layers), attention_RS
 
     def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: ReturnAttention = False) -> HiddenStates:
         """Teacher forcing: the hidden states of whole targets."""
