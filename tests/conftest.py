@@ -32,44 +32,44 @@ TINY = {
     "training.device": "cpu",
 }
 
-# Reads orders as lines of JSON and runs each in a forked child: torch is imported once, and a kill is a real kill.
+# Reads requests as lines of JSON and runs each in a forked child: torch is imported once, and a kill is a real kill.
 FORKING = """
 import json, os, signal, sys, tempfile, time, traceback
 import weft, weft.training.train
 from weft.errors import WeftError
 import safetensors.torch
 
-def arm(functions, place):
+def kill_at_call(functions, number):
     calls = 0
     def wrap(owner, name):
         original = getattr(owner, name)
-        def deadly(*arguments, **keywords):
+        def counted(*arguments, **keywords):
             nonlocal calls
             calls += 1
-            if calls == place:
+            if calls == number:
                 os.kill(os.getpid(), signal.SIGKILL)
             return original(*arguments, **keywords)
-        setattr(owner, name, deadly)
+        setattr(owner, name, counted)
     for name in functions:
         wrap(*((safetensors.torch, name) if name == "save" else (os, name)))
 
-def obey(order):
-    arm(order["functions"], order["place"])
-    recipe = weft.make_recipe({}, order["changes"])
-    for _ in weft.train(recipe, order["out"], resume=order["resume"]):
+def run(request):
+    kill_at_call(request["functions"], request["call"])
+    recipe = weft.make_recipe({}, request["changes"])
+    for _ in weft.train(recipe, request["out"], resume=request["resume"]):
         pass
 
 with tempfile.TemporaryDirectory() as scratch:  # what torch loads at its first use, each child would load again
-    obey({"functions": [], "place": 0, "changes": json.loads(sys.argv[1]), "out": scratch + "/run", "resume": False})
+    run({"functions": [], "call": 0, "changes": json.loads(sys.argv[1]), "out": scratch + "/run", "resume": False})
 print("ready", flush=True)
 for line in sys.stdin:
-    order = json.loads(line)
+    request = json.loads(line)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         code = 0
         try:
-            obey(order)
+            run(request)
         except WeftError as error:
             os.write(writing, str(error).encode())
             code = 2
@@ -78,13 +78,13 @@ for line in sys.stdin:
             code = 1
         os._exit(code)
     os.close(writing)
-    if order["after"] is not None:
-        time.sleep(order["after"])
+    if request["after"] is not None:
+        time.sleep(request["after"])
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode()
-    print(json.dumps([os.waitstatus_to_exitcode(status), said]), flush=True)
+        message = pipe.read().decode()
+    print(json.dumps([os.waitstatus_to_exitcode(status), message]), flush=True)
 """
 
 
@@ -147,11 +147,11 @@ def speaker(tiny, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def train_elsewhere():
-    """Train a tiny recipe in a process of its own that may be killed; gives its exit code and what it said.
+    """Train a tiny recipe in a process of its own that may be killed; returns its exit code and its error message.
 
     after        seconds until it is killed from outside
     functions    names of ``os`` functions (or ``save``, of safetensors) ...
-    place        ... at whose so-many-th call, counted together, the process kills itself
+    call         ... at whose n-th call, counted together, the process kills itself
     """
     with subprocess.Popen(
         [sys.executable, "-c", FORKING, json.dumps(_changes({"training.steps": 2}))],
@@ -162,16 +162,16 @@ def train_elsewhere():
     ) as process:
         assert process.stdout.readline() == "ready\n"
 
-        def run(changes, out, *, resume=False, after=None, functions=(), place=0):
-            order = {
+        def run(changes, out, *, resume=False, after=None, functions=(), call=0):
+            request = {
                 "changes": _changes(changes),
                 "out": str(out),
                 "resume": resume,
                 "after": after,
                 "functions": list(functions),
-                "place": place,
+                "call": call,
             }
-            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
             return tuple(json.loads(process.stdout.readline()))
 

@@ -172,29 +172,29 @@ class TestResuming:
 
 def killed_then_resumed(run, changes, path, **kill):
     """Kill a training run, check what it left, resume it; whether there was anything left to kill."""
-    code, said = run(changes, path, **kill)
-    assert code in (0, -signal.SIGKILL), f"{kill}: {said}"
+    code, message = run(changes, path, **kill)
+    assert code in (0, -signal.SIGKILL), f"{kill}: {message}"
     if not path.exists():
         assert code == -signal.SIGKILL
-        code_again, said = run(changes, path)
+        code_again, message = run(changes, path)
     else:
         assert load(path).score([Pair("a b", "b a")])[0].log_probability < 0
-        code_again, said = run(changes, path, resume=True)
-    assert code_again == 0, f"{kill}: {said}"
+        code_again, message = run(changes, path, resume=True)
+    assert code_again == 0, f"{kill}: {message}"
     return code == -signal.SIGKILL
 
 
-def check_every_place(run, changes, folder, wanted, functions, places):
+def check_every_call(run, changes, folder, expected, functions, calls):
     """Kill at the n-th call of some functions, for every n; what went wrong, all together."""
     wrong = []
-    for place in places:
-        path = folder / str(place)
+    for call in calls:
+        path = folder / str(call)
         try:
-            alive = not killed_then_resumed(run, changes, path, functions=functions, place=place)
-            if contents(path) != wanted:
-                wrong.append(f"call {place}: the resumed run ended otherwise")
+            alive = not killed_then_resumed(run, changes, path, functions=functions, call=call)
+            if contents(path) != expected:
+                wrong.append(f"call {call}: the resumed run ended otherwise")
         except Exception as error:
-            wrong.append(f"call {place}: {str(error)[-300:]}")
+            wrong.append(f"call {call}: {str(error)[-300:]}")
             alive = False
         shutil.rmtree(path, ignore_errors=True)
         if alive:
@@ -208,26 +208,26 @@ CHANGES = ("rename", "replace", "mkdir", "unlink", "rmdir", "fsync")
 
 def test_killed_at_every_rename_of_a_file(train_elsewhere, tmp_path, straight):
     changes = {**PLAIN, "training.steps": 2}
-    check_every_place(train_elsewhere, changes, tmp_path, straight(changes), RENAMES, range(1, 1000))
+    check_every_call(train_elsewhere, changes, tmp_path, straight(changes), RENAMES, range(1, 1000))
 
 
 @pytest.mark.slow
 def test_killed_at_some_changes_of_the_folder(train_elsewhere, tmp_path, straight):
-    places = sorted(random.Random(5).sample(range(1, 160), 8))
-    check_every_place(train_elsewhere, EVERYTHING, tmp_path, straight(EVERYTHING), CHANGES, places)
+    calls = sorted(random.Random(5).sample(range(1, 160), 8))
+    check_every_call(train_elsewhere, EVERYTHING, tmp_path, straight(EVERYTHING), CHANGES, calls)
 
 
 @pytest.mark.slow
 @every_variant
 def test_killed_at_every_change_of_the_folder(train_elsewhere, tmp_path, straight, changes):
-    check_every_place(train_elsewhere, changes, tmp_path, straight(changes), CHANGES, range(1, 1000))
+    check_every_call(train_elsewhere, changes, tmp_path, straight(changes), CHANGES, range(1, 1000))
 
 
 def test_killed_at_random_moments(train_elsewhere, tmp_path, straight):
     dice = random.Random()
-    for place in range(3):
+    for number in range(3):
         delay = dice.uniform(0.0, 0.6)
-        path = tmp_path / str(place)
+        path = tmp_path / str(number)
         killed_then_resumed(train_elsewhere, EVERYTHING, path, after=delay)
         assert contents(path) == straight(EVERYTHING), f"killed after {delay} s"
 
@@ -239,9 +239,9 @@ def test_killed_again_and_again(train_elsewhere, tmp_path, straight, kills):
     path = tmp_path / "run"
     delays = [dice.uniform(0.0, 0.5) for _ in range(3)]
     for delay in delays:
-        code, said = train_elsewhere(EVERYTHING, path, resume=path.exists(), after=delay)
-        assert code in (0, -signal.SIGKILL), f"{delays}: {said}"
+        code, message = train_elsewhere(EVERYTHING, path, resume=path.exists(), after=delay)
+        assert code in (0, -signal.SIGKILL), f"{delays}: {message}"
         assert not path.exists() or load(path)
-    code, said = train_elsewhere(EVERYTHING, path, resume=path.exists())
-    assert code == 0, f"{delays}: {said}"
+    code, message = train_elsewhere(EVERYTHING, path, resume=path.exists())
+    assert code == 0, f"{delays}: {message}"
     assert contents(path) == straight(EVERYTHING), f"killed after {delays} s"

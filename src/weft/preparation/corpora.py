@@ -86,9 +86,9 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
         value = data.train
     if value is None:
         raise DataError(f"data.{split}: the recipe names no {split} pairs; set data.{split}, or give a file")
-    found = [_find(recipe, split, item, allow_missing=allow_missing) for item in as_list(value)]
-    corpora.check_standard_input(named.corpus for named in found)
-    return found
+    entries = [_find(recipe, split, item, allow_missing=allow_missing) for item in as_list(value)]
+    corpora.check_standard_input(entry.corpus for entry in entries)
+    return entries
 
 
 def has_corpus(recipe: Recipe, split: str) -> bool:

@@ -79,8 +79,7 @@ def train(
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "there were none"
         raise DataError(f"data.train: no pair is left to train on ({reasons})")
     if model is None:
-        sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
-        model = build_model(recipe.model, **sizes, seed=recipe.seed)
+        model = _build_model(recipe, tokenizers)
     if start is not None:
         initialize_from(model, start.read_model().tensors, where=str(start.path))
     trainer = Trainer(
@@ -100,6 +99,11 @@ def train(
         workers.signal_ready()
     dropped |= {f"of data.valid ({kind})": count for kind, count in row_errors.items()}
     yield from _logged(_events(trainer, recipe, prepared, dropped), folder if workers.is_main else None, recipe)
+
+
+def _build_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
+    source_size, target_size = tokenizers.source.size, tokenizers.target.size
+    return build_model(recipe.model, source_size=source_size, target_size=target_size, seed=recipe.seed)
 
 
 def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped: dict[str, int]) -> Iterator[Event]:
