@@ -27,8 +27,8 @@ SIZE, WIDTH, PLACE = 8_000, 256, 94
 
 
 def make_run() -> Any:
-    from weft.models import Seq2Seq
     from weft.models.build import build_model
+    from weft.models.seq2seq import Seq2Seq
     from weft.models.transformer_decoder import TransformerDecoder
     from weft.recipe import make_recipe
     from weft.runs.load import LoadedRun

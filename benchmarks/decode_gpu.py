@@ -26,8 +26,8 @@ def ours(precision: torch.dtype) -> Callable[[list[list[int]], str], int]:
     from weft.models.build import build_model
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
-    from weft.search import SearchRequest
     from weft.search.cuda_graphs import CudaGraphLoop
+    from weft.search.interface import SearchRequest
     from weft.translation.strategies import search
 
     stack = ["kind=transformer", "layers=6", "hidden=512", "heads=8", "feed_forward=2048"]

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.attention import Attention, attend, make_score
+from weft.attention.attention import Attention, attend
+from weft.attention.scores import make_score
 from weft.ragged import Ragged
 from weft.recipe.choices import SCORES, resolve
 

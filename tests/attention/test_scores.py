@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from weft.attention import Score, make_score
+from weft.attention.scores import Score, make_score
 from weft.errors import RecipeError
 from weft.recipe.choices import SCORES, resolve
 

@@ -15,7 +15,8 @@ from weft.models.layers import Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.runs.layout import RunFolder
-from weft.search import BeamOptions, SearchRequest, beam_search
+from weft.search.beam import BeamOptions, beam_search
+from weft.search.interface import SearchRequest
 from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step
 from weft.training.loss import batch_loss, output_cross_entropy

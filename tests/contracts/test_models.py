@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from oracles.recurrent import CONNECTIONS
 from oracles.transformer import POSITIONS
-from weft.models import Model
 from weft.models.build import build_model
-from weft.models.interface import alignment_weights
+from weft.models.interface import Model, alignment_weights
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS, SCORES, resolve

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from contracts.test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
 from fixtures.tokenizers import learn
-from weft.models import Ensemble, Model
+from weft.models.ensemble import Ensemble
+from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
-from weft.search import Ranking
+from weft.search.ranking import Ranking
 from weft.text import specials
 from weft.text.tokenizer_pair import Tokenizers
 from weft.translation.results import Translation

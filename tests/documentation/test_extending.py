@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from weft.models import Ensemble
+from weft.models.ensemble import Ensemble
 from weft.ragged import Ragged
 from weft.training.events import Finished, Started
 from weft.tree import repeat

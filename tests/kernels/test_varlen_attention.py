@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.attention import RaggedAttention
+from weft.attention.ragged_attention import RaggedAttention
 from weft.kernels.varlen_attention import has_varlen_kernel, repeat_heads
 from weft.ragged import Layout
 

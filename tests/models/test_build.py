@@ -10,13 +10,15 @@ import torch
 
 from weft.data.pairs import Pair
 from weft.errors import RecipeError
-from weft.models import RecurrentLanguageModel, Seq2Seq
 from weft.models.bridge import Copy, Project, Zero
 from weft.models.build import build_model
-from weft.models.encoders import RecurrentEncoder, TransformerEncoder
+from weft.models.encoders import RecurrentEncoder
+from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
 from weft.models.recurrent_decoder import RecurrentDecoder
+from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
+from weft.models.transformer_encoder import TransformerEncoder
 from weft.preparation import has_corpus, learn_tokenizers, read_corpus
 from weft.recipe import ModelSettings, TransformerDecoderSettings, make_recipe
 from weft.text.tokenizer_pair import Tokenizers

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.models import Seq2Seq
 from weft.models.build import build_model
+from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.tree import keep, repeat, select, with_capacity

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from oracles.recurrent import CONNECTIONS, SlowLanguageModel
-from weft.models import RecurrentLanguageModel
 from weft.models.build import build_model
 from weft.models.interface import alignment_weights
+from weft.models.language_model import RecurrentLanguageModel
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS, SCORES

@@ -9,8 +9,8 @@ import torch
 
 from fixtures.transformers import INPUTS, SOURCES, check_weights, make
 from weft.errors import DataError
-from weft.models import PrefixLM
 from weft.models.build import build_model
+from weft.models.prefix_lm import PrefixLM
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.tree import select

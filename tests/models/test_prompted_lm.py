@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data.store.token_store import Batch
-from weft.models import Model
 from weft.models.build import build_model
+from weft.models.interface import Model
 from weft.models.prompted_lm import prepend_prompts
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings

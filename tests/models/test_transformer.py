@@ -10,8 +10,8 @@ from torch import nn
 
 from fixtures.transformers import DECODER, ENCODER, INPUTS, check, make, sources_for
 from oracles.transformer import POSITIONS
-from weft.models import Seq2Seq
 from weft.models.interface import alignment_weights
+from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import ACTIVATIONS, NORMS
 from weft.ragged import Ragged
 

@@ -9,15 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.attention import CrossAttention, SelfAttention
-from weft.models import Seq2Seq
+from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.models.build import build_model
 from weft.models.interface import alignment_weights
 from weft.models.positions import sinusoids
+from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
-from weft.search import SearchRequest, greedy_search
+from weft.search.interface import SearchRequest
+from weft.search.sampling import greedy_search
 from weft.text.specials import BEGIN, END
 
 transformers = pytest.importorskip("transformers")

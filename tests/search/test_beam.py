@@ -15,7 +15,8 @@ from fixtures.table_model import BEGIN, END, Table, TableMemory, exhaustive, log
 from weft.errors import SearchError
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
-from weft.search import Hypothesis, Ranking
+from weft.search.interface import Hypothesis
+from weft.search.ranking import Ranking
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=40)

@@ -11,10 +11,12 @@ from fixtures.search_requests import beam, draw, greedy
 from fixtures.small_networks import neural
 from fixtures.table_model import END, Table, table
 from weft.ragged import Ragged
-from weft.search import Ranking, Sampler, SamplingFilter
 from weft.search.constraints import NoLoops, NoRepeatNgrams
 from weft.search.cuda_graphs import CudaGraphLoop, StepGraph, padded_count
 from weft.search.loops import LoopLimits
+from weft.search.ranking import Ranking
+from weft.search.sampling import Sampler
+from weft.search.sampling_filters import SamplingFilter
 from weft.tree import map_tree
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fixtures.search_requests import beam
 from fixtures.table_model import Table, table
-from weft.search import Ranking
-from weft.search.ranking import MIN_COVERAGE, coverage_score
+from weft.search.ranking import MIN_COVERAGE, Ranking, coverage_score
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])

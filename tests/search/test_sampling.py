@@ -16,9 +16,11 @@ from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, log_probability, table
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
-from weft.search import Hypothesis, Ranking, Sampler, SamplingFilter
 from weft.search.backtrace import stack_attention
-from weft.search.sampling import GREEDY
+from weft.search.interface import Hypothesis
+from weft.search.ranking import Ranking
+from weft.search.sampling import GREEDY, Sampler
+from weft.search.sampling_filters import SamplingFilter
 from weft.search.trace import PathTrace
 from weft.tree import select
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from weft.data.batching.batches import Position, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
-from weft.models import Model
 from weft.models.build import build_model
+from weft.models.interface import Model
 from weft.ragged import Layout
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.training.cuda_graph_update import (

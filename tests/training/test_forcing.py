@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from weft.data.store.token_store import Batch
-from weft.models import Model
 from weft.models.build import build_model
-from weft.models.interface import ModelOutput, StepOutput
+from weft.models.interface import Model, ModelOutput, StepOutput
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.training.forcing import forced_logits, sampling_probability

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from weft.errors import RecipeError
-from weft.models import Model
 from weft.models.build import build_model
+from weft.models.interface import Model
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.training.precision import allow_tf32, autocast, resolve_precision
 

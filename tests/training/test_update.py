@@ -9,8 +9,8 @@ import torch
 
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
-from weft.models import Model
 from weft.models.build import build_model
+from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.training import update

@@ -7,7 +7,7 @@ import torch
 
 import weft
 from weft.errors import SearchError
-from weft.models import Ensemble
+from weft.models.ensemble import Ensemble
 from weft.recipe import make_recipe
 from weft.translation.load import load
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from weft.errors import SearchError
-from weft.search import Hypothesis
+from weft.search.interface import Hypothesis
 from weft.text import specials
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.word_alignment import Sentence

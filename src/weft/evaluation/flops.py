@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from weft.attention.scores import Concat
-from weft.models import PrefixLM
+from weft.models.prefix_lm import PrefixLM
 
 KEY_WEIGHTS = tuple(
     f"decoder.attention.{part}"

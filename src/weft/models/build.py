@@ -1,20 +1,24 @@
-"""From settings to a model."""
+"""From settings to a model. The modules of a family of models are imported when one is built."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 
 from weft.errors import RecipeError
-from weft.models import AnyModel
 from weft.models.encoders import make_encoder
-from weft.models.language_model import RecurrentLanguageModel
 from weft.models.layers import Embedding, Output
-from weft.models.prefix_lm import PrefixLM
-from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import make_transformer_stack
-from weft.models.transformer_decoder import TransformerDecoder
 from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
+
+if TYPE_CHECKING:
+    from weft.models.language_model import RecurrentLanguageModel
+    from weft.models.prefix_lm import PrefixLM
+    from weft.models.recurrent_decoder import RecurrentDecoder
+    from weft.models.transformer_decoder import TransformerDecoder
+
+    AnyModel = Seq2Seq | RecurrentLanguageModel | PrefixLM
 
 
 def choose_device(name: str) -> torch.device:
@@ -41,6 +45,8 @@ def build_model(settings: ModelSettings, *, source_size: int, target_size: int, 
         if settings.kind == "language_model" and isinstance(settings.decoder, TransformerSettings):
             return _prefix_lm(settings, None, target_size)
         if settings.kind == "language_model":
+            from weft.models.language_model import RecurrentLanguageModel
+
             return RecurrentLanguageModel(settings, vocabulary=target_size)
         return _seq2seq(settings, source_size, target_size)
 
@@ -78,10 +84,15 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
     encoder = make_encoder(settings)
     decoder: RecurrentDecoder | TransformerDecoder
     if isinstance(settings.decoder, TransformerSettings):
+        from weft.models.transformer import make_transformer_stack
+        from weft.models.transformer_decoder import TransformerDecoder
+
         source_width = settings.encoder.hidden
         stack = make_transformer_stack(settings, settings.decoder, bidirectional=False, source_width=source_width)
         decoder = TransformerDecoder(stack, size=size)
     else:
+        from weft.models.recurrent_decoder import RecurrentDecoder
+
         decoder = RecurrentDecoder(settings, size=size)
     return Seq2Seq(
         source_embedding=source_embedding,
@@ -94,6 +105,9 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
 
 def _prefix_lm(settings: ModelSettings, source_size: int | None, target_size: int) -> PrefixLM:
     """One stack for both sides; without a source, a language model."""
+    from weft.models.prefix_lm import PrefixLM
+    from weft.models.transformer import make_transformer_stack
+
     decoder = settings.decoder
     assert isinstance(decoder, TransformerSettings)
     if source_size is None:

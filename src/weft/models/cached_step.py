@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import KVCache, StepKeysValues
+from weft.attention.kv_cache import KVCache
+from weft.attention.step_attention import StepKeysValues
 from weft.models.transformer import ResidualBlock, TransformerLayer, TransformerStack, normalize
 
 

@@ -10,11 +10,10 @@ from typing import NamedTuple, Protocol
 
 from torch import nn
 
-from weft.attention import AttentionRecord, AttentionRecords, RaggedAttention, ReturnAttention
+from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.models.recurrent import RecurrentStack, StackState
-from weft.models.transformer import make_transformer_stack
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings, RecurrentEncoderSettings, TransformerSettings
+from weft.recipe import ModelSettings, RecurrentEncoderSettings
 from weft.recipe.choices import ENCODERS, resolve
 
 
@@ -56,27 +55,6 @@ class RecurrentEncoder(nn.Module):
             return Encoded(*self.stack(embedded))
         states, final = self.stack(embedded.reversed())
         return Encoded(states.reversed(), final)
-
-
-class TransformerEncoder(nn.Module):
-    """Layers of self-attention over the source   Vaswani et al. 2017, 3.1.
-
-    Without feed-forward networks it is the attention-only encoder.
-    """
-
-    def __init__(self, settings: ModelSettings) -> None:
-        super().__init__()
-        assert isinstance(settings.encoder, TransformerSettings)
-        self.stack = make_transformer_stack(settings, settings.encoder, bidirectional=True)
-
-    def forward(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded:
-        records = AttentionRecords(return_attention, None)
-        layout = embedded.layout
-        stream_ND = self.stack.embed(embedded.values, layout.positions, layout.longest)
-        bias = self.stack.self_attention_bias(layout.longest, stream_ND.device)
-        pattern = RaggedAttention("encoder", layout, layout, bias=bias)
-        stream_ND = self.stack(stream_ND, layout.positions, pattern, records=records)
-        return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records))
 
 
 def make_encoder(settings: ModelSettings) -> Encoder:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from weft.attention import AttentionRecord, ReturnAttention
+from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, nearest
 from weft.models.interface import HasMaxTargetLength, Model, ModelOutput, StepOutput, alignment_weights
 from weft.models.language_model import RecurrentLanguageModel

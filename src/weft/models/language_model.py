@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import AttentionRecord, ReturnAttention
+from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output, dropout
 from weft.models.prompted_lm import prepend_prompts

@@ -12,16 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import (
-    AttentionPattern,
-    AttentionRecords,
-    KeysValues,
-    PrefixAttention,
-    RaggedAttention,
-    ReturnAttention,
-    StepKeysValues,
-    additive_mask,
-)
+from weft.attention.masks import additive_mask
+from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention
+from weft.attention.records import AttentionRecords, ReturnAttention
+from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts

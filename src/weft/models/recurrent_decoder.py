@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention import Attention, AttentionRecord, ProjectedKeys, ReturnAttention, make_score
-from weft.attention.scores import Dot, General
+from weft.attention.attention import Attention, ProjectedKeys
+from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.scores import Dot, General, make_score
 from weft.kernels.cpu.input_feeding import FeedingWeights, feed_inputs
 from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
 from weft.models.bridge import make_bridge
@@ -86,6 +87,9 @@ def make_attention(settings: AttentionSettings, *, queries: int, states: int) ->
 
 class RecurrentDecoder(nn.Module):
     """A stack of cells, an optional attention, and a readout ã_t = tanh(W [c_t; s_t; …])."""
+
+    max_positions: int | None = None
+    """The longest target: unlimited."""
 
     def __init__(self, settings: ModelSettings, *, size: int) -> None:
         """``size``: width of the states for the output layer."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from weft.attention import ReturnAttention
+from weft.attention.records import ReturnAttention
 from weft.models.encoders import Encoder
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
-from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
-from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 from weft.ragged import Ragged
+
+if TYPE_CHECKING:
+    from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
+    from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 
 
 class Seq2Seq(nn.Module):
@@ -36,7 +38,7 @@ class Seq2Seq(nn.Module):
 
     def max_target_length(self, source_length: int) -> int | None:
         """The longest target for a source of this length; None: unlimited."""
-        return self.decoder.stack.max_positions if isinstance(self.decoder, TransformerDecoder) else None
+        return self.decoder.max_positions
 
     def encode(self, source: Ragged) -> Memory | TransformerMemory:
         return self.decoder.build_memory(self.encoder(self.source_embedding.ragged(source)))

@@ -19,20 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention import (
-    AlibiBias,
-    AttentionPattern,
-    AttentionRecorder,
-    AttentionRecords,
-    CrossAttention,
-    KeysValues,
-    RelativeBias,
-    Rotation,
-    SelfAttention,
-    StepKeysValues,
-    T5Bias,
-    rotation,
-)
+from weft.attention.multihead import CrossAttention, SelfAttention
+from weft.attention.ragged_attention import AttentionPattern
+from weft.attention.records import AttentionRecorder, AttentionRecords
+from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
+from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.layers import dropout, dropout_add
 from weft.models.positions import Learned, Sinusoidal
 from weft.recipe import ModelSettings, TransformerSettings

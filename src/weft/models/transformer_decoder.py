@@ -7,15 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention import (
-    AttentionRecords,
-    KeysValues,
-    KVCache,
-    RaggedAttention,
-    ReturnAttention,
-    StepKeysValues,
-    additive_mask,
-)
+from weft.attention.kv_cache import KVCache
+from weft.attention.masks import additive_mask
+from weft.attention.ragged_attention import RaggedAttention
+from weft.attention.records import AttentionRecords, ReturnAttention
+from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.cached_step import CachedState, CachedStateWithAttention, cached_step
 from weft.models.encoders import Encoded
 from weft.models.interface import HiddenStates, alignment_layer
@@ -56,6 +52,11 @@ class TransformerDecoder(nn.Module):
         self.size = size
         self.readout = nn.Identity() if size == stack.width else nn.Linear(stack.width, size)
         self.alignment_layer = alignment_layer(len(stack.layers))
+
+    @property
+    def max_positions(self) -> int | None:
+        """The longest target; None: unlimited."""
+        return self.stack.max_positions
 
     def build_memory(self, encoded: Encoded) -> TransformerMemory:
         """Keys and values of the source, computed once."""

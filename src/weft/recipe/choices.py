@@ -37,8 +37,8 @@ CELLS: dict[str, str] = {
 """Recurrent cells, of encoders and decoders."""
 
 ENCODERS: dict[str, str] = {
-    "transformer": "weft.models.encoders:TransformerEncoder",
-    "attention": "weft.models.encoders:TransformerEncoder",
+    "transformer": "weft.models.transformer_encoder:TransformerEncoder",
+    "attention": "weft.models.transformer_encoder:TransformerEncoder",
 }
 """Encoders without recurrence; every recurrent cell is a kind of encoder too."""
 

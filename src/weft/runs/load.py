@@ -12,7 +12,7 @@ from weft.runs.weights import load_weights
 from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
 
 if TYPE_CHECKING:
-    from weft.models import Model
+    from weft.models.interface import Model
 
 
 class LoadedRun(NamedTuple):

@@ -18,7 +18,7 @@ from weft.files import replacing
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from weft.models import Model
+    from weft.models.interface import Model
 
 FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""

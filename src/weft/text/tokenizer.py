@@ -45,11 +45,12 @@ from typing import Any, Protocol, Self
 
 from weft.errors import VocabularyError, nearest
 from weft.recipe.choices import TOKENIZERS, resolve
-from weft.text.external import ExternalTokenizer
 from weft.text.options import LearningOptions
-from weft.text.pretokenization import recognize
 from weft.text.vocabulary import FORMAT
 from weft.text.word_cache import TokenArrays
+
+EXTERNAL = "external"
+"""The kind of tokenizers that weft does not learn itself (`weft.text.external`)."""
 
 
 class Tokenizer(Protocol):
@@ -114,17 +115,17 @@ def load(path: Path | str) -> Tokenizer:
     path = Path(path)
     data = _read(path)
     content = _parse(data, path)
-    if isinstance(content, ExternalTokenizer):
+    if not isinstance(content, dict):
         return content
     kind = _kind_of_file(content, path)
-    if kind == "external" and "weft_tokenizer" not in content:
+    if kind != EXTERNAL:
+        loaded: Tokenizer = resolve(TOKENIZERS, kind).from_json(content, name=str(path))
+        return loaded
+    from weft.text.external import ExternalTokenizer
+
+    if "weft_tokenizer" not in content:
         return ExternalTokenizer.from_tokenizers(data.decode("utf-8"), name=str(path))
-    loaded: Tokenizer = (
-        ExternalTokenizer.from_json(content, name=str(path))
-        if kind == ExternalTokenizer.kind
-        else resolve(TOKENIZERS, kind).from_json(content, name=str(path))
-    )
-    return loaded
+    return ExternalTokenizer.from_json(content, name=str(path))
 
 
 def _kind_of_file(content: dict[str, Any], path: Path) -> str:
@@ -133,8 +134,10 @@ def _kind_of_file(content: dict[str, Any], path: Path) -> str:
         model = content.get("model")
         if not isinstance(model, dict):
             raise VocabularyError(f"{path}: not a tokenizer written by weft, nor a tokenizer.json")
+        from weft.text.pretokenization import recognize
+
         if recognize(content) is None:
-            return ExternalTokenizer.kind
+            return EXTERNAL
         return "unigram" if model.get("type") == "Unigram" else "bpe"
     version, kind = content["weft_tokenizer"], str(content.get("kind"))
     if not isinstance(version, int) or version < 1:
@@ -145,7 +148,7 @@ def _kind_of_file(content: dict[str, Any], path: Path) -> str:
         raise VocabularyError(
             f"{path}: written by an older weft (format {version}; this one reads format {FORMAT}); learn it again"
         )
-    if kind not in TOKENIZERS and kind != ExternalTokenizer.kind:
+    if kind not in TOKENIZERS and kind != EXTERNAL:
         raise VocabularyError(f"{path}: unknown kind of tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
     return kind
 
@@ -159,11 +162,13 @@ def _read(path: Path) -> bytes:
         raise VocabularyError(f"{path}: cannot read the tokenizer: {message}") from None
 
 
-def _parse(content: bytes, path: Path) -> dict[str, Any] | ExternalTokenizer:
+def _parse(content: bytes, path: Path) -> dict[str, Any] | Tokenizer:
     try:
         parsed = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
         if content[:1] == b"\n":  # a SentencePiece model begins with its first token
+            from weft.text.external import ExternalTokenizer
+
             try:
                 return ExternalTokenizer.from_sentencepiece(content, name=str(path))
             except VocabularyError as error:

@@ -22,9 +22,11 @@ from weft.data.batching.batches import side_budgets
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
-from weft.models import Model, Seq2Seq
-from weft.models.encoders import RecurrentEncoder, TransformerEncoder
+from weft.models.encoders import RecurrentEncoder
+from weft.models.interface import Model
+from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer
+from weft.models.transformer_encoder import TransformerEncoder
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN

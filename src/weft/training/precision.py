@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import nn
 
-from weft.models import Model
+from weft.models.interface import Model
 from weft.models.recurrent import RecurrentStack
 from weft.recipe import TrainingSettings
 

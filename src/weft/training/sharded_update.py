@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
-from weft.models import Model
+from weft.models.interface import Model
 from weft.models.transformer import TransformerLayer
 from weft.training.loss import Loss, batch_loss
 from weft.training.update import PlainUpdate, TrainingContext

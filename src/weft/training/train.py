@@ -18,8 +18,8 @@ from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
-from weft.models import Model
 from weft.models.build import build_model, choose_device
+from weft.models.interface import Model
 from weft.preparation import PreparedCorpus, Transform, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe, write_toml
 from weft.runs.layout import RunFolder

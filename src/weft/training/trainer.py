@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
 from weft.errors import CheckpointError, TrainingError
-from weft.models import Model
+from weft.models.interface import Model
 from weft.runs.layout import Checkpoint, RunFolder
 from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_capture

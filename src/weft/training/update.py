@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
-from weft.models import Model
+from weft.models.interface import Model
 from weft.recipe import TrainingSettings
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
 from weft.training.loss import Loss, batch_loss

@@ -13,7 +13,7 @@ from weft.data.store.encode import encode_pairs
 from weft.errors import DataError
 from weft.evaluation.metrics import compute_metrics, perplexity
 from weft.evaluation.references import GROUPINGS
-from weft.models import Model
+from weft.models.interface import Model
 from weft.preparation import has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.text import specials

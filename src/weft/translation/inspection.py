@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from weft.errors import SearchError
-from weft.models import PrefixLM
 from weft.models.ensemble import Ensemble
 from weft.models.interface import Model
+from weft.models.prefix_lm import PrefixLM
 from weft.ragged import Ragged
 from weft.text import specials
 from weft.text.tokenizer_pair import Tokenizers

@@ -17,7 +17,7 @@ from weft.translation.engines.torch import TorchEngine
 from weft.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from weft.models import Model
+    from weft.models.interface import Model
 
 ENGINES = ("auto", "torch", "ctranslate2")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")

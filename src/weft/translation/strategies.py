@@ -14,13 +14,9 @@ from weft.errors import SearchError
 from weft.recipe.choices import STRATEGIES, resolve
 from weft.recipe.search import SearchSettings
 from weft.search.beam import BeamOptions, beam_search
-from weft.search.constrained_beam import constrained_beam_search
 from weft.search.constraints import make_constraints
-from weft.search.exact import ExactOptions, exact_search, exhaustive_search
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.ranking import Ranking
-from weft.search.sampling import Sampler, greedy_search, sample
-from weft.search.sampling_filters import SamplingFilter
 
 Strategy = Callable[[StepModel, SearchRequest, SearchSettings], list[list[Hypothesis]]]
 
@@ -38,11 +34,16 @@ def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -
         raise SearchError(
             f"--n-best {request.n_best}: greedy search finds one output; use search.kind = 'beam' or 'sample'"
         )
+    from weft.search.sampling import greedy_search
+
     return greedy_search(model, request, ranking_of(settings))
 
 
 def sampling(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """Random tokens, by their probabilities."""
+    from weft.search.sampling import Sampler, sample
+    from weft.search.sampling_filters import SamplingFilter
+
     filters = SamplingFilter(
         temperature=settings.temperature,
         top_k=settings.top_k,
@@ -72,11 +73,15 @@ def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> 
         raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
     if request.return_trace:
         raise SearchError("search.required: a beam with required phrases keeps no trace")
+    from weft.search.constrained_beam import constrained_beam_search
+
     return constrained_beam_search(model, request, options)
 
 
 def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """The provably best by branch and bound, starting from the scores of a beam."""
+    from weft.search.exact import ExactOptions, exact_search
+
     request = _unconstrained(request, settings)
     ranking = ranking_of(settings)
     by_beam = beam_search(model, replace(request, loop=None), BeamOptions(ranking=ranking))
@@ -95,6 +100,8 @@ def _rank(hypotheses: list[Hypothesis]) -> tuple[bool, float]:
 
 def exhaustive(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """The best of all outputs there are."""
+    from weft.search.exact import ExactOptions, exhaustive_search
+
     options = ExactOptions(ranking_of(settings), max_space=settings.max_space)
     return exhaustive_search(model, _unconstrained(request, settings), options)
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.attention import KeysValues, KVCache, StepKeysValues, additive_mask
-from weft.attention.step_attention import step_attention, step_attention_output
+from weft.attention.kv_cache import KVCache
+from weft.attention.masks import additive_mask
+from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention, step_attention_output
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

@@ -110,7 +110,7 @@ class TorchEngine:
         """The batch on the device, its longest length rounded up where steps are recorded as CUDA graphs."""
         if self.loop is None:
             return batch.to(self.device)
-        from weft.models.encoders import TransformerEncoder
+        from weft.models.transformer_encoder import TransformerEncoder
 
         longest = -(-batch.layout.longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         encoder = getattr(self.model, "encoder", None)

@@ -18,9 +18,9 @@ from torch import nn
 
 from weft.errors import CheckpointError, RecipeError, SearchError, nearest
 from weft.files import save_text
-from weft.models import Seq2Seq
-from weft.models.encoders import TransformerEncoder
+from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
+from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe import write_toml
 from weft.runs.layout import RunFolder
 from weft.runs.load import LoadedRun

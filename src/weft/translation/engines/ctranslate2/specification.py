@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.attention import CrossAttention, SelfAttention
+from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.attention.relative_positions import AlibiBias, T5Bias
-from weft.models import Seq2Seq
-from weft.models.encoders import TransformerEncoder
 from weft.models.positions import Learned, sinusoids
+from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import NORM_EPSILON, TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
+from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe import TransformerSettings
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN
 
