@@ -1,4 +1,4 @@
-"""Required phrases: what the search promises, and what it finds against trying everything."""
+"""Required phrases: the properties of the search, and what it finds against trying everything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.search.interface import Hypothesis
 from weft.search.ranking import Ranking
 from weft.tree import select
 
-quick = settings(deadline=None, max_examples=25)
+quick = settings(deadline=None, max_examples=15)
 VOCABULARY = 4
 others = st.sampled_from([0, 1, 3])
 
@@ -59,10 +59,10 @@ def test_failure_function(phrase: list[int]) -> None:
     st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=4), max_size=3),
     st.lists(st.integers(0, 2), max_size=12),
 )
-def test_phrases_follow_what_is_said(required: list[list[int]], said: list[int]) -> None:
+def test_progress_follows_the_tokens(required: list[list[int]], tokens: list[int]) -> None:
     phrases = PhraseTracker(required)
     progress = phrases.start
-    for token in said:
+    for token in tokens:
         before = phrases.met(progress)
         for wanted in phrases.next_tokens(progress):
             assert any(
@@ -73,9 +73,9 @@ def test_phrases_follow_what_is_said(required: list[list[int]], said: list[int])
         assert best is None or best > before
         progress = phrases.advance(progress, token)
     times = [times for times, _ in progress]
-    expected = [min(count(said, list(phrase)), required.count(list(phrase))) for phrase in phrases.phrases]
+    expected = [min(count(tokens, list(phrase)), required.count(list(phrase))) for phrase in phrases.phrases]
     assert times == expected
-    assert (phrases.met(progress) == phrases.total) == has_all(said, required)
+    assert (phrases.met(progress) == phrases.total) == has_all(tokens, required)
 
 
 def test_an_interrupted_phrase_falls_back_to_what_still_matches() -> None:
@@ -117,25 +117,25 @@ def test_a_beam_as_wide_as_the_space_finds_what_trying_everything_finds(
     required=st.lists(st.lists(st.lists(others, min_size=1, max_size=3), max_size=3), min_size=1, max_size=3),
     size=st.integers(1, 4),
 )
-def test_every_phrase_is_said_if_there_is_room(seed: int, required: list[list[list[int]]], size: int) -> None:
-    """A limit with room for all phrases one after the other is always enough, however narrow the beam."""
+def test_every_phrase_occurs_if_the_limit_allows_it(seed: int, required: list[list[list[int]]], size: int) -> None:
+    """A limit as long as all phrases together is always enough, however narrow the beam."""
     memory = table(len(required), VOCABULARY, seed=seed)
     limits = [sum(map(len, phrases)) or 1 for phrases in required]
     for row, [best] in enumerate(search(Table(), memory, limits, required, size=size)):
         assert has_all(best.tokens, required[row])
-        alone, said = select(memory, torch.tensor([row])), best.tokens + [END] * (best.ended == "end")
-        assert best.log_probability == pytest.approx(log_probability(Table(), alone, said), abs=1e-4)
+        alone, tokens = select(memory, torch.tensor([row])), best.tokens + [END] * (best.ended == "end")
+        assert best.log_probability == pytest.approx(log_probability(Table(), alone, tokens), abs=1e-4)
         assert sum(best.token_scores) == pytest.approx(best.log_probability, abs=1e-5)
-        assert best.score == pytest.approx(best.log_probability / len(said), abs=1e-5)
+        assert best.score == pytest.approx(best.log_probability / len(tokens), abs=1e-5)
 
 
 @quick
-@given(seed=st.integers(0, 999), size=st.integers(1, 4), n_best=st.integers(1, 5), least=st.integers(0, 3))
-def test_with_nothing_required_it_is_the_beam(seed: int, size: int, n_best: int, least: int) -> None:
+@given(seed=st.integers(0, 999), size=st.integers(1, 4), n_best=st.integers(1, 5), min_length=st.integers(0, 3))
+def test_with_nothing_required_it_is_the_beam(seed: int, size: int, n_best: int, min_length: int) -> None:
     memory, limits = table(3, 7, seed=seed), [9, 2, 6]
     options = {"size": size, "n_best": n_best, "return_attention": True, "ranking": Ranking(beta=0.3)}
-    found = search(Table(), memory, limits, [[], [], []], min_lengths=[least] * 3, **options)
-    expected = beam(Table(), memory, limits, min_lengths=[least] * 3, **options)
+    found = search(Table(), memory, limits, [[], [], []], min_lengths=[min_length] * 3, **options)
+    expected = beam(Table(), memory, limits, min_lengths=[min_length] * 3, **options)
     for ours, theirs in zip(found, expected, strict=True):
         ours, theirs = ([one for one in some if one.ended == "end"] for some in (ours, theirs))
         assert [one.tokens for one in ours] == [one.tokens for one in theirs]
@@ -145,7 +145,7 @@ def test_with_nothing_required_it_is_the_beam(seed: int, size: int, n_best: int,
 
 
 @pytest.mark.parametrize("kind", ["after", "feeding", "lm"])
-def test_company_changes_nothing(kind: str) -> None:
+def test_other_sentences_change_nothing(kind: str) -> None:
     """A sentence in a batch is answered as it is alone, with the scores and weights of forced decoding."""
     model = neural(kind, vocabulary=11)
     limits, required = [9, 4, 7], [[[4, 5]], [[7], [3, 3]], []]
@@ -157,11 +157,11 @@ def test_company_changes_nothing(kind: str) -> None:
         assert [one.tokens for one in alone] == [one.tokens for one in found]
         assert [one.score for one in alone] == pytest.approx([one.score for one in found], abs=1e-4)
         for one in found:
-            said = one.tokens + [END] * (one.ended == "end")
+            tokens = one.tokens + [END] * (one.ended == "end")
             with torch.no_grad():
-                forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), return_attention=True)
+                forced = model(Ragged.of([source]), Ragged.of([tokens]).shifted(BEGIN), return_attention=True)
             weights_BTS = alignment_weights(forced.attention, Ragged.of([source]).layout)
-            scores_T = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
+            scores_T = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
             assert one.token_scores == pytest.approx(scores_T.tolist(), abs=1e-4)
             assert one.attention_TS is not None and weights_BTS is not None
             width = weights_BTS.shape[2]
@@ -190,7 +190,7 @@ def test_phrases_may_share_tokens() -> None:
     assert best_of([[3, 4, 5], [4]], ranking=Ranking(alpha=0.0)).tokens == [3, 4, 5]
 
 
-def test_a_phrase_required_twice_is_said_twice() -> None:
+def test_a_phrase_required_twice_occurs_twice() -> None:
     assert best_of([[3, 4], [3, 4]], ranking=Ranking(alpha=0.0)).tokens == [3, 4, 3, 4]
     assert best_of([[3, 3], [3, 3]], ranking=Ranking(alpha=0.0)).tokens == [3, 3, 3, 3]
 
@@ -198,7 +198,7 @@ def test_a_phrase_required_twice_is_said_twice() -> None:
 def test_a_limit_that_is_too_short_shows() -> None:
     best = best_of([[3, 4, 5], [0]], limit=2)
     assert best.ended == "length" and best.tokens == [3, 4]
-    assert best_of([[3, 4, 5]], limit=3).ended == "length", "all is said, but there is no room for the end mark"
+    assert best_of([[3, 4, 5]], limit=3).ended == "length", "all occur, but the end token does not fit"
     assert best_of([[3, 4, 5]], limit=4).ended == "end"
 
 

@@ -46,7 +46,7 @@ def loop_for(device):
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SEARCHES = {
     "beam": lambda *given, **more: beam(*given, size=3, n_best=2, **more),
-    "beam with weights": lambda *given, **more: beam(*given, size=3, n_best=3, return_attention=True, **more),
+    "beam with attention": lambda *given, **more: beam(*given, size=3, n_best=3, return_attention=True, **more),
     "covering": lambda *given, **more: beam(*given, size=3, ranking=Ranking(beta=0.3), **more),
     "provable": lambda *given, **more: beam(*given, size=2, stop="provable", **more),
     "diverse": lambda *given, **more: beam(*given, size=4, groups=2, n_best=4, **more),
@@ -90,8 +90,10 @@ def test_a_table_is_searched_the_same(search):
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("kind", ["after", "feeding", "transformer", "lm"])
 def test_a_network_is_searched_the_same(kind, search, device):
-    if search == "covering" and kind == "lm":
+    if kind == "lm" and search == "covering":
         pytest.skip("its history grows")
+    if device == "cpu" and kind != "transformer" and search not in ("beam with attention", "sample"):
+        pytest.skip("the steps of the other networks change no shapes")
     model = copy.deepcopy(neural(kind, vocabulary=9)).to(device)
     sources = [[], [], []] if kind == "lm" else [[3, 7, 5], [10], [4, 4, 4, 4, 4, 4, 4, 4, 4]]
     memory = model.encode(Ragged.of(sources, device))

@@ -24,7 +24,7 @@ from weft.search.sampling_filters import SamplingFilter
 from weft.search.trace import PathTrace
 from weft.tree import select
 
-quick = settings(deadline=None, max_examples=40)
+quick = settings(deadline=None, max_examples=25)
 
 
 def run(model, memory, max_lengths, sampler: Sampler | None = None, **values) -> list[Hypothesis]:
@@ -38,25 +38,25 @@ def run(model, memory, max_lengths, sampler: Sampler | None = None, **values) ->
 
 @quick
 @given(st.integers(0, 10**6))
-def test_greedy_takes_the_likeliest_token_at_every_step(seed: int) -> None:
+def test_greedy_takes_the_most_likely_token_at_every_step(seed: int) -> None:
     memory = table(3, 6, seed=seed)
     limits = [5, 1, 8]
     for row, found in enumerate(run(Table(), memory, limits, return_attention=True, ranking=Ranking(alpha=0.6))):
         own = select(memory, torch.tensor([row]))
-        state, said, looks = Table().start(own), [BEGIN], []
-        while len(said) <= limits[row] and (len(said) == 1 or said[-1] != END):
-            logits_RV, state, weights_RS = Table().step(torch.tensor([said[-1]]), state, own)
-            said.append(max(range(6), key=lambda token: float(logits_RV[0, token])))
-            looks.append(weights_RS[0])
-        del said[0]
-        assert found.ended == ("end" if said[-1] == END else "length")
-        assert found.tokens == [token for token in said if token != END]
-        total = log_probability(Table(), own, said)
-        assert len(found.token_scores) == len(said)
+        state, tokens, attention = Table().start(own), [BEGIN], []
+        while len(tokens) <= limits[row] and (len(tokens) == 1 or tokens[-1] != END):
+            logits_RV, state, weights_RS = Table().step(torch.tensor([tokens[-1]]), state, own)
+            tokens.append(max(range(6), key=lambda token: float(logits_RV[0, token])))
+            attention.append(weights_RS[0])
+        del tokens[0]
+        assert found.ended == ("end" if tokens[-1] == END else "length")
+        assert found.tokens == [token for token in tokens if token != END]
+        total = log_probability(Table(), own, tokens)
+        assert len(found.token_scores) == len(tokens)
         assert sum(found.token_scores) == pytest.approx(found.log_probability)
         assert found.log_probability == pytest.approx(total, abs=1e-4)
-        assert found.score == pytest.approx(total / len(said) ** 0.6, abs=1e-4)
-        assert torch.equal(found.attention_TS, torch.stack(looks))
+        assert found.score == pytest.approx(total / len(tokens) ** 0.6, abs=1e-4)
+        assert torch.equal(found.attention_TS, torch.stack(attention))
 
 
 def test_of_equals_the_smallest_id() -> None:
@@ -82,9 +82,9 @@ def test_company_and_order_change_nothing(seed: int, order: list[int]) -> None:
 def test_a_sentence_that_ended_leaves_the_batch() -> None:
     model, memory = Table(), table(4, 5, seed=3)
     found = run(model, memory, [6, 2, 9, 4])
-    said = [len(hypothesis.token_scores) for hypothesis in found]
-    assert model.rows == [sum(length > time for length in said) for time in range(max(said))]
-    assert len(set(said)) > 1, "a case where all end together would show nothing"
+    tokens = [len(hypothesis.token_scores) for hypothesis in found]
+    assert model.rows == [sum(length > time for length in tokens) for time in range(max(tokens))]
+    assert len(set(tokens)) > 1, "a case where all end together would show nothing"
 
 
 def test_no_sentences_no_answers() -> None:
@@ -92,29 +92,29 @@ def test_no_sentences_no_answers() -> None:
 
 
 @pytest.mark.parametrize("kind", ["after", "before", "feeding", "lm"])
-def test_scores_and_weights_are_those_of_forced_decoding(kind: str) -> None:
+def test_scores_and_attention_are_those_of_forced_decoding(kind: str) -> None:
     model = neural(kind, vocabulary=7)
     sources = [[], []] if kind == "lm" else [[3, 7, 5], [10]]
     for source, found in zip(
         sources, run(model, model.encode(Ragged.of(sources)), [7, 5], return_attention=True), strict=True
     ):
-        said = found.tokens + [END] * (found.ended == "end")
+        tokens = found.tokens + [END] * (found.ended == "end")
         with torch.no_grad():
-            forced = model(Ragged.of([source]), Ragged.of([said]).shifted(BEGIN), return_attention=True)
+            forced = model(Ragged.of([source]), Ragged.of([tokens]).shifted(BEGIN), return_attention=True)
         weights_BTS = alignment_weights(forced.attention, Ragged.of([source]).layout)
-        scores = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(said)[:, None])[:, 0]
-        assert forced.logits_NV.argmax(-1).tolist() == said
+        scores = forced.logits_NV.log_softmax(-1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
+        assert forced.logits_NV.argmax(-1).tolist() == tokens
         assert found.token_scores == pytest.approx(scores.tolist(), abs=1e-4)
         width = weights_BTS.shape[2]
         torch.testing.assert_close(found.attention_TS[:, :width], weights_BTS[0], rtol=1e-4, atol=1e-5)
         assert not found.attention_TS[:, width:].any()
 
 
-def test_weights_come_only_on_request() -> None:
+def test_attention_comes_only_on_request() -> None:
     assert run(Table(), table(1, 5, seed=1), [3])[0].attention_TS is None
 
 
-def test_a_growing_past_is_filled_with_zeros() -> None:
+def test_attention_over_a_growing_history_is_padded_with_zeros() -> None:
     rows = [torch.tensor([1.0]), torch.tensor([0.3, 0.7])]
     assert stack_attention(rows).tolist() == [[1.0, 0.0], rows[1].tolist()]
 
@@ -122,17 +122,17 @@ def test_a_growing_past_is_filled_with_zeros() -> None:
 # Prefixes
 
 
-def test_a_prefix_is_said_first_and_counts() -> None:
+def test_a_prefix_comes_first_and_counts() -> None:
     memory = table(2, 7, seed=8)
     for row, found in enumerate(run(Table(), memory, [6, 6], prefixes=[[5, 3]] * 2)):
         assert found.tokens[:2] == [5, 3]
         own = select(memory, torch.tensor([row]))
-        said = found.tokens + [END] * (found.ended == "end")
-        assert found.log_probability == pytest.approx(log_probability(Table(), own, said), abs=1e-4)
-        assert len(found.token_scores) == len(said)
+        tokens = found.tokens + [END] * (found.ended == "end")
+        assert found.log_probability == pytest.approx(log_probability(Table(), own, tokens), abs=1e-4)
+        assert len(found.token_scores) == len(tokens)
 
 
-def test_what_greedy_said_as_a_prefix_changes_nothing() -> None:
+def test_a_prefix_of_the_greedy_output_changes_nothing() -> None:
     memory = table(1, 7, seed=9)
     memory.logits[:, :, END] -= 3
     [found] = run(Table(), memory, [6])
@@ -170,11 +170,11 @@ def test_whole_sentences_come_as_often_as_they_are_probable() -> None:
     expected = {}
     for length in range(limit + 1):
         for tokens in itertools.product(others, repeat=length):
-            said = [*tokens, END] if length < limit else list(tokens)
-            expected[tuple(said)] = math.exp(log_probability(Table(), memory, said))
+            tokens = [*tokens, END] if length < limit else list(tokens)
+            expected[tuple(tokens)] = math.exp(log_probability(Table(), memory, tokens))
     assert sum(expected.values()) == pytest.approx(1.0, abs=1e-5)
-    said = Counter((*hypothesis.tokens, *[END] * (hypothesis.ended == "end")) for hypothesis in found)
-    check_frequencies(said, expected, count)
+    tokens = Counter((*hypothesis.tokens, *[END] * (hypothesis.ended == "end")) for hypothesis in found)
+    check_frequencies(tokens, expected, count)
     for hypothesis in found[:20]:
         key = (*hypothesis.tokens, *[END] * (hypothesis.ended == "end"))
         assert math.exp(hypothesis.log_probability) == pytest.approx(expected[key], rel=1e-4)
@@ -198,19 +198,21 @@ def test_a_sample_does_not_depend_on_its_company(seed: int, order: list[int]) ->
         assert alone.tokens == moved[place].tokens == together[row].tokens
 
 
-def test_several_paths_are_different_draws_and_the_first_is_the_one_drawn_alone() -> None:
+def test_several_samples_differ_and_the_first_is_the_one_drawn_alone() -> None:
     memory = table(2, 9, seed=5, spread=0.5)
-    many = draw(Table(), memory, [6, 6], Sampler(seed=3), n_best=7)
-    assert [paths[0].tokens for paths in many] == [one.tokens for one in run(Table(), memory, [6, 6], Sampler(seed=3))]
-    assert all(len({tuple(one.tokens) for one in paths}) > 3 for paths in many)
+    drawn = draw(Table(), memory, [6, 6], Sampler(seed=3), n_best=7)
+    assert [samples[0].tokens for samples in drawn] == [
+        one.tokens for one in run(Table(), memory, [6, 6], Sampler(seed=3))
+    ]
+    assert all(len({tuple(one.tokens) for one in samples}) > 3 for samples in drawn)
 
 
-def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
+def test_a_trace_contains_candidates_filters_and_the_draw() -> None:
     memory = table(1, 9, seed=5)
     [found] = run(Table(), memory, [6], Sampler(SamplingFilter(top_k=3), seed=3), return_trace=True)
     assert isinstance(found.trace, PathTrace)
-    said = [*found.tokens, *[END] * (found.ended == "end")]
-    assert [step.tokens[step.chosen] for step in found.trace.steps] == said
+    tokens = [*found.tokens, *[END] * (found.ended == "end")]
+    assert [step.tokens[step.chosen] for step in found.trace.steps] == tokens
     for step, score in zip(found.trace.steps, found.token_scores, strict=True):
         assert step.kept_count == sum(step.kept) == 3 and step.kept[step.chosen]
         assert step.probabilities[step.chosen] == pytest.approx(math.exp(score), rel=1e-4)
@@ -219,6 +221,6 @@ def test_a_trace_tells_the_candidates_the_cut_and_the_draw() -> None:
 
 @quick
 @given(st.integers(0, 10**6))
-def test_no_path_ends_before_its_least_length(seed: int) -> None:
+def test_nothing_ends_before_its_minimum_length(seed: int) -> None:
     found = run(Table(), table(3, 6, seed=seed), [8, 8, 3], min_lengths=[4, 0, 9])
     assert len(found[0].tokens) >= 4 and len(found[2].tokens) == 3

@@ -115,7 +115,7 @@ def test_each_row_by_itself_and_the_order_of_tokens_says_nothing(filters: Sampli
     "filters",
     [SamplingFilter(top_k=2), SamplingFilter(top_p=0.5), SamplingFilter(min_p=0.9), SamplingFilter(typical=0.3)],
 )
-def test_equals_share_one_fate(filters: SamplingFilter) -> None:
+def test_ties_are_kept_or_removed_together(filters: SamplingFilter) -> None:
     assert filters(torch.zeros(1, 7)).isfinite().all()
 
 
@@ -142,7 +142,7 @@ def test_what_is_kept_is_as_it_was() -> None:
 
 @every_filter
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_any_temperature_and_any_ratings(filters: SamplingFilter, scale: float) -> None:
+def test_any_temperature_and_any_scores(filters: SamplingFilter, scale: float) -> None:
     scores = (
         torch.tensor([[1.0, -1.0, FORBIDDEN, 0.5], [FORBIDDEN, FORBIDDEN, -3.0, FORBIDDEN], [FORBIDDEN] * 4]) * scale
     )

@@ -1,0 +1,104 @@
+"""Strategies: every name of the table, what each refuses, and what adding one takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fixtures.search_requests import request
+from fixtures.table_model import END, Table, table
+from weft.errors import SearchError
+from weft.recipe import SearchSettings, make_recipe
+from weft.recipe.choices import STRATEGIES, resolve
+from weft.search import Hypothesis, SearchRequest
+from weft.search.constraints import CONSTRAINTS, NoLoops, make_constraints
+from weft.search.sampling import greedy_search
+from weft.translation.strategies import rng_key, search
+
+
+def run(memory: Any = None, max_lengths: Any = (5, 5), *, fields: dict[str, Any] | None = None, **settings: Any) -> Any:
+    memory = table(len(max_lengths), 6, seed=4) if memory is None else memory
+    chosen = SearchSettings.model_validate({"kind": "beam", **settings})
+    return search(Table(), request(memory, max_lengths, **(fields or {})), chosen)
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_every_strategy_returns_hypotheses(kind: str) -> None:
+    assert callable(resolve(STRATEGIES, kind))
+    for hypotheses in run(kind=kind, samples=3):
+        assert [type(one) for one in hypotheses] == [Hypothesis]
+
+
+def test_a_beam_grows_with_what_is_requested_and_with_its_groups() -> None:
+    assert [len(hypotheses) for hypotheses in run(fields={"n_best": 7}, size=4, groups=2)] == [7, 7]
+
+
+def test_an_exact_search_that_gives_up_returns_what_the_beam_found() -> None:
+    memory = table(1, 7, seed=2, spread=0.5)
+    [[best]] = run(memory, [6], kind="exact", max_nodes=1)
+    [[by_beam]] = run(memory, [6], kind="beam")
+    assert not best.proven and best.score >= by_beam.score
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "message"),
+    [
+        ({"kind": "greedy"}, {"n_best": 2}, "--n-best 2: greedy search finds one output; use search.kind = 'beam' or"),
+        (
+            {"kind": "exact", "no_repeat_ngram": 2},
+            {},
+            "search.no_repeat_ngram: cannot be used with search.kind = 'exact'",
+        ),
+        ({"kind": "exhaustive", "min_length": 1}, {}, "search.min_length: cannot be used with search.kind = 'exhaust"),
+        ({"kind": "exact"}, {"prefixes": [[3], []]}, "search.prefix: search.kind = 'exact' takes none; use beam"),
+        ({"kind": "exact"}, {"return_trace": True}, "search.kind = 'exact' keeps no trace; use greedy, sample or beam"),
+        ({"stop": "steps"}, {"required": [[[3]], []]}, "search.stop: cannot be used with search.required; leave it at"),
+        ({}, {"required": [[[3]], []], "prefixes": [[3], []]}, "search.required: cannot be used with a forced prefix"),
+        ({}, {"required": [[[3]], []], "return_trace": True}, "a beam with required phrases keeps no trace"),
+    ],
+)
+def test_what_is_refused(settings: dict[str, Any], fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(SearchError) as refused:
+        run(fields=fields, **settings)
+    assert message in str(refused.value)
+
+
+def test_constraints_come_from_the_settings() -> None:
+    values = dict(SearchSettings())
+    assert [type(one) for one in make_constraints({**values, "banned": ()})] == [NoLoops]
+    values |= {"banned": ((3,),), "no_repeat_ngram": 2, "repetition_penalty": 1.2}
+    made = make_constraints(values)
+    assert len(made) == len(CONSTRAINTS) and made == make_constraints(values), "the same objects"
+    assert (
+        make_constraints({**values, "banned": (), "no_repeat_ngram": 0, "repetition_penalty": 1.0, "no_loops": False})
+        == ()
+    )
+    for [hypothesis] in run(fields={"banned": [[3], [4, 0]]}, kind="greedy"):
+        assert 3 not in hypothesis.tokens
+
+
+def shortest(model: Any, batch: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+    return greedy_search(model, batch)
+
+
+def test_adding_a_strategy_takes_a_function_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STRATEGIES, "shortest", f"{__name__}:shortest")
+    assert make_recipe({"search": {"kind": "shortest"}}).search.kind == "shortest"
+    assert run(kind="shortest") == run(kind="greedy", no_loops=False, normalization="none")
+
+
+def test_adding_a_constraint_takes_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoEnd:
+        window, forbids = 1, True
+
+        def __call__(self, scores_RV, history_RW, sentences_R, *, in_place=False):
+            return scores_RV.index_fill(1, torch.tensor([END]), float("-inf"))
+
+    monkeypatch.setitem(CONSTRAINTS, "samples", lambda count: NoEnd() if count == 7 else None)
+    assert [hypothesis.ended for [hypothesis] in run(kind="greedy", samples=7)] == ["length", "length"]
+
+
+def test_rng_keys_depend_on_the_ids_alone() -> None:
+    assert rng_key([3, 4]) == rng_key((3, 4)) != rng_key([34])
