@@ -151,7 +151,7 @@ def test_a_file_has_no_size_to_draw(tmp_path):
     assert message == "data.train: size and options are for built-in corpora; 'pairs.tsv' is a file"
 
 
-def test_a_language_model_reads_lines_alone(tmp_path):
+def test_a_language_model_reads_plain_lines(tmp_path):
     (tmp_path / "lines.txt").write_text("a b\n\nignored\tc d\n", "utf-8")
     recipe = recipe_of("lines.txt", tmp_path, model={"kind": "language_model"})
     done = prepare(recipe)

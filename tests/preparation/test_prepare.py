@@ -36,7 +36,7 @@ class TestBadAndBlankRows:
         return tmp_path
 
     @pytest.mark.parametrize("workers", [0, 2])
-    def test_the_first_bad_row_is_an_error_with_its_place(self, folder, workers):
+    def test_the_first_bad_row_is_an_error_with_its_line(self, folder, workers):
         recipe = recipe_of("pairs.tsv", folder, workers=workers)
         message = refusal(prepare, recipe)
         assert message.startswith(f"{folder}/pairs.tsv:6: 1 column") and message.endswith(
@@ -47,7 +47,7 @@ class TestBadAndBlankRows:
         assert refusal(prepare, recipe, tokenizers=tokenizers) == message
 
     @pytest.mark.parametrize("workers", [0, 2])
-    def test_a_blank_row_is_an_error_if_asked(self, folder, workers):
+    def test_a_blank_row_can_be_an_error(self, folder, workers):
         recipe = recipe_of("pairs.tsv", folder, workers=workers, bad_rows="skip", blank_rows="error")
         message = f"{folder}/pairs.tsv:7: the source is blank; fix it, or set data.blank_rows = 'skip'"
         assert refusal(prepare, recipe) == message
@@ -63,7 +63,7 @@ class TestBadAndBlankRows:
         assert counts.first_errors["blank"] == f"{folder}/pairs.tsv:7: the source is blank"
         assert counts.first_errors["encoding"].startswith(f"{folder}/pairs.tsv:13: not valid UTF-8")
 
-    def test_training_says_what_was_left_out(self, folder):
+    def test_training_reports_dropped_rows(self, folder):
         events = train(recipe_of("pairs.tsv", folder, bad_rows="skip"), folder / "run")
         first = next(events)
         assert first.pairs == 10 and first.dropped == {"cannot be read": 3, "a blank side": 2}
@@ -297,8 +297,8 @@ def test_a_large_corpus_is_prepared_by_every_core(tmp_path, monkeypatch):
     assert counts == [0, len(os.sched_getaffinity(0)), 5]
 
 
-def test_preparing_tells_how_far_it_is(tmp_path):
+def test_progress_is_reported(tmp_path):
     write_tsv(tmp_path / "pairs.tsv", PAIRS)
-    told = []
-    prepare(recipe_of("pairs.tsv", tmp_path), on_progress=lambda name, rows: told.append((name, rows)))
-    assert told[-1] == ("pairs.tsv", len(PAIRS))
+    reports = []
+    prepare(recipe_of("pairs.tsv", tmp_path), on_progress=lambda name, rows: reports.append((name, rows)))
+    assert reports[-1] == ("pairs.tsv", len(PAIRS))

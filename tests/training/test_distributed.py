@@ -1,4 +1,4 @@
-"""Several workers: the same run as one process makes, divided or not, and resumed with any number of them."""
+"""Several workers: the same run as one process makes, sharded or not, and resumed with any number of them."""
 
 import json
 import sys
@@ -157,40 +157,40 @@ class TestResumed:
         assert_near(weights(out), weights(trained("lstm", 1)[1]))
 
     @pytest.mark.slow
-    def test_divided_and_then_alone_and_back(self, several, trained, tmp_path):
-        out, divided = tmp_path / "run", {"training.shard": "full"}
-        several(2, settings("transformer", divided), out, until=2)
+    def test_sharded_and_then_in_one_process_and_back(self, several, trained, tmp_path):
+        out, sharded = tmp_path / "run", {"training.shard": "full"}
+        several(2, settings("transformer", sharded), out, until=2)
         several(1, settings("transformer"), out, resume=True)
         assert_near(weights(out), weights(trained("transformer", 1)[1]))
         more = {"training.steps": 6}
-        several(2, settings("transformer", divided | more), out, resume=True)
+        several(2, settings("transformer", sharded | more), out, resume=True)
         assert_near(weights(out), weights(trained("transformer", 1, more)[1]), 1e-4)
 
 
-class TestDivided:
+class TestSharded:
     @pytest.mark.parametrize("model", ["lstm", "transformer", pytest.param("prefix", marks=pytest.mark.slow)])
     def test_weights_are_those_of_one_process(self, trained, model):
         assert_same_run(trained(model, 1), trained(model, 2, {"training.shard": "full"}))
 
     def test_batches_that_do_not_divide(self, trained):
         odd = {"training.accumulate": 3}
-        divided = {**odd, "training.shard": "full"}
-        assert_same_run(trained("transformer", 1, odd), trained("transformer", 2, divided))
+        sharded = {**odd, "training.shard": "full"}
+        assert_same_run(trained("transformer", 1, odd), trained("transformer", 2, sharded))
 
     @pytest.mark.slow
     def test_scheduled_sampling(self, trained):
         sampled = {"training.forcing": "scheduled", "training.sampling": 1.0, "training.steps": 2}
-        divided = {**sampled, "training.shard": "full"}
-        assert_same_run(trained("transformer", 1, sampled), trained("transformer", 2, divided))
+        sharded = {**sampled, "training.shard": "full"}
+        assert_same_run(trained("transformer", 1, sampled), trained("transformer", 2, sharded))
 
     @pytest.mark.slow
-    def test_adam_of_divided_weights_is_adam(self, trained):
-        """Against the same two workers undivided: rounding decides where Adam goes if a gradient is as good as zero."""
+    def test_adam_of_sharded_weights_is_adam(self, trained):
+        """Compared with two workers without sharding: rounding decides where Adam goes if a gradient is almost zero."""
         adam = {"training.optimizer": "adamw", "training.learning_rate": 0.001, "training.steps": 2}
-        (seen, _), (divided, _) = (
+        (seen, _), (sharded, _) = (
             trained("transformer", 2, adam | extra) for extra in ({}, {"training.shard": "full"})
         )
-        losses, losses_too = ([step[1] for step in each[0] if len(step) == 4] for each in (seen, divided))
+        losses, losses_too = ([step[1] for step in each[0] if len(step) == 4] for each in (seen, sharded))
         assert losses == pytest.approx(losses_too, rel=1e-4)
 
 
@@ -212,15 +212,15 @@ class TestErrors:
         assert said[0] == said[1] and "the loss was not finite 5 times in a row" in said[0]
 
 
-class TestAlone:
+class TestSingleProcess:
     def test_nothing_in_the_environment(self):
         assert Workers.from_environment({}) == SINGLE_PROCESS == Workers(0, 1, 0) and SINGLE_PROCESS.is_main
 
-    def test_what_torchrun_says(self):
+    def test_the_environment_of_torchrun(self):
         given = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
         assert Workers.from_environment(given) == Workers(3, 4, 1)
 
-    def test_what_no_launcher_says(self):
+    def test_a_malformed_environment(self):
         with pytest.raises(TrainingError, match="RANK=two, WORLD_SIZE=4: not what a launcher sets"):
             Workers.from_environment({"RANK": "two", "WORLD_SIZE": "4"})
 

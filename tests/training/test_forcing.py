@@ -149,7 +149,7 @@ def test_steps_on_true_tokens_give_the_teachers_logits_and_gradients(model: Mode
     torch.testing.assert_close(found, torch.autograd.grad((taught * probe).sum(), parameters))
 
 
-def test_free_logits_are_those_of_forcing_what_it_said(model: Model) -> None:
+def test_free_logits_equal_those_of_forcing_its_predictions(model: Model) -> None:
     batch = batch_of()
     with torch.no_grad():
         free_NV = forced_logits(model, batch, 1.0)

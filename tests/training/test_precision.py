@@ -49,7 +49,7 @@ def test_auto_on_a_gpu_depends_on_recurrence(name: str) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
-def test_what_is_asked_for_is_done(precision: str, device: torch.device) -> None:
+def test_an_explicit_precision_is_used(precision: str, device: torch.device) -> None:
     assert resolve_precision(build("transformer"), TrainingSettings(precision=precision), device) == precision
 
 
@@ -71,7 +71,7 @@ def test_allow_tf32_is_put_back() -> None:
 
 
 @every_model
-def test_only_a_transformer_may_be_asked_for_bf16(name: str) -> None:
+def test_bf16_is_for_transformers_only(name: str) -> None:
     tree = {"model": MODELS[name], "training": {"precision": "bf16"}}
     if name in ATTENTIVE:
         assert make_recipe(tree).training.precision == "bf16"

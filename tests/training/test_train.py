@@ -45,7 +45,7 @@ class TestARun:
         assert metrics["steps"] == 3 and metrics["best_step"] == 2 and metrics["last_validation"]["perplexity"] > 1
         assert isinstance(events[0], Started) and isinstance(events[-1], Finished)
 
-    def test_tells_what_was_prepared(self, tiny, tmp_path):
+    def test_the_started_event(self, tiny, tmp_path):
         prepared = next(train(tiny({"data.max_length": 3}), tmp_path / "run"))
         assert isinstance(prepared, Started) and prepared.step == 0 and prepared.device == "cpu"
         [(reason, long)] = prepared.dropped.items()
@@ -202,7 +202,7 @@ class TestARun:
 
     @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])
     @pytest.mark.parametrize("forcing", ["scheduled", "free"])
-    def test_of_a_transformer_that_reads_what_it_said(self, tiny, tmp_path, kind, forcing):
+    def test_of_a_transformer_that_reads_its_predictions(self, tiny, tmp_path, kind, forcing):
         changes = {**TRANSFORMER, "model.kind": kind, "training.forcing": forcing, "training.sampling": 1.0}
         events = list(train(tiny({**changes, "training.steps": 5}), tmp_path / "run"))
         losses = [event.loss for event in events if isinstance(event, Step)]

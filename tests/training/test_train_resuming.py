@@ -104,7 +104,7 @@ class TestResuming:
         list(train(tiny({**PLAIN, "training.save_every": 4}), path, resume=True))
         assert "last_validation" in json.loads((path / "metrics.json").read_text("utf-8"))
 
-    def test_more_steps_may_be_asked_for(self, tiny, tmp_path):
+    def test_steps_may_be_raised(self, tiny, tmp_path):
         path = tmp_path / "run"
         list(train(tiny({"training.steps": 3}), path))
         events = list(train(tiny({"training.steps": 5}), path, resume=True))
@@ -113,7 +113,7 @@ class TestResuming:
         first, second = (contents(tmp_path / name)[0] for name in ("run", "whole"))
         assert first["model.safetensors"] == second["model.safetensors"]
 
-    def test_more_patience_may_be_asked_for(self, tiny, tmp_path, monkeypatch):
+    def test_patience_may_be_raised(self, tiny, tmp_path, monkeypatch):
         scores = iter([5.0, 4.0, 3.0, 2.0, 1.0])
         monkeypatch.setattr(
             training,

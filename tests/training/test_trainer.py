@@ -69,7 +69,7 @@ def make(tmp_path):
     return make
 
 
-class Judge:
+class FakeValidation:
     """A validation that gives the scores it was given, and remembers the weights it saw."""
 
     def __init__(self, *scores):
@@ -280,7 +280,7 @@ class TestDeferredStatistics:
     def test_events_are_the_same_in_the_same_order(self, make, validate_every, save_every):
         found = []
         for name in ("now", "later"):
-            given = {"validate": Judge(1, 2)} if validate_every else {}
+            given = {"validate": FakeValidation(1, 2)} if validate_every else {}
             trainer = make(name=name, steps=5, validate_every=validate_every, save_every=save_every, **given)
             reads = self.defer(trainer) if name == "later" else None
             events = list(trainer.events())
@@ -291,7 +291,7 @@ class TestDeferredStatistics:
         due = {step for every in (validate_every, save_every) if every for step in range(every, 6, every)}
         assert reads == [(step, step if step in due or step == 5 else step + 1) for step in range(1, 6)]
 
-    def test_skipped_updates_are_told_and_counted(self, make, monkeypatch):
+    def test_skipped_updates_are_reported_and_counted(self, make, monkeypatch):
         trainer = make(steps=7)
         self.defer(trainer)
         inner, calls = trainer.update, iter(range(1, 100))
@@ -315,19 +315,19 @@ class TestDeferredStatistics:
 
 class TestWhatIsKept:
     def test_the_best(self, make):
-        judge = Judge(1, 5, 3, 4)
-        trainer = make(steps=4, validate=judge)
+        validation = FakeValidation(1, 5, 3, 4)
+        trainer = make(steps=4, validate=validation)
         events = list(trainer.events())
         assert [event.is_best for event in events if isinstance(event, Validation)] == [True, True, False, False]
-        assert same(kept(trainer).tensors, judge.seen[1]) and kept(trainer).metadata["step"] == "2"
+        assert same(kept(trainer).tensors, validation.seen[1]) and kept(trainer).metadata["step"] == "2"
         assert events[-1].best_step == 2
-        assert not same(weights_of(trainer.model), judge.seen[1])
+        assert not same(weights_of(trainer.model), validation.seen[1])
 
     def test_of_equals_the_first(self, make):
-        judge = Judge(1, 2, 2)
-        trainer = make(steps=4, validate=judge)
+        validation = FakeValidation(1, 2, 2)
+        trainer = make(steps=4, validate=validation)
         assert list(trainer.events())[-1].best_step == 2
-        assert same(kept(trainer).tensors, judge.seen[1])
+        assert same(kept(trainer).tensors, validation.seen[1])
 
     def test_without_validation_the_last(self, make):
         trainer = make(steps=3)
@@ -344,10 +344,10 @@ class TestWhatIsKept:
         ],
     )
     def test_the_mean_of_the_best(self, make, average, scores, indices):
-        judge = Judge(*scores)
-        trainer = make(steps=4, validate=judge, average=average)
+        validation = FakeValidation(*scores)
+        trainer = make(steps=4, validate=validation, average=average)
         list(trainer.events())
-        chosen = [judge.seen[index] for index in indices]
+        chosen = [validation.seen[index] for index in indices]
         expected = {name: sum(one[name].double() for one in chosen) / len(chosen) for name in weights_of(trainer.model)}
         found = {name: one.double() for name, one in kept(trainer).tensors.items()}
         assert same(found, expected, atol=1e-7, rtol=1e-6)
@@ -355,49 +355,49 @@ class TestWhatIsKept:
         assert names == sorted(f"step-{index + 1}.safetensors" for index in indices)
 
     def test_at_every_moment(self, make):
-        judge = Judge(1, 2, 1, 3)
-        trainer = make(steps=4, validate=judge)
+        validation = FakeValidation(1, 2, 1, 3)
+        trainer = make(steps=4, validate=validation)
         found = [kept(trainer).metadata["step"] for event in trainer.events() if isinstance(event, Validation)]
         assert found == ["1", "2", "2", "4"]
 
     def test_a_score_that_is_nan_is_never_the_best(self, make):
-        judge = Judge(math.nan, 1, math.nan, 2)
-        trainer = make(steps=4, validate=judge)
+        validation = FakeValidation(math.nan, 1, math.nan, 2)
+        trainer = make(steps=4, validate=validation)
         events = list(trainer.events())
         assert [event.is_best for event in events if isinstance(event, Validation)][1:] == [True, False, True]
         assert events[-1].best_step == 4
-        assert same(kept(trainer).tensors, judge.seen[3])
+        assert same(kept(trainer).tensors, validation.seen[3])
 
 
 class TestStopping:
     def test_by_patience(self, make):
-        trainer = make(steps=50, validate=Judge(3, 5, 4, 5), patience=2)
+        trainer = make(steps=50, validate=FakeValidation(3, 5, 4, 5), patience=2)
         events = list(trainer.events())
         assert events[-1] == Finished(4, "patience", events[-1].seconds, 2)
         assert trainer.folder.read_checkpoint().state["step"] == 4
 
     def test_a_gain_renews_patience(self, make):
-        events = list(make(steps=50, validate=Judge(1, 0, 2, 1, 3, 1, 1), patience=2).events())
+        events = list(make(steps=50, validate=FakeValidation(1, 0, 2, 1, 3, 1, 1), patience=2).events())
         assert (events[-1].step, events[-1].reason, events[-1].best_step) == (7, "patience", 5)
 
     def test_no_patience_is_endless_patience(self, make):
-        events = list(make(steps=8, validate=Judge(5, 1), patience=0).events())
+        events = list(make(steps=8, validate=FakeValidation(5, 1), patience=0).events())
         assert (events[-1].step, events[-1].reason) == (8, "steps")
 
     def test_a_plateau_lowers_the_rate(self, make):
         settings = {"schedule": "plateau", "learning_rate": 0.1, "decay": 0.5, "decay_patience": 1}
-        events = make(steps=7, validate=Judge(5, 1), **settings).events()
+        events = make(steps=7, validate=FakeValidation(5, 1), **settings).events()
         rates = [event.learning_rate for event in events if isinstance(event, Step)]
         assert rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05, 0.025, 0.025])
 
     def test_other_schedules_have_no_plateau(self, make):
-        events = make(steps=6, validate=Judge(5, 1), decay_patience=0, learning_rate=0.1).events()
+        events = make(steps=6, validate=FakeValidation(5, 1), decay_patience=0, learning_rate=0.1).events()
         assert {event.learning_rate for event in events if isinstance(event, Step)} == {0.1}
 
 
 class TestEvents:
     def test_in_order(self, make, capfd):
-        trainer = make(steps=5, validate=Judge(1, 2), validate_every=2, save_every=2)
+        trainer = make(steps=5, validate=FakeValidation(1, 2), validate_every=2, save_every=2)
         seen = [(event.step, type(event)) for event in trainer.events()]
         wanted = [
             (1, Step),
@@ -422,7 +422,7 @@ class TestEvents:
         assert trainer.folder.read_checkpoint().state["step"] == 3
 
     def test_every_event_is_a_line_of_json(self, make):
-        for event in make(steps=2, validate=Judge(1)).events():
+        for event in make(steps=2, validate=FakeValidation(1)).events():
             record = json.loads(json.dumps(event.record()))
             assert record["event"] == type(event).__name__.lower()
             assert set(record) == {"event", *(field.name for field in fields(event))}

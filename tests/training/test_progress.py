@@ -1,0 +1,39 @@
+"""Counters of a run: the best checkpoints, early stopping and the decays of a plateau."""
+
+from __future__ import annotations
+
+import math
+
+from weft.data.batching.batches import Position
+from weft.recipe import TrainingSettings
+from weft.training.progress import Progress
+
+
+def validated(scores: list[float], settings: TrainingSettings) -> tuple[Progress, list[bool]]:
+    """A run with a step before each validation, and whether each validation was the best so far."""
+    progress, is_best = Progress(), []
+    for step, score in enumerate(scores, 1):
+        progress.advance(step, Position())
+        is_best.append(progress.add_validation(score, settings))
+    return progress, is_best
+
+
+def test_the_best_checkpoints_are_ranked_the_earlier_one_first_among_equals() -> None:
+    progress, is_best = validated([1.0, 3.0, 2.0, 3.0, math.nan], TrainingSettings(average=3))
+    assert is_best == [True, True, False, False, False]
+    assert progress.best_steps == [2, 4, 3]
+
+
+def test_patience_counts_validations_without_improvement() -> None:
+    settings = TrainingSettings(patience=2, steps=100)
+    for scores, reason in (([1.0, 0.0], ""), ([1.0, 0.0, 0.0], "patience"), ([1.0, 0.0, 2.0, 0.0], "")):
+        assert validated(scores, settings)[0].stop_reason(settings) == reason
+    assert validated([1.0], TrainingSettings())[0].stop_reason(TrainingSettings(steps=1)) == "steps"
+
+
+def test_only_a_plateau_decays_and_starts_counting_again() -> None:
+    scores = [1.0, 0.0, 0.0, 0.0, 0.0]
+    plateau = TrainingSettings(schedule="plateau", decay_patience=1, decay=0.5)
+    progress, _ = validated(scores, plateau)
+    assert progress.decays == 2 and progress.learning_rate_decay(plateau) == 0.25
+    assert validated(scores, TrainingSettings(decay_patience=0))[0].decays == 0
