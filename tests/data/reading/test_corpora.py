@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fixtures.corpus_rows import dataset, dialogues, failure, instructions, rows, table, the_problem, write
-from weft.data.pairs import Pair, RowError, is_blank
+from weft.data.pairs import Pair, RowError
 from weft.data.reading import corpora
 from weft.data.reading.corpora import (
     Corpus,
@@ -24,12 +24,6 @@ from weft.data.reading.corpora import (
     expand,
     read,
 )
-from weft.data.reading.templates import Template
-
-
-def test_blank_sides() -> None:
-    assert all(map(is_blank, [Pair("", "a"), Pair("a", " \t"), Pair("\u3000", "a"), Pair("", "")]))
-    assert not is_blank(Pair("a", " b"))
 
 
 class TestFiles:
@@ -147,11 +141,6 @@ class TestInstructions:
     def test_templates_that_cannot_be(self, template: str, message: str) -> None:
         assert failure(lambda: instructions("x", template=template)) == message
         assert failure(lambda: instructions("x", template_without_input=template)) == message
-
-    def test_templates_against_format(self) -> None:
-        values = {"a": "{b}", "b": "}{", "c d": "1"}
-        for text in ("", "x", "{a}", "{{{a}}}", "{a}{b}{a}", "{{}}{c d}\n", "é{b}}}"):
-            assert Template.parse(text).fill(values) == text.format(**values)
 
 
 class TestDialogues:
