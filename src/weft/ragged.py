@@ -325,3 +325,23 @@ class Ragged:
         starts = self.layout.offsets[:-1][self.lengths > 0].to(self.device)
         values[starts] = first
         return self.like(values)
+
+
+def budget_slices(lengths: Sequence[np.ndarray], budgets: Sequence[int]) -> list[slice]:
+    """Consecutive rows as slices, each with as many rows as the token budgets allow, at least one.
+
+    ``lengths``: of all rows, for every side that has a budget.
+    """
+    ends = [np.cumsum(side) for side in lengths]
+    slices: list[slice] = []
+    start, rows = 0, len(lengths[0])
+    while start < rows:
+        used = [side[start - 1] if start else 0 for side in ends]
+        stops = [
+            int(np.searchsorted(side, tokens + budget, side="right"))
+            for side, tokens, budget in zip(ends, used, budgets, strict=True)
+        ]
+        stop = max(min(stops), start + 1)
+        slices.append(slice(start, stop))
+        start = stop
+    return slices

@@ -22,7 +22,6 @@ from torch.nn import functional
 from weft.attention.attention import Attention, ProjectedKeys
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.attention.scores import Dot, General, make_score
-from weft.kernels.cpu.input_feeding import FeedingWeights, feed_inputs
 from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
 from weft.models.bridge import make_bridge
 from weft.models.encoders import Encoded
@@ -269,6 +268,8 @@ class RecurrentDecoder(nn.Module):
         self, embedded: Ragged, memory: Memory, return_attention: bool
     ) -> tuple[Tensor, Tensor | None]:
         """By the kernel for input feeding, with its own backward pass."""
+        from weft.kernels.cpu.input_feeding import FeedingWeights, feed_inputs
+
         assert memory.keys is not None and self.readout is not None
         order, layer = embedded.layout.time_major, self.stack.weights(0)
         bias_G = layer.input_bias_G + layer.state_bias_G

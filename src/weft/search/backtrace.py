@@ -6,7 +6,7 @@ All sentences are followed together, one step at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,8 +14,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest
 from weft.search.loop import StepRecords, steps_of
-from weft.search.trace import BeamTrace, Branch
 from weft.tree import map_tree
+
+if TYPE_CHECKING:
+    from weft.search.trace import BeamTrace, Branch
 
 
 class Candidates(NamedTuple):
@@ -219,6 +221,8 @@ def stack_attention(rows: Sequence[Tensor]) -> Tensor:
 
 def _trace(positions: Positions, tokens: list[int], parents: list[int], end: int) -> BeamTrace:
     """The tree of one sentence, and the path of its best hypothesis through it."""
+    from weft.search.trace import BeamTrace
+
     steps: list[list[Branch]] = []
     winner: list[int] = []
     totals: list[float] = []
@@ -236,6 +240,8 @@ def _trace(positions: Positions, tokens: list[int], parents: list[int], end: int
 
 def _branches(step: BeamRecord, end: int, before: list[float]) -> list[Branch]:
     """The extensions of one step: the k² best, and any other that was kept. ``before``: log p of the parents."""
+    from weft.search.trace import Branch
+
     tokens, parents = step.tokens_BK.tolist(), step.parents_BK.tolist()
     totals, scores = step.totals_BK.tolist(), step.ranking_BK.tolist()
     kept = {(token, parent): slot for slot, (token, parent) in enumerate(zip(tokens, parents, strict=True))}

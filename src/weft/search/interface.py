@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from weft.search.trace import Trace
 from weft.tree import Tree
 
 if TYPE_CHECKING:
     from weft.search.constraints import LogitsConstraint
     from weft.search.loop import StepLoop
+    from weft.search.trace import Trace
 
 FORBIDDEN = float("-inf")
 """The score of a token that may not follow, and of an empty slot of a beam."""

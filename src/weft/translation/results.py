@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weft.search.trace import Trace
 from weft.text import specials
+
+if TYPE_CHECKING:
+    from weft.search.trace import Trace
 
 
 class WordAttention(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from weft.ragged import Layout, Ragged
+from weft.ragged import Layout, Ragged, budget_slices
 
 
 class TokenStore:
@@ -114,16 +114,5 @@ def length_sorted_batches(pairs: PairStore, budget: int) -> list[np.ndarray]:
 
 def split_by_budget(rows: np.ndarray, pairs: PairStore, budgets: Sequence[int]) -> list[np.ndarray]:
     """Consecutive rows, as many together as the budgets of source and target allow, at least one."""
-    ends = [np.cumsum(side.lengths_of(rows)) for side in (pairs.source, pairs.target)]
-    batches: list[np.ndarray] = []
-    start = 0
-    while start < len(rows):
-        used = [side[start - 1] if start else 0 for side in ends]
-        stops = [
-            int(np.searchsorted(side, tokens + budget, side="right"))
-            for side, tokens, budget in zip(ends, used, budgets, strict=True)
-        ]
-        stop = max(min(stops), start + 1)
-        batches.append(rows[start:stop])
-        start = stop
-    return batches
+    lengths = [side.lengths_of(rows) for side in (pairs.source, pairs.target)]
+    return [rows[part] for part in budget_slices(lengths, budgets)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from weft.data.store.token_store import PairStore, TokenStore, length_sorted_batches
 from weft.errors import SearchError
 from weft.models.interface import Model
-from weft.ragged import Layout, Ragged
+from weft.ragged import Layout, Ragged, budget_slices
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
 from weft.text import specials
 from weft.text.tokenizer import Tokenizer
@@ -65,13 +65,13 @@ class TorchEngine:
     def _batches(self, request: EngineRequest) -> Iterator[list[int]]:
         """Rows to search together: of similar length, prompts of the same length."""
         budget = request.settings.batch_tokens
+        lengths = np.array([len(source) for source in request.sources], dtype=np.int64)
         if not request.prompts:
-            store = TokenStore.of(request.sources)
-            yield from (rows.tolist() for rows in length_sorted_batches(PairStore(store, store), budget))
+            order = np.argsort(lengths, kind="stable")
+            yield from (order[part].tolist() for part in budget_slices([lengths[order]], [budget]))
             return
-        lengths = [len(source) for source in request.sources]
-        for length in sorted(set(lengths)):
-            rows = [row for row, other in enumerate(lengths) if other == length]
+        for length in sorted(set(lengths.tolist())):
+            rows = [row for row, other in enumerate(lengths.tolist()) if other == length]
             size = max(budget // length, 1)
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
