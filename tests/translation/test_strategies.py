@@ -12,8 +12,8 @@ from fixtures.table_model import END, Table, table
 from weft.errors import SearchError
 from weft.recipe import SearchSettings, make_recipe
 from weft.recipe.choices import STRATEGIES, resolve
-from weft.search import Hypothesis, SearchRequest
 from weft.search.constraints import CONSTRAINTS, NoLoops, make_constraints
+from weft.search.interface import Hypothesis, SearchRequest
 from weft.search.sampling import greedy_search
 from weft.translation.strategies import rng_key, search
 
