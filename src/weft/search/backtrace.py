@@ -227,13 +227,13 @@ def _trace(positions: Positions, tokens: list[int], parents: list[int], end: int
     winner: list[int] = []
     totals: list[float] = []
     for time, (record, position) in enumerate(positions):
-        own = map_tree(lambda leaf, position=position: leaf[position], record)  # type: ignore[misc]
-        branches = _branches(own, end, totals)
-        totals = own.totals_BK.tolist()
+        step = map_tree(lambda leaf, position=position: leaf[position], record)  # type: ignore[misc]
+        branches = _branches(step, end, totals)
+        totals = step.totals_BK.tolist()
         steps.append(branches)
         if time < len(tokens):
-            wanted = (tokens[time], parents[time])
-            indices = (index for index, branch in enumerate(branches) if (branch.token, branch.parent) == wanted)
+            key = (tokens[time], parents[time])
+            indices = (index for index, branch in enumerate(branches) if (branch.token, branch.parent) == key)
             winner.append(next(indices))
     return BeamTrace(steps, winner)
 
@@ -249,14 +249,14 @@ def _branches(step: BeamRecord, end: int, before: list[float]) -> list[Branch]:
     ended = {parent for parent, ends in zip(step.end_parents_BK.tolist(), step.ends_BK.tolist(), strict=True) if ends}
     assert step.candidates is not None
     branches: list[Branch] = []
-    room = len(tokens) ** 2 - len(kept)
+    remaining = len(tokens) ** 2 - len(kept)
     for token, parent, log_probability, total, score in zip(
         *(values.tolist() for values in step.candidates), strict=True
     ):
         slot = kept.pop((token, parent), -1)
         outcome = "kept" if slot >= 0 else "finished" if token == end and parent in ended else "pruned"
-        room -= outcome == "pruned"
-        if score > FORBIDDEN and (outcome != "pruned" or room >= 0):
+        remaining -= outcome == "pruned"
+        if score > FORBIDDEN and (outcome != "pruned" or remaining >= 0):
             branches.append(Branch(token, parent, log_probability, total, score, outcome, slot))
     for (token, parent), slot in kept.items():  # a group of a diverse beam may choose further down
         log_probability = totals[slot] - (before[parent] if before else 0.0)

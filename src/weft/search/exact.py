@@ -239,10 +239,8 @@ class _Search:
         width, max_nodes, dive = self.traversal
         if children is not None:
             self.levels.append(children)
-        elif dive:
-            self.complete = not any(map(self._may_win, self.levels))
-            return None
-        while self.levels:
+        over = dive and children is None
+        while self.levels and not over:
             level = self.levels[-1]
             count = min(width, self._may_win(level) if self.traversal.prune else len(level.totals) - level.taken)
             if max_nodes is not None and count > max_nodes - self.nodes:
@@ -252,11 +250,10 @@ class _Search:
             if count:
                 self.nodes += count
                 return level.take(count, self.request.device)
-            if dive:
-                self.complete = not any(map(self._may_win, self.levels))
-                return None
-            self.levels.pop()
-        self.complete = True
+            over = dive
+            if not dive:
+                self.levels.pop()
+        self.complete = not any(map(self._may_win, self.levels))
         return None
 
     def _expand(self, state: SearchState) -> _Level | None:
