@@ -1,7 +1,8 @@
 """Search strategies: what ``search.kind`` may name, on the command line and in Python alike.
 
 A strategy receives a model, a batch (`SearchRequest`) and the settings; it returns the hypotheses of every sentence,
-best first. To add one: write such a function and add its line to `weft.recipe.choices.STRATEGIES`.
+best first. To add one: write such a function and add its line to `weft.recipe.choices.STRATEGIES`. Each imports its
+algorithm when it is used, so that loading a run imports none of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import replace
 from weft.errors import SearchError
 from weft.recipe.choices import STRATEGIES, resolve
 from weft.recipe.search import SearchSettings
-from weft.search.beam import BeamOptions, beam_search
 from weft.search.constraints import make_constraints
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.ranking import Ranking
@@ -57,6 +57,8 @@ def sampling(model: StepModel, request: SearchRequest, settings: SearchSettings)
 
 def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """Several hypotheses side by side; with required phrases, all of which contain them."""
+    from weft.search.beam import BeamOptions, beam_search
+
     size = max(settings.size, request.n_best)
     options = BeamOptions(
         size=-(-size // settings.groups) * settings.groups,
@@ -80,6 +82,7 @@ def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> 
 
 def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """The provably best by branch and bound, starting from the scores of a beam."""
+    from weft.search.beam import BeamOptions, beam_search
     from weft.search.exact import ExactOptions, exact_search
 
     request = _unconstrained(request, settings)
