@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from weft.data.store.prepared import RowCounts
     from weft.recipe import Recipe
 
-app = typer.Typer(help="Inspect corpora, check what a recipe keeps of them, prepare them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
 What = Annotated[str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, or a file of pairs; - is standard input.")]
-RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe's name, or a TOML file.")]
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.")]
 
 
 @app.command("show", epilog="Try:  weft data show grammar   or   weft data show train.en train.de")
 def show_command(
     what: What,
     target: Annotated[
-        str | None, typer.Argument(metavar="[TARGETS]", help="The targets, where FILE has sources.")
+        str | None, typer.Argument(metavar="[TARGETS]", help="A file of targets, if FILE has sources only.")
     ] = None,
     source_column: Annotated[
-        str | None, typer.Option("--source", metavar="COLUMN", help="Of a table: the source's column, name or number.")
+        str | None, typer.Option("--source", metavar="COLUMN", help="Source column of a table, by name or number.")
     ] = None,
     target_column: Annotated[
-        str | None, typer.Option("--target", metavar="COLUMN", help="Of a table: the target's column.")
+        str | None, typer.Option("--target", metavar="COLUMN", help="Target column of a table.")
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="Of a recipe: train, valid or test.")] = "train",
-    samples: Annotated[int, typer.Option("--samples", min=0, help="Pairs to show.")] = 5,
+    split: Annotated[str, typer.Option("--split", help="train, valid or test corpus of a recipe.")] = "train",
+    samples: Annotated[int, typer.Option("--samples", min=0, help="Number of pairs to show.")] = 5,
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Describe a corpus: pairs, lengths, scripts, duplicates, a histogram, a few pairs.
+    """Describe a corpus: pairs, lengths, scripts, duplicates, a histogram, some pairs.
 
-    Rows that cannot be read are counted, not fatal. Nothing is filtered.
+    Invalid rows are counted and skipped. Nothing is filtered.
     """
     from weft.preparation import find_corpora
     from weft.views.corpus_report import describe
@@ -88,9 +88,9 @@ def check_command(
     examples: Annotated[int, typer.Option("--examples", min=0, help="Dropped pairs to show of each kind.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Say what a recipe would leave out of its training corpora, and why, without training.
+    """Show what a recipe drops from its training corpora, and why, without training.
 
-    Rows that cannot be read are counted here whatever data.bad_rows says.
+    Invalid rows are counted, whatever the value of data.bad_rows.
     """
     from weft.preparation import check_corpus
     from weft.recipe import load_recipe
@@ -106,10 +106,10 @@ def check_command(
 @app.command("prepare", epilog="Try:  weft data prepare grammar --out prepared/grammar")
 def prepare_command(
     name: RecipeName,
-    out: Annotated[Path, typer.Option("--out", help="The folder to make.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.", show_default=False)],
     changes: Changes = None,
 ) -> None:
-    """Learn the tokenizer and tokenize the whole corpus, once; runs with data.prepared=FOLDER then start at once."""
+    """Train the tokenizer and tokenize the corpus; runs with data.prepared=FOLDER then start at once."""
     from rich.console import Console
 
     from weft.preparation import prepare
@@ -135,10 +135,13 @@ def prepare_command(
 @app.command("generate", epilog="Try:  weft data generate grammar --count 1000 --out pairs.tsv.gz")
 def generate_command(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A built-in corpus.")],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Pairs.")] = 1_000,
-    out: Annotated[Path | None, typer.Option("--out", help="A TSV file, compressed by its name; else printed.")] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of pairs.")] = 1_000,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A TSV file, compressed if its suffix says so; by default standard output."),
+    ] = None,
     split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "train",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed draws other pairs.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 1,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the corpus.")
     ] = None,
