@@ -55,7 +55,7 @@ class Parquet:
                     yield part, selection
                 first += len(batch)
             if first - 1 != expected:
-                raise DataError(f"{name}: damaged Parquet file ({first - 1} rows, but it says that it has {expected})")
+                raise DataError(f"{name}: damaged Parquet file ({first - 1} rows, but its metadata has {expected})")
 
 
 def read_dataset(name: str, settings: HubDataset, columns: Sequence[str]) -> Iterator[ArrowRecords]:

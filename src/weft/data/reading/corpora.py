@@ -54,13 +54,13 @@ class Corpus(Protocol):
 class _FileCorpus:
     """A corpus of one or several files."""
 
-    given: Files
+    patterns: Files
 
     def paths(self) -> Files:
-        return self.given
+        return self.patterns
 
     def files(self) -> list[Path]:
-        return regular_files(expand(self.given))
+        return regular_files(expand(self.patterns))
 
 
 class _LineCorpus(_FileCorpus):
@@ -69,7 +69,7 @@ class _LineCorpus(_FileCorpus):
     block: ClassVar[type[PairBlock] | type[LineBlock]]
 
     def blocks(self) -> Iterator[Block]:
-        for path in expand(self.given):
+        for path in expand(self.patterns):
             with LineSplitter(path) as splitter:
                 for chunk in splitter.chunks():
                     yield type(self).block(splitter.name, chunk)
@@ -127,7 +127,7 @@ class Table(_FileCorpus):
         links = [] if settings.links is None else [settings.links]
         columns = tuple(dict.fromkeys([*settings.source, *settings.target, *links]))
         index_of = {column: index for index, column in enumerate(columns)}
-        for path in expand(self.given):
+        for path in expand(self.patterns):
             for part, selection in read_table(path, Selection(columns), settings):
                 maker = Joined(
                     selection,
@@ -165,7 +165,7 @@ class Instructions(_FileCorpus):
         names = tuple(name for name in used if known.get(name, name) is not None)
         columns = tuple(known.get(name, name) or "" for name in names)
         optional = frozenset([] if settings.input is None else [settings.input])
-        for path in expand(self.given):
+        for path in expand(self.patterns):
             for part, selection in read_table(path, Selection((settings.output, *columns), optional), settings):
                 yield RecordBlock(display_name(path), part, Filled(selection, names, *self.templates))
 
@@ -183,7 +183,7 @@ class Dialogues(_FileCorpus):
 
     def blocks(self) -> Iterator[Block]:
         turns = Turns(self.settings.turns)
-        for path in expand(self.given):
+        for path in expand(self.patterns):
             for part, _ in read_table(path, turns, self.settings):
                 yield RecordBlock(display_name(path), part, Replies(turns, self.settings))
 
