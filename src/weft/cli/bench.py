@@ -50,22 +50,22 @@ def training(
     settings = load_recipe(recipe, [*(changes or ()), *([f"training.device={device}"] if device else [])])
     from weft.evaluation.training_speed import training_speed
 
-    found = training_speed(settings, seconds=seconds, warmup=warmup)
+    speed = training_speed(settings, seconds=seconds, warmup=warmup)
     if as_json:
-        typer.echo(json.dumps(found.record()))
+        typer.echo(json.dumps(speed.record()))
         return
-    low, high = min(found.windows, default=0.0), max(found.windows, default=0.0)
-    spread = f" ({low:,.0f} to {high:,.0f} in windows of 5 s)" if found.windows else ""
-    typer.echo(f"{found.recipe} on {found.device}, {found.precision}, {found.parameters:,} parameters")
-    typer.echo(f"target tokens/s  {found.target_tokens_per_second:,.0f}{spread}")
-    typer.echo(f"source tokens/s  {found.source_tokens_per_second:,.0f}")
-    typer.echo(f"step             {found.step_milliseconds:.1f} ms (median of {found.steps} in {found.seconds:.1f} s)")
-    typer.echo(f"first step       {found.first_step_seconds:.1f} s")
+    low, high = min(speed.windows, default=0.0), max(speed.windows, default=0.0)
+    spread = f" ({low:,.0f} to {high:,.0f} in windows of 5 s)" if speed.windows else ""
+    typer.echo(f"{speed.recipe} on {speed.device}, {speed.precision}, {speed.parameters:,} parameters")
+    typer.echo(f"target tokens/s  {speed.target_tokens_per_second:,.0f}{spread}")
+    typer.echo(f"source tokens/s  {speed.source_tokens_per_second:,.0f}")
+    typer.echo(f"step             {speed.step_milliseconds:.1f} ms (median of {speed.steps} in {speed.seconds:.1f} s)")
+    typer.echo(f"first step       {speed.first_step_seconds:.1f} s")
     typer.echo(
-        f"matrix products  {found.flops_per_second / 1e9:,.0f} GFLOP/s, "
-        f"{found.flops_utilization:.0%} of the {found.peak_flops_per_second / 1e9:,.0f} of one large product"
+        f"matrix products  {speed.flops_per_second / 1e9:,.0f} GFLOP/s, "
+        f"{speed.flops_utilization:.0%} of the {speed.peak_flops_per_second / 1e9:,.0f} of one large product"
     )
-    typer.echo(f"peak memory      {found.memory_bytes / 2**20:,.0f} MiB")
+    typer.echo(f"peak memory      {speed.memory_bytes / 2**20:,.0f} MiB")
 
 
 @app.command("translate", epilog="Try:  weft bench translate runs/try --seconds 5")
@@ -107,17 +107,17 @@ def translating(
     model = arguments.load()
     if sources is None:
         sources = [pair.source for pair in islice(read_corpus(model.recipe, "test"), sentences)]
-    found = translation_speed(model, sources, seconds=seconds, warmup=warmup, **settings)
-    record = found.record()
+    speed = translation_speed(model, sources, seconds=seconds, warmup=warmup, **settings)
+    record = speed.record()
     if as_json:
         typer.echo(json.dumps(record))
         return
-    typer.echo(f"{found.run} on {found.device}, {found.engine}, {found.precision}, {found.parameters:,} parameters")
-    typer.echo(f"search           {found.search}, batches of {found.batch_tokens:,} tokens")
-    typer.echo(f"sentences/s      {found.sentences_per_second:,.1f} ({found.sentences:,} in {found.seconds:.1f} s)")
-    typer.echo(f"output tokens/s  {found.output_tokens_per_second:,.0f}")
-    p50, p99 = found.latency_p50_milliseconds, found.latency_p99_milliseconds
-    typer.echo(f"latency          {p50:.1f} ms (p50), {p99:.1f} ms (p99) of {found.calls:,} sentences one by one")
-    typer.echo(f"peak memory      {found.memory_bytes / 2**20:,.0f} MiB")
-    typer.echo(f"CPU              {found.threads} threads, {found.cores:.1f} cores busy")
+    typer.echo(f"{speed.run} on {speed.device}, {speed.engine}, {speed.precision}, {speed.parameters:,} parameters")
+    typer.echo(f"search           {speed.search}, batches of {speed.batch_tokens:,} tokens")
+    typer.echo(f"sentences/s      {speed.sentences_per_second:,.1f} ({speed.sentences:,} in {speed.seconds:.1f} s)")
+    typer.echo(f"output tokens/s  {speed.output_tokens_per_second:,.0f}")
+    p50, p99 = speed.latency_p50_milliseconds, speed.latency_p99_milliseconds
+    typer.echo(f"latency          {p50:.1f} ms (p50), {p99:.1f} ms (p99) of {speed.calls:,} sentences one by one")
+    typer.echo(f"peak memory      {speed.memory_bytes / 2**20:,.0f} MiB")
+    typer.echo(f"CPU              {speed.threads} threads, {speed.cores:.1f} cores busy")
     typer.echo(f"versions         weft {record['weft']}, torch {record['torch']}, Python {record['python']}")

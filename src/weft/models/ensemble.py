@@ -76,8 +76,8 @@ class Ensemble(nn.Module):
 
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         """Logits as those of `step`. The attention is one record: the mean of the members' alignment weights."""
-        wanted: ReturnAttention = "alignment" if return_attention else False
-        outputs: list[ModelOutput] = [member(source, inputs, return_attention=wanted) for member in self._members()]
+        requested: ReturnAttention = "alignment" if return_attention else False
+        outputs: list[ModelOutput] = [member(source, inputs, return_attention=requested) for member in self._members()]
         weights_BTS = self._mean_attention([alignment_weights(output.attention, source.layout) for output in outputs])
         attention = () if weights_BTS is None else (AttentionRecord("cross", 0, weights_BTS[:, None]),)
         return ModelOutput(self._mean_logits([output.logits_NV for output in outputs]), attention)

@@ -74,8 +74,8 @@ def _choose_engine(name: str, run: LoadedRun, torch_engine: TorchEngine) -> Engi
     """The engine to search with; ``auto``: CTranslate2 if it can hold the model and is installed."""
     if name == "torch":
         return torch_engine
-    wanted = torch_engine.device.type == "cpu" and torch_engine.precision != "int8" and not run.recipe.model.recurs
-    if name == "auto" and not wanted:
+    worthwhile = torch_engine.device.type == "cpu" and torch_engine.precision != "int8" and not run.recipe.model.recurs
+    if name == "auto" and not worthwhile:
         return torch_engine
     from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
 

@@ -48,12 +48,15 @@ def chrf(hypothesis: str, reference: str) -> float:
 
 def bleu(hypothesis: str, reference: str) -> float:
     """Brevity penalty times the geometric mean of the precisions, smoothed by sacrebleu."""
-    ours, theirs = _words(hypothesis), _words(reference)
+    output_ngrams, reference_ngrams = _words(hypothesis), _words(reference)
     score = _sacrebleu().compute_bleu(
-        [len(hypothesis_bag & reference_bag) for hypothesis_bag, reference_bag in zip(ours, theirs, strict=True)],
-        [len(bag) for bag in ours],
-        len(ours[0]),
-        len(theirs[0]),
+        [
+            len(hypothesis_bag & reference_bag)
+            for hypothesis_bag, reference_bag in zip(output_ngrams, reference_ngrams, strict=True)
+        ],
+        [len(bag) for bag in output_ngrams],
+        len(output_ngrams[0]),
+        len(reference_ngrams[0]),
         smooth_method="exp",
         effective_order=True,
     )

@@ -224,13 +224,13 @@ def _draw_panel(axes: Axes, page: Page, panel: Panel, corner: tuple[float, float
 def _draw_bar(axes: Axes, start: tuple[float, float], length: float, kind: str, *, gid: str | None = None) -> None:
     from matplotlib.patches import Rectangle
 
-    looks: dict[str, dict[str, Any]] = {
+    styles: dict[str, dict[str, Any]] = {
         "chosen": {"facecolor": BLUE, "edgecolor": BLUE},
         "kept": {"facecolor": SOLID, "edgecolor": SOLID},
         "removed": {"facecolor": "none", "edgecolor": FRAME},
     }
     x, y = start
-    axes.add_patch(Rectangle((x, y - 0.06), max(length, 0.01), 0.12, linewidth=0.8, gid=gid, **looks[kind]))
+    axes.add_patch(Rectangle((x, y - 0.06), max(length, 0.01), 0.12, linewidth=0.8, gid=gid, **styles[kind]))
 
 
 def _draw_cutoff(axes: Axes, start: float, end: float, y: float) -> None:

@@ -261,9 +261,9 @@ def copular_clause(english: list[str], tree: CopularClause) -> list[Token]:
 
 def existential_clause(english: list[str], tree: ExistentialClause) -> list[Token]:
     """Realize *there is*."""
-    there = append(english, "there")
+    expletive = append(english, "there")
     positions = append(english, (WERE if tree.past else IS)[3 if tree.phrase.plural else 1])
-    tokens = [("il", there), ("y", there), ("avait" if tree.past else "a", positions)]
+    tokens = [("il", expletive), ("y", expletive), ("avait" if tree.past else "a", positions)]
     return tokens + noun_phrase(english, tree.phrase) + prepositional_phrase(english, tree.location)
 
 

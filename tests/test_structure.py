@@ -1,0 +1,186 @@
+"""The structure of the library, read from its source: the import direction, sizes, and where the tests are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import weft
+
+SOURCE = Path(weft.__file__).parent
+TESTS = Path(__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_PARAMETERS = 6
+
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "files": {"errors"},
+    "ragged": {"errors"},
+    "tree": {"errors"},
+    "recipe": {"errors", "data.filtering.steps"},
+    "text": {"recipe.choices", "files", "errors"},
+    "data": {"recipe", "text", "ragged", "files", "errors"},
+    "tasks": {"text", "data", "errors"},
+    "preparation": {"recipe", "text", "data", "tasks", "files", "errors", "runs"},
+    "kernels": {"ragged", "tree", "errors"},
+    "attention": {"ragged", "tree", "kernels", "recipe", "errors"},
+    "models": {"attention", "kernels", "ragged", "tree", "recipe", "errors"},
+    "search": {"kernels", "tree", "errors"},
+    "runs": {"models", "recipe", "text", "ragged", "files", "errors"},
+    "translation": {
+        *("runs", "models", "attention", "search", "data.store", "data.batching", "data.reading", "data.pairs"),
+        *("text", "recipe", "ragged", "tree", "files", "errors", "evaluation"),
+    },
+    "evaluation": {
+        *("translation", "runs", "models", "attention", "search", "data", "text", "recipe", "ragged", "errors"),
+        *("training.train", "training.events", "training.precision"),  # its speed is measured too
+    },
+    "training": {
+        *("preparation", "evaluation", "translation", "runs", "models", "attention", "kernels", "search", "data"),
+        *("text", "recipe", "ragged", "tree", "files", "errors"),
+    },
+}
+"""What a package may import beside itself. Those not listed (views, interop, cli, …) are on top of all others."""
+IMPORT_BY_NAME = {SOURCE / "__init__.py", SOURCE / "recipe/choices.py"}
+"""The only files that import by name: public names, and what a recipe can choose, both from literal tables."""
+TORCH_FREE = {"errors", "recipe", "text", "tasks"}
+
+
+def package_of(path: Path) -> str:
+    """The package a file belongs to, or the module itself at the top level."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Every module that a file imports, at any depth: ``weft.text.words``, ``torch.nn``."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level and node.module, f"{path}: relative import"
+            yield node.module
+            yield from (name for alias in node.names if is_module(name := f"{node.module}.{alias.name}"))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"import_module", "importlib.import_module"}:
+            assert path in IMPORT_BY_NAME, f"{path}: imports by name"
+
+
+def is_module(name: str) -> bool:
+    path = SOURCE.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def is_kernel(path: Path) -> bool:
+    return package_of(path) == "kernels"
+
+
+def test_import_direction() -> None:
+    violations = []
+    for path in FILES:
+        package = package_of(path)
+        for name in imports_of(path):
+            if package in ALLOWED and name.startswith("weft."):
+                module = name.removeprefix("weft.")
+                allowed = {package, *ALLOWED[package]}
+                if not any(module == prefix or module.startswith(f"{prefix}.") for prefix in allowed):
+                    violations.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert not violations
+
+
+def test_packages_that_need_no_torch() -> None:
+    assert not [
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path in FILES
+        if package_of(path) in TORCH_FREE
+        for name in imports_of(path)
+        if name.split(".")[0] == "torch"
+    ]
+
+
+def test_only_four_modules_at_the_top() -> None:
+    assert {path.stem for path in SOURCE.glob("*.py")} == {"__init__", "__main__", "errors", "files", "ragged", "tree"}
+
+
+def test_sizes() -> None:
+    """Files, functions and parameter lists stay readable. Kernels are exempt from the limits on functions."""
+    too_large = []
+    for path in FILES:
+        name = str(path.relative_to(SOURCE))
+        lines = path.read_text("utf-8").count("\n")
+        if lines > MAX_FILE_LINES:
+            too_large.append(f"{name}: {lines} lines")
+        for function in functions_of(path) if not is_kernel(path) else ():
+            length = (function.end_lineno or 0) - function.lineno + 1
+            arguments = function.args
+            names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+            parameters = len([argument for argument in names if argument not in ("self", "cls", "ctx")])
+            if length > MAX_FUNCTION_LINES:
+                too_large.append(f"{name}: {function.name} has {length} lines")
+            if parameters > MAX_PARAMETERS and package_of(path) != "cli":  # a command's options are its parameters
+                too_large.append(f"{name}: {function.name} has {parameters} parameters")
+    assert not too_large, "\n".join(too_large)
+
+
+def test_names_say_what_a_value_is() -> None:
+    """Pronouns and the like may be loop variables of a comprehension, nothing that lives longer."""
+    vague = {"one", "found", "asked", "said", "place", "places", "there", "many", "wanted", "begun", "looks", "theirs"}
+    offenders = []
+    for path in FILES:
+        brief = {
+            id(name)
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.comprehension | ast.Lambda)
+            for name in ast.walk(node)
+        }
+        for node in ast.walk(tree_of(path)):
+            name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""
+            name = node.arg if isinstance(node, ast.arg) else name
+            if name in vague and id(node) not in brief:
+                offenders.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {name}")
+    assert not offenders, "\n".join(offenders)
+
+
+def test_no_star_imports() -> None:
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            assert not (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)), path
+
+
+def test_kernels_name_what_they_equal() -> None:
+    """Every kernel file names the plain function it must equal and the test that holds it to that."""
+    for path in FILES:
+        if is_kernel(path) and path.name != "__init__.py":
+            docstring = ast.get_docstring(tree_of(path)) or ""
+            assert "tests/" in docstring, f"{path.relative_to(SOURCE)}: names no test"
+
+
+def test_tests_mirror_the_source() -> None:
+    """``tests/<package>/test_<file>.py`` tests ``src/weft/<package>/<file>.py``; other kinds of tests stand beside.
+
+    A long test file may be split by aspect: ``test_<file>_<aspect>.py``.
+    """
+    beside = {"contracts", "learning", "peers", "documentation", "oracles", "fixtures"}
+    strays = []
+    for path in TESTS.rglob("test_*.py"):
+        relative = path.relative_to(TESTS)
+        if relative.parts[0] in beside or len(relative.parts) == 1:
+            continue
+        folder, name = relative.parent, relative.stem.removeprefix("test_")
+        stem = folder / name
+        if folder.name == name or name.startswith(tuple(f"{file.stem}_" for file in (SOURCE / folder).glob("*.py"))):
+            continue  # of the package itself, or of one aspect of a file: test_train_resuming.py
+        if not (SOURCE / stem).with_suffix(".py").is_file() and not (SOURCE / stem).is_dir():
+            strays.append(str(relative))
+    assert not strays
