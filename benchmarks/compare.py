@@ -1,10 +1,10 @@
-"""weft and its rivals one after the other, several rounds, on one training workload: a table of ratios.
+"""Training speed of weft and other toolkits on one workload, in turn, over several rounds: a table of ratios.
 
     python benchmarks/compare.py --model rnn --rivals $RIVALS --data $RIVALS/data --rounds 2 --seconds 45
     python benchmarks/compare.py --model transformer --rivals $RIVALS --data $RIVALS/data
 
-Needs the rivals installed (benchmarks/rivals/README.md) and a quiet machine: rounds with fewer than 1.8 cores at work
-are thrown away and said so.
+Needs the other toolkits (benchmarks/rivals/README.md) and a quiet machine: rounds with fewer than 1.8 busy cores
+are discarded with a message.
 """
 
 from __future__ import annotations

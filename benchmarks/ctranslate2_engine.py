@@ -1,12 +1,12 @@
-"""What weft's CTranslate2 engine costs on top of CTranslate2 itself: one line of JSON for each search.
+"""The overhead of weft's CTranslate2 engine over CTranslate2 itself: one line of JSON per search.
 
     OMP_NUM_THREADS=1 python benchmarks/ctranslate2_engine.py --rounds 7
 
 A Transformer of 3 + 3 layers, 256 wide, 4 heads, 1024 inside, 8,000 tokens, in float32 or ``--quantization``; 1,000
-sources of 8 to 20 tokens. It is untrained, but ends: one dimension of the decoder's stream carries only its place,
-and the end mark's logit grows with it, to outputs of about 14 tokens. Both sides search the same batches (sorted, 64
-sentences) with the same workers of one thread each, in turns; the best of the rounds counts. "By hand" goes from tokens
-as CTranslate2 wants them to tokens and scores; the engine from ids to hypotheses.
+sources of 8 to 20 tokens. It is untrained, but its outputs end: one dimension of the decoder's states carries only the
+position, and the logit of the end-of-sequence token grows with it, for outputs of about 14 tokens. Both search the same
+batches (sorted, 64 sentences) with the same workers of one thread each, in turn; the best round counts. A direct call
+goes from CTranslate2's tokens to tokens and scores; the engine from ids to hypotheses.
 """
 
 from __future__ import annotations

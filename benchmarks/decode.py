@@ -1,14 +1,13 @@
-"""weft's decoding speed beside its rivals', in one run: a table of ratios.
+"""Decoding speed of weft and other toolkits, in one run: a table of ratios.
 
     python benchmarks/decode.py --model rnn --rivals $RIVALS --data $RIVALS/data --rounds 3
     python benchmarks/decode.py --model transformer --rivals $RIVALS --data $RIVALS/data --beam 1
     python benchmarks/decode.py --model rnn --data $RIVALS/data --alone int8       # one line of JSON
 
 The workload is that of benchmarks/rivals/decode.py: fresh weights, the same lines in the same batches, every output of
-exactly 20 tokens, two threads. One round is each of them once, one after the other, each in a process of its own. weft
-stands there twice: as it is, and with products in eight bits (`weft.models.quantization`). With `--batch 1` the
-table has
-the times of single calls. Machines are noisy: look at "cores" first (benchmarks/rivals/README.md).
+exactly 20 tokens, two threads. In one round each toolkit runs once, in its own process. weft
+runs twice: in fp32, and with 8-bit products (`weft.models.quantization`). With `--batch 1` the table has the times of
+single calls. Machines are noisy: check "cores" first (benchmarks/rivals/README.md).
 """
 
 from __future__ import annotations

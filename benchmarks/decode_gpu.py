@@ -1,10 +1,10 @@
-"""weft beside Hugging Face `generate` on one GPU: a Transformer base with random weights, sources of 30 tokens.
+"""Decoding speed of weft and Hugging Face `generate` on one GPU: a Transformer base, random weights, 30 source tokens.
 
     python benchmarks/decode_gpu.py                   exactly 32 new tokens; output tokens/s and the ratio
-    python benchmarks/decode_gpu.py --profile         where the time of one step goes
+    python benchmarks/decode_gpu.py --profile         a profile of one step
 
 Both in bf16, encoding included, up to hypotheses as lists of ids. weft searches with its default settings (loops are
-looked for); what is recorded on first use is not counted, and neither is Hugging Face's first call.
+forbidden); the capture of CUDA graphs is not counted, and neither is the first call of Hugging Face.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""Repetition: that the default rule against it stops loops, and that it leaves ordinary text alone.
+"""Repetition: does the default constraint stop loops, and does it leave ordinary text unchanged?
 
-    python benchmarks/repetition.py --data $WEFT_DATA --folder repetition-runs     # trains what is not there yet
+    python benchmarks/repetition.py --data $WEFT_DATA --folder repetition-runs     # trains the missing runs
 
-The rule is `search.no_loops` (`weft.search.constraints.NoLoops`): a phrase of up to 16 tokens is not said 4 times in
-a row,
-16 tokens or more in all. Stricter ones stand beside it. Four tables:
+The constraint is `search.no_loops` (`weft.search.constraints.NoLoops`), with several thresholds, among them 4 copies
+of a phrase of up to 16 tokens, over 16 or more tokens in total. Four tables:
 
-    texts people wrote     would the rule have forbidden any token of them? Counted by running the rule over them.
-    a trained model        are its outputs the same with the rule and without it?
-    models that loop       hardly trained ones and a language model; how many of their outputs have a loop
-                           (`weft.evaluation.repetition.find_loop`), with the rule and without it
-    what copies cost       log p of a token in the 1st, 2nd, … copy of a phrase (`repeat_curve`; Holtzman et al. 2020,
-                           figure 4): of the phrases that the model loops on by itself, and of sentences of people's
+    human text             tokens that the constraint would have forbidden
+    a trained model        outputs that differ with and without the constraint
+    models that loop       barely trained ones and a language model; outputs with a loop
+                           (`weft.evaluation.repetition.find_loop`), with and without the constraint
+    cost of copies         log p of a token in the 1st, 2nd, … copy of a phrase (`repeat_curve`; Holtzman et al. 2020,
+                           figure 4): of the phrases that the model repeats by itself, and of human sentences
 
-Everything runs on one thread. What is trained: the grammar recipe as it is (about two minutes), the same for a few
-steps, and a small language model of Tatoeba's English.
+Everything runs on one thread. It trains the grammar recipe (about two minutes), the same recipe for a few steps, and a
+small language model on the English side of Tatoeba.
 """
 
 from __future__ import annotations

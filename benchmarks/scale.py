@@ -1,18 +1,18 @@
-"""Ten million pairs: how fast they are prepared, how much memory each stage takes, and whether a GPU has to wait.
+"""Ten million pairs: the speed of preparation, the memory of each stage, and the time a GPU waits for batches.
 
     python benchmarks/scale.py --folder scale-runs [--pairs 10000000] [--stages make,learn,...]
 
     make      pairs of the built-in grammar, written by as many processes as there are cores
     learn     `weft tokenizer learn` on them
     prepare   `weft data prepare` with that tokenizer: pairs/s
-    alone     the `tokenizers` library by itself on two million of them, all in memory and nothing kept: pairs/s, with
-              weft's own file, and with the same merges behind its quickest way of cutting words (a comparison only)
-    start     opening the store and drawing the first batches, of a thousand pairs and of all
-    train     steps of a Transformer base on the store (a GPU: bf16): tokens/s, and the share of time without a batch
+    alone     the `tokenizers` library by itself on two million of them, in memory, no output kept: pairs/s, with
+              weft's tokenizer, and with the same merges and its fastest pre-tokenizer (for comparison only)
+    start     opening the store and making the first batches, of a thousand pairs and of all
+    train     steps of a Transformer base on the store (a GPU: bf16): tokens/s, and the time waiting for a batch
     stream    the same without preparation
 
-Memory is the sum over a stage's processes of what each holds for itself and its share of what it shares (PSS), looked
-at five times a second; mapped files count as far as they are in memory. One JSON line a stage.
+Memory is the proportional set size (PSS) summed over the processes of a stage, sampled five times per second, including
+the resident part of mapped files. One line of JSON per stage.
 """
 
 from __future__ import annotations

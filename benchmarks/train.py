@@ -1,11 +1,11 @@
-"""weft's training speed on the workloads of benchmarks/rivals, in the same terms: one line of JSON.
+"""Training speed of weft on the workloads of benchmarks/rivals, measured in the same way: one line of JSON.
 
     python benchmarks/train.py --model rnn --attention general --data $RIVALS/data --seconds 60
     python benchmarks/train.py --model transformer --data $RIVALS/data --seconds 60
 
 Data: {train,val}.bpe.{en,de} as benchmarks/rivals/prepare.py writes them. Sizes, dropout, label smoothing and clipping
-are those of benchmarks/rivals/workload.py; Adam, fp32, "2048 tokens" a batch. Any setting of the recipe may be changed:
-`--set NAME=VALUE`. The whole loop is timed: batches, forward, backward, clipping, optimizer.
+are those of benchmarks/rivals/workload.py; Adam, fp32, batches of "2048 tokens". Any setting of the recipe may be
+changed: `--set NAME=VALUE`. The whole loop is timed: batches, forward, backward, clipping, optimizer.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Training speed on one GPU: weft and the usual way of doing it, one after the other in one run.
+"""Training speed on one GPU: weft and common implementations, one after the other in one run.
 
     python benchmarks/train_gpu.py base big rnn-inside rnn-outside --out results.jsonl
 
 Synthetic pairs whose lengths are like those of WMT (log-normal around 25 tokens, at most 120; a target is about as
-long as its source). Real target tokens a second; data, loss, clipping and optimizer are in the time. One line of JSON
-each.
+long as its source). Non-padding target tokens per second, including data, loss, clipping and optimizer. One line of
+JSON each.
 
-Rivals: Hugging Face Marian (transformers must be installed) with padded, length-sorted batches, bf16 autocast and fused
-AdamW, on shapes it has not seen before and again on the same shapes; for the recurrent sizes, a Python loop over
+Compared with: Hugging Face Marian (transformers must be installed) with padded, length-sorted batches, bf16 autocast and
+fused AdamW, on new shapes and again on the same shapes; for the recurrent sizes, a Python loop over
 torch.nn.LSTMCell with additive attention and input feeding (fp32).
 """
 
