@@ -6,7 +6,7 @@ Synthetic pairs whose lengths are like those of WMT (log-normal around 25 tokens
 long as its source). Non-padding target tokens per second, including data, loss, clipping and optimizer. One line of
 JSON each.
 
-Compared with: Hugging Face Marian (transformers must be installed) with padded, length-sorted batches, bf16 autocast and
+Compared with: Hugging Face Marian (needs transformers) with padded, length-sorted batches, bf16 autocast and
 fused AdamW, on new shapes and again on the same shapes; for the recurrent sizes, a Python loop over
 torch.nn.LSTMCell with additive attention and input feeding (fp32).
 """
