@@ -1,7 +1,7 @@
-"""What every model promises, whatever it is made of: DESIGN.md, section 3.
+"""The contracts of every model, whatever its parts: `weft.models.interface`.
 
-Each contract runs over every model that can be built: cell × connections × layers × where the attention enters,
-score × placement × projection, encoder × decoder × bridge, and the language models.
+Each contract runs over the models that can be built: cell × connections × where the attention enters,
+score × projection × placement, encoder × decoder × bridge, and the language models.
 """
 
 from __future__ import annotations
@@ -98,15 +98,13 @@ def transformer_cases() -> dict[str, dict[str, Any]]:
 
 def every_case() -> dict[str, dict[str, Any]]:
     cases: dict[str, dict[str, Any]] = {}
+    stacks = [("plain", 1), *((connections, 3) for connections in CONNECTIONS)]
     for kind in CELLS:
-        for connections in CONNECTIONS:
-            for layers in (1, 3):
-                stack = {"kind": kind, "connections": connections, "layers": layers}
-                for placement in PLACEMENTS:
-                    cases[f"{kind}-{connections}-{layers}-{placement}"] = settings(
-                        placement, encoder=stack, decoder=stack
-                    )
-                cases[f"lm-{kind}-{connections}-{layers}"] = settings("none", decoder=stack, kind="language_model")
+        for connections, layers in stacks:
+            stack = {"kind": kind, "connections": connections, "layers": layers}
+            for placement in PLACEMENTS:
+                cases[f"{kind}-{connections}-{layers}-{placement}"] = settings(placement, encoder=stack, decoder=stack)
+            cases[f"lm-{kind}-{connections}-{layers}"] = settings("none", decoder=stack, kind="language_model")
     for score in SCORES:
         for project in (False, True):
             if score == "parameter_free" and project:
@@ -114,15 +112,15 @@ def every_case() -> dict[str, dict[str, Any]]:
             name = f"{score}{'-project' if project else ''}"
             attention = {"score": score, "project": project}
             decoder = {"hidden": 6 if resolve(SCORES, score).same_size and not project else 5}
-            for placement in ("after", "after+feeding", "before", "before+summary"):
+            for placement in ("after+feeding", "before"):
                 cases[f"{name}-{placement}"] = settings(placement, attention=attention, decoder=decoder)
             cases[f"lm-{name}"] = settings(attention=attention, kind="language_model")
-    for encoder in CELLS:
-        for decoder in CELLS:
-            for bridge in ("auto", "project", "zero"):
-                cases[f"{encoder}-to-{decoder}-{bridge}"] = settings(
-                    encoder={"kind": encoder}, decoder={"kind": decoder, "hidden": 6}, bridge=bridge
-                )
+    pairs = [(encoder, decoder, "auto") for encoder in CELLS for decoder in CELLS]
+    pairs += [(kind, kind, bridge) for kind in CELLS for bridge in ("project", "zero")]
+    for encoder, decoder, bridge in pairs:
+        cases[f"{encoder}-to-{decoder}-{bridge}"] = settings(
+            encoder={"kind": encoder}, decoder={"kind": decoder, "hidden": 6}, bridge=bridge
+        )
     for placement in PLACEMENTS:
         cases[f"tied-{placement}"] = settings(placement, decoder={"hidden": 7}, tie="target")
     normalized = {"layers": 2, "layer_norm": True}
@@ -164,16 +162,16 @@ def close(one: Tree, other: Tree) -> None:
 
 @torch.no_grad()
 def forward(case: str, rows: list[int]) -> list[tuple[Tensor, Tensor | None]]:
-    """Logits (T, V) and weights (T, S) of every row, cut to the row's own lengths."""
+    """Logits (T, V) and weights (T, S) of every row, truncated to the lengths of the row."""
     inputs = Ragged.of([INPUTS[row] for row in rows])
-    said = model_of(case)(sources_of(case, rows), inputs, return_attention=True)
-    weights_BTS = alignment_weights(said.attention, sources_of(case, rows).layout)
-    answers = []
-    for place, (row, logits_TV) in enumerate(zip(rows, inputs.like(said.logits_NV).split(), strict=True)):
+    output = model_of(case)(sources_of(case, rows), inputs, return_attention=True)
+    weights_BTS = alignment_weights(output.attention, sources_of(case, rows).layout)
+    results = []
+    for index, (row, logits_TV) in enumerate(zip(rows, inputs.like(output.logits_NV).split(), strict=True)):
         length = len(INPUTS[row]) if case.startswith("lm") else len(SOURCES[row])
-        weights = None if weights_BTS is None else weights_BTS[place, : len(logits_TV), :length]
-        answers.append((logits_TV, weights))
-    return answers
+        weights = None if weights_BTS is None else weights_BTS[index, : len(logits_TV), :length]
+        results.append((logits_TV, weights))
+    return results
 
 
 @every_model
@@ -188,9 +186,9 @@ def test_stepping_gives_what_forward_gives(case: str) -> None:
                 close(logits_RV[0], logits_TV[time])
                 assert (weights_RS is None) == (weights_TS is None)
                 if weights_RS is not None:
-                    seen = weights_RS.shape[1]  # a language model's past has not grown to its full length yet
-                    close(weights_RS[0], weights_TS[time, :seen])
-                    assert not weights_TS[time, seen:].any()
+                    length = weights_RS.shape[1]  # the history of a language model grows
+                    close(weights_RS[0], weights_TS[time, :length])
+                    assert not weights_TS[time, length:].any()
                     close(weights_RS.sum(1), torch.ones(1, dtype=torch.float64))
 
 
@@ -198,10 +196,10 @@ def test_stepping_gives_what_forward_gives(case: str) -> None:
 def test_batch_order_and_company_change_nothing(case: str) -> None:
     together = forward(case, [0, 1, 2, 3])
     moved = forward(case, [2, 0, 3, 1])
-    for place, row in enumerate([2, 0, 3, 1]):
+    for index, row in enumerate([2, 0, 3, 1]):
         [alone] = forward(case, [row])
         close(alone, together[row])
-        close(moved[place], together[row])
+        close(moved[index], together[row])
 
 
 @every_model
@@ -226,7 +224,7 @@ def test_gradients_of_stepping_are_those_of_forward(case: str) -> None:
     model = model_of(case)
     parameters = list(model.parameters())
     source, inputs = sources_of(case, [2, 2]), torch.tensor([INPUTS[1], INPUTS[1][::-1]])
-    said = model(source, Ragged.of(inputs)).logits_NV
+    whole_NV = model(source, Ragged.of(inputs)).logits_NV
     memory = model.encode(source)
     state = model.start(memory)
     steps = []
@@ -234,15 +232,15 @@ def test_gradients_of_stepping_are_those_of_forward(case: str) -> None:
         logits_RV, state, _ = model.step(inputs[:, time], state, memory)
         steps.append(logits_RV)
     stepped = torch.stack(steps, 1).flatten(0, 1)
-    probe = torch.linspace(-1, 1, said.numel(), dtype=torch.float64).view_as(said)
-    found = torch.autograd.grad((stepped * probe).sum(), parameters)
-    close(found, torch.autograd.grad((said * probe).sum(), parameters))
+    probe = torch.linspace(-1, 1, whole_NV.numel(), dtype=torch.float64).view_as(whole_NV)
+    gradients = torch.autograd.grad((stepped * probe).sum(), parameters)
+    close(gradients, torch.autograd.grad((whole_NV * probe).sum(), parameters))
 
 
 @every_model
 @torch.no_grad()
-def test_hypotheses_of_one_source_side_by_side_equal_separate_rows(case: str) -> None:
-    """R = B × K rows in a step; state rows may be chosen anew within a source, as a search does."""
+def test_hypotheses_of_one_source_adjacent_equal_separate_rows(case: str) -> None:
+    """R = B × K rows in a step; rows of the state are reordered within a source, as a search does."""
     model = model_of(case)
     rows, beam = [0, 2], 3
     firsts = torch.tensor([1, 4, 9, 2, 6, 3])
@@ -251,53 +249,55 @@ def test_hypotheses_of_one_source_side_by_side_equal_separate_rows(case: str) ->
     memory = model.encode(sources_of(case, rows))
     _, state, _ = model.step(firsts, repeat(model.start(memory), beam), memory)
     logits_RV, state, weights_RS = model.step(seconds, select(state, parents), memory)
-    for place, parent in enumerate(parents.tolist()):
-        row = rows[place // beam]
-        own = model.encode(sources_of(case, [row]))
-        _, alone, _ = model.step(firsts[parent : parent + 1], model.start(own), own)
-        logits_1V, alone, weights_1S = model.step(seconds[place : place + 1], alone, own)
-        close(logits_RV[place], logits_1V[0])
-        close(select(state, torch.tensor([place])), alone)
+    for index, parent in enumerate(parents.tolist()):
+        row = rows[index // beam]
+        memory_1 = model.encode(sources_of(case, [row]))
+        _, alone, _ = model.step(firsts[parent : parent + 1], model.start(memory_1), memory_1)
+        logits_1V, alone, weights_1S = model.step(seconds[index : index + 1], alone, memory_1)
+        close(logits_RV[index], logits_1V[0])
+        close(select(state, torch.tensor([index])), alone)
         if weights_RS is not None:
-            seen = weights_1S.shape[1]
-            close(weights_RS[place, :seen], weights_1S[0])
-            assert not weights_RS[place, seen:].any()
+            length = weights_1S.shape[1]
+            close(weights_RS[index, :length], weights_1S[0])
+            assert not weights_RS[index, length:].any()
 
 
 @every_model
 @torch.no_grad()
 def test_state_and_memory_are_values(case: str) -> None:
-    """A step changes none of its arguments, and the same step again gives the same."""
+    """A step changes none of its arguments, and gives the same result again."""
     model = model_of(case)
     memory = model.encode(sources_of(case, [1, 2]))
     tokens = torch.tensor([5, 3])
     _, state, _ = model.step(tokens, model.start(memory), memory)
-    given = (tokens, state, memory)
-    kept = map_tree(Tensor.clone, given)
+    arguments = (tokens, state, memory)
+    copies = map_tree(Tensor.clone, arguments)
     once = model.step(tokens, state, memory)
     model.step(tokens, once[1], memory)
-    torch.testing.assert_close(given, kept, rtol=0, atol=0)
+    torch.testing.assert_close(arguments, copies, rtol=0, atol=0)
     torch.testing.assert_close(model.step(tokens, state, memory), once, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("lm", "prefix", "back"))])
-def test_a_fixed_grid_changes_nothing(case: str) -> None:
-    """Updates on a GPU are recorded for a fixed shape: more rows and longer bounds than there are, lengths unread."""
+def test_a_fixed_layout_changes_nothing(case: str) -> None:
+    """Captured updates have a fixed shape: more rows and a larger maximum length than the batch needs."""
     model = model_of(case)
     source, inputs = sources_of(case, [0, 1, 2, 3]), Ragged.of(INPUTS)
-    said = model(source, inputs).logits_NV
-    probe = torch.linspace(-1, 1, said.numel(), dtype=torch.float64).view_as(said)
-    expected = torch.autograd.grad((said * probe).sum(), list(model.parameters()))
-    framed = []
-    for side, filling, longest in ((source, [2, 0, 0], 7), (inputs, [0, 3, 0], 6)):
-        lengths = torch.cat([side.lengths, torch.tensor(filling)])
+    whole_NV = model(source, inputs).logits_NV
+    probe = torch.linspace(-1, 1, whole_NV.numel(), dtype=torch.float64).view_as(whole_NV)
+    expected = torch.autograd.grad((whole_NV * probe).sum(), list(model.parameters()))
+    batch = []
+    for side, extra_lengths, longest in ((source, [2, 0, 0], 7), (inputs, [0, 3, 0], 6)):
+        lengths = torch.cat([side.lengths, torch.tensor(extra_lengths)])
         layout = FixedLayout(lengths, longest=longest)
-        framed.append(Ragged(torch.cat([side.values, torch.ones(sum(filling), dtype=torch.int64)]), layout))
-    found = model(*framed).logits_NV[: len(said)]
-    close(found, said)
-    close(torch.autograd.grad((found * probe).sum(), list(model.parameters())), expected)
+        batch.append(Ragged(torch.cat([side.values, torch.ones(sum(extra_lengths), dtype=torch.int64)]), layout))
+    padded_NV = model(*batch).logits_NV[: len(whole_NV)]
+    close(padded_NV, whole_NV)
+    close(torch.autograd.grad((padded_NV * probe).sum(), list(model.parameters())), expected)
 
 
-def test_the_cases_are_all_there_are() -> None:
-    """A score, cell or connection that is added joins by itself; this counts what is there today."""
-    assert len(CASES) >= len(CELLS) * len(CONNECTIONS) * 2 * 7 + (2 * len(SCORES) - 1) * 5 + len(CELLS) ** 2 * 3
+def test_every_table_entry_is_in_a_case() -> None:
+    """A score, cell or kind of connection that is added joins by itself."""
+    for name in (*CELLS, *SCORES, *CONNECTIONS):
+        assert any(name in case for case in CASES)
+    assert len(CASES) > 200
