@@ -38,9 +38,9 @@ def run(weight: Tensor, bias: Tensor | None, state: Tensor, *, plain: bool, rows
 @pytest.mark.parametrize("biased", [True, False], ids=["bias", "no-bias"])
 def test_gradients_are_those_of_autograd(biased: bool, rows: int) -> None:
     weight, bias, state = tensors()
-    given = [weight, state, *([bias] if biased else [])]
-    expected = torch.autograd.grad(run(weight, bias if biased else None, state, plain=True, rows=rows), given)
-    found = torch.autograd.grad(run(weight, bias if biased else None, state, plain=False, rows=rows), given)
+    leaves = [weight, state, *([bias] if biased else [])]
+    expected = torch.autograd.grad(run(weight, bias if biased else None, state, plain=True, rows=rows), leaves)
+    found = torch.autograd.grad(run(weight, bias if biased else None, state, plain=False, rows=rows), leaves)
     torch.testing.assert_close(found, expected)
 
 
@@ -64,15 +64,15 @@ def test_a_slice_of_a_weight() -> None:
 def test_several_weights_make_one_sum(grad: bool) -> None:
     torch.manual_seed(7)
     shapes = ((3, 2), (3, 5), (3,), (7, 2), (7, 5), (7, 3))
-    given = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    left, right, bias, left_input, right_input, added = given
+    leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    left, right, bias, left_input, right_input, added = leaves
     expected = functional.linear(left_input, left) + functional.linear(right_input, right, bias) + added
     with torch.set_grad_enabled(grad):
         found = deferred_linear((left, right), bias)(left_input, right_input, added=added)
     torch.testing.assert_close(found, expected.detach() if not grad else expected)
     if grad:
         torch.testing.assert_close(
-            torch.autograd.grad(found.pow(2).sum(), given), torch.autograd.grad(expected.pow(2).sum(), given)
+            torch.autograd.grad(found.pow(2).sum(), leaves), torch.autograd.grad(expected.pow(2).sum(), leaves)
         )
 
 
@@ -86,8 +86,8 @@ def test_a_second_backward_pass_starts_afresh() -> None:
 def test_a_use_that_the_loss_does_not_see_counts_for_nothing() -> None:
     weight, bias, state = tensors()
     step = deferred_linear(weight, bias)
-    seen, _ = step(state), step(state * 2)
-    [found] = torch.autograd.grad(seen.sum(), [weight])
+    used, _ = step(state), step(state * 2)
+    [found] = torch.autograd.grad(used.sum(), [weight])
     [expected] = torch.autograd.grad(functional.linear(state, weight, bias).sum(), [weight])
     torch.testing.assert_close(found, expected)
 
@@ -124,12 +124,12 @@ def test_nothing_is_kept_after_the_backward_pass(use: str) -> None:
     leaf_BSD = torch.randn(3, 5, 7, requires_grad=True)
     inputs = torch.randn(3, 1, 5 if use == "weighted_sum" else 7, requires_grad=True) * 2
     if use == "weight":
-        made = deferred_linear(leaf_BSD[0] * 2)(inputs[:, 0])
+        output = deferred_linear(leaf_BSD[0] * 2)(inputs[:, 0])
     else:
         deferred = DeferredMatrices(leaf_BSD * 2)
-        made = deferred.as_tensor() * inputs if use == "as_tensor" else getattr(deferred, use)(inputs)
-    made.sum().backward()
-    references = [weakref.ref(made), weakref.ref(inputs)]
-    made = inputs = deferred = None
+        output = deferred.as_tensor() * inputs if use == "as_tensor" else getattr(deferred, use)(inputs)
+    output.sum().backward()
+    references = [weakref.ref(output), weakref.ref(inputs)]
+    output = inputs = deferred = None
     gc.collect()
     assert [one() for one in references] == [None, None]

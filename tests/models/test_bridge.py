@@ -20,14 +20,14 @@ def test_project_is_a_tanh_layer_of_the_top_state_for_every_layer_and_part() -> 
     states = bridge(FINAL)
     assert len(states) == 3 and all(len(state) == 2 for state in states)
     for level, state in enumerate(states):
-        for part, found in enumerate(state):
+        for part, state_part in enumerate(state):
             linear = bridge.maps[level * 2 + part]
             for row in range(3):
                 expected = [
                     math.tanh(sum(w * x for w, x in zip(weights, FINAL[-1][0][row].tolist(), strict=True)) + bias)
                     for weights, bias in zip(linear.weight.tolist(), linear.bias.tolist(), strict=True)
                 ]
-                torch.testing.assert_close(found[row], torch.tensor(expected))
+                torch.testing.assert_close(state_part[row], torch.tensor(expected))
 
 
 def test_zero_gives_nothing_of_the_source() -> None:

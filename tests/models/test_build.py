@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.models.bridge import Copy, Project, Zero
 from weft.models.build import build_model
@@ -19,9 +17,7 @@ from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.models.transformer_encoder import TransformerEncoder
-from weft.preparation import has_corpus, learn_tokenizers, read_corpus
-from weft.recipe import ModelSettings, TransformerDecoderSettings, make_recipe
-from weft.text.tokenizer_pair import Tokenizers
+from weft.recipe import ModelSettings, TransformerDecoderSettings
 
 
 def build(*, source_size: int = 13, target_size: int = 11, seed: int = 1, **model: Any) -> Seq2Seq:
@@ -93,8 +89,8 @@ def test_scores_that_need_one_size_can_be_projected() -> None:
 
 
 def test_the_width_of_a_score_is_the_decoders_unless_set() -> None:
-    for given, width in ((0, 7), (3, 3)):
-        attention = build(attention={"score": "additive", "size": given}, decoder={"hidden": 7}).decoder.attention
+    for size, width in ((0, 7), (3, 3)):
+        attention = build(attention={"score": "additive", "size": size}, decoder={"hidden": 7}).decoder.attention
         assert attention is not None and len(attention.score.vector) == width
 
 
@@ -161,7 +157,7 @@ def test_an_encoder_of_attention_alone_has_no_feed_forward_network() -> None:
 
 def test_settings_of_a_stack_reach_it() -> None:
     """Every setting, each with a value of its own."""
-    given = {
+    settings = {
         **STACK,
         "key_value_heads": 1,
         "activation": "swiglu",
@@ -175,10 +171,10 @@ def test_settings_of_a_stack_reach_it() -> None:
         "attention_dropout": 0.3,
         "activation_dropout": 0.4,
     }
-    assert given.keys() == TransformerDecoderSettings.model_fields.keys()
+    assert settings.keys() == TransformerDecoderSettings.model_fields.keys()
     for side in ("encoder", "decoder"):
-        model = transformer(**{side: given})
-        assert getattr(model, side).stack.settings.model_dump() == given
+        model = transformer(**{side: settings})
+        assert getattr(model, side).stack.settings.model_dump() == settings
         other = "decoder" if side == "encoder" else "encoder"
         assert getattr(model, other).stack.settings.positions == "sinusoidal"
 
@@ -216,47 +212,3 @@ def test_dropout_reaches_every_part(dropout: float) -> None:
     model = build(dropout=dropout)
     parts = (model.source_embedding, model.target_embedding, model.encoder.stack, model.decoder.stack, model.decoder)
     assert {part.dropout for part in parts} == {dropout}
-
-
-@pytest.mark.parametrize(
-    ("corpus", "pairs"),
-    [
-        ("two.tsv", [Pair("gehen", "geht")]),
-        ({"source": "two.tsv", "target": "three.tsv"}, [Pair("gehen\tgeht", "gehen\tV;PRS\tgeht")]),
-        ({"file": "three.tsv", "source": [1, 2], "target": [3]}, [Pair("gehen V;PRS", "geht")]),
-        ({"file": "three.tsv", "source": [1, 2], "target": [3], "tags": [2]}, [Pair("gehen <V><PRS>", "geht")]),
-    ],
-)
-def test_every_form_of_corpus(tmp_path: Path, corpus: Any, pairs: list[Pair]) -> None:
-    (tmp_path / "two.tsv").write_text("gehen\tgeht\n", "utf-8")
-    (tmp_path / "three.tsv").write_text("gehen\tV;PRS\tgeht\n", "utf-8")
-    recipe = make_recipe({"data": {"train": corpus, "test": corpus, "folder": str(tmp_path)}})
-    assert list(read_corpus(recipe, "train")) == list(read_corpus(recipe, "test")) == pairs
-    assert has_corpus(recipe, "test") and not has_corpus(recipe, "valid")
-
-
-PHONES = [Pair("aft", "æ f t"), Pair("fat", "f æ t")]
-
-
-def learned(*changes: str) -> Tokenizers:
-    return learn_tokenizers(make_recipe({"tokenizer": {"kind": "character"}}, changes), PHONES)
-
-
-def test_each_side_may_have_its_own_unit() -> None:
-    found = learned("tokenizer.target_kind=word", "tokenizer.joint=false")
-    assert (found.source.kind, found.target.kind, found.joint) == ("character", "word", False)
-    assert found.source.tokens(found.source.encode("taf")) == ["t", "a", "f"]
-    assert found.target.tokens(found.target.encode("t æ f")) == ["t", "æ", "f"]
-    assert found.target.decode(found.target.encode("t æ f")) == "t æ f"
-
-
-@pytest.mark.parametrize("target_kind", ["same", "character"])
-@pytest.mark.parametrize("joint", ["true", "false"])
-def test_one_unit_for_both_sides(target_kind: str, joint: str) -> None:
-    found = learned(f"tokenizer.target_kind={target_kind}", f"tokenizer.joint={joint}")
-    assert found.source.kind == found.target.kind == "character" and found.joint == (joint == "true")
-
-
-def test_the_unit_of_a_language_model_is_the_targets() -> None:
-    changes = ["tokenizer.target_kind=word", "tokenizer.joint=false"]
-    assert learned(*changes, "model.kind=language_model").source.kind == "word"

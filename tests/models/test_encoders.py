@@ -32,8 +32,8 @@ def test_back_to_front_is_a_forward_encoder_on_reversed_sources(kind: str) -> No
 @pytest.mark.parametrize("kind", CELLS)
 def test_final_state_is_where_each_direction_stopped(kind: str) -> None:
     states, final, _ = make(kind, bidirectional=True)(embedded())
-    for row, own in enumerate(states.split()):
-        torch.testing.assert_close(final[-1][0][row], torch.cat([own[-1, :3], own[0, 3:]]))
+    for row, states_TD in enumerate(states.split()):
+        torch.testing.assert_close(final[-1][0][row], torch.cat([states_TD[-1, :3], states_TD[0, 3:]]))
     states, final, _ = make(kind)(embedded())
     torch.testing.assert_close(final[-1][0], torch.stack([row[-1] for row in states.split()]))
 
@@ -44,5 +44,5 @@ def test_both_directions_see_the_whole_source(kind: str) -> None:
     source.values.requires_grad_()
     states = make(kind, bidirectional=True)(source).states
     states.values[6].sum().backward()  # the third row's second state
-    seen = source.values.grad.abs().sum(1) > 0
-    assert seen.tolist() == [False] * 4 + [True] * 5
+    has_gradient = source.values.grad.abs().sum(1) > 0
+    assert has_gradient.tolist() == [False] * 4 + [True] * 5

@@ -89,9 +89,9 @@ def test_the_mean_by_hand(kinds: tuple[str, ...], weights: list[float] | None) -
     weights = weights and weights[: len(kinds)]
     source, inputs = sources_of(kinds), Ragged.of(INPUTS)
     arithmetic = ensemble_of(kinds, weights=weights)
-    said = [member(source, inputs, return_attention=True) for member in arithmetic.members]
+    outputs = [member(source, inputs, return_attention=True) for member in arithmetic.members]
     portions = weights or [1.0] * len(kinds)
-    probabilities = [one.logits_NV.softmax(-1) for one in said]
+    probabilities = [output.logits_NV.softmax(-1) for output in outputs]
     mean_NV = sum(portion * one for portion, one in zip(portions, probabilities, strict=True)) / sum(portions)
     close(arithmetic(source, inputs).logits_NV.exp(), mean_NV)
     product_NV = math.prod(one**portion for portion, one in zip(portions, probabilities, strict=True))
@@ -99,12 +99,13 @@ def test_the_mean_by_hand(kinds: tuple[str, ...], weights: list[float] | None) -
     geometric = ensemble_of(kinds, weights=weights, mean="geometric")
     close(geometric(source, inputs).logits_NV.softmax(-1), product_NV / product_NV.sum(-1, keepdim=True))
 
-    looking = [
-        (portion, alignment_weights(one.attention, source.layout)) for portion, one in zip(portions, said, strict=True)
+    aligned = [
+        (portion, alignment_weights(output.attention, source.layout))
+        for portion, output in zip(portions, outputs, strict=True)
     ]
-    looking = [(portion, one) for portion, one in looking if one is not None]
-    found = alignment_weights(arithmetic(source, inputs, return_attention=True).attention, source.layout)
-    close(found, sum(p * one for p, one in looking) / sum(p for p, _ in looking) if looking else None)
+    aligned = [(portion, one) for portion, one in aligned if one is not None]
+    mean_BTS = alignment_weights(arithmetic(source, inputs, return_attention=True).attention, source.layout)
+    close(mean_BTS, sum(p * one for p, one in aligned) / sum(p for p, _ in aligned) if aligned else None)
     assert not arithmetic(source, inputs).attention
 
 
@@ -121,8 +122,8 @@ def test_stepping_gives_what_forward_gives(kinds: tuple[str, ...], mean: str) ->
     tokens_BT = inputs.to_padded()
     for time in range(max(map(len, INPUTS))):
         logits_BV, state, weights_BS = ensemble.step(tokens_BT[:, time], state, memory)
-        for row, said in enumerate(INPUTS):
-            if time < len(said):
+        for row, tokens in enumerate(INPUTS):
+            if time < len(tokens):
                 close(logits_BV[row], grid_BTV[row, time])
                 length = time + 1 if "lm" in kinds else len(SOURCES[row])
                 weights = None if weights_BTS is None else weights_BTS[row, time, :length]
@@ -177,12 +178,12 @@ def test_in_single_precision_and_far_apart(mean: str) -> None:
     """Members that rule out what others say: nothing becomes nan, and no probability is lost to underflow."""
     ensemble = Ensemble([model_of("gru"), model_of("gru")], mean=mean)
     logits = [torch.tensor([[0.0, -300.0, -400.0, float("-inf")]]), torch.tensor([[-500.0, -200.0, 0.0, -900.0]])]
-    found = ensemble._mean_logits(logits)
+    mean_NV = ensemble._mean_logits(logits)
     half = math.log(2)
     if mean == "arithmetic":
-        assert found[0].tolist() == pytest.approx([-half, -200 - half, -half, -900 - half])
+        assert mean_NV[0].tolist() == pytest.approx([-half, -200 - half, -half, -900 - half])
     else:
-        assert found[0].tolist() == [-250.0, -250.0, -200.0, float("-inf")]
+        assert mean_NV[0].tolist() == [-250.0, -250.0, -200.0, float("-inf")]
     low = ensemble._mean_logits([one.bfloat16() for one in logits])
     assert low.dtype == torch.float32
 
@@ -203,25 +204,27 @@ def test_it_is_a_module() -> None:
     assert sum(Ensemble([model_of("gru")] * 3, weights=[1, 1, 5]).weights) == pytest.approx(1.0)
 
 
-def refusal(*given: Any, **options: Any) -> str:
+def refusal(*members: Any, **options: Any) -> str:
     with pytest.raises(SearchError) as refused:
-        Ensemble(*given, **options)
+        Ensemble(*members, **options)
     return str(refused.value)
 
 
 def test_what_is_refused() -> None:
-    one = model_of("gru")
+    model = model_of("gru")
     assert refusal([]) == "ensemble: it has no members; expected at least one model"
-    assert refusal([one], mean="aritmetic") == ("ensemble: the mean 'aritmetic' is unknown; did you mean 'arithmetic'?")
-    assert refusal([one], weights=[1, 2]) == "ensemble: 1 members but 2 weights; expected one for each"
-    assert refusal([one, one], weights=[1, 0]) == "ensemble: the weights are [1, 0]; expected positive numbers"
-    assert refusal([one, model_of("lstm", target_size=7)]) == (
+    assert refusal([model], mean="aritmetic") == (
+        "ensemble: the mean 'aritmetic' is unknown; did you mean 'arithmetic'?"
+    )
+    assert refusal([model], weights=[1, 2]) == "ensemble: 1 members but 2 weights; expected one for each"
+    assert refusal([model, model], weights=[1, 0]) == "ensemble: the weights are [1, 0]; expected positive numbers"
+    assert refusal([model, model_of("lstm", target_size=7)]) == (
         "ensemble: model 2 knows 7 target tokens, model 1 11; train them with the same tokenizer"
     )
-    assert refusal([one, one, model_of("lstm", source_size=7)]) == (
+    assert refusal([model, model, model_of("lstm", source_size=7)]) == (
         "ensemble: model 3 knows 7 source tokens, model 1 13; train them with the same tokenizer and task"
     )
     for language in ("lm", "lm transformer"):
-        assert refusal([one, model_of(language)]) == (
+        assert refusal([model, model_of(language)]) == (
             "ensemble: model 2 knows no source tokens, model 1 13; train them with the same tokenizer and task"
         )

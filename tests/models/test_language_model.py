@@ -41,13 +41,13 @@ def make(decoder: dict[str, Any], attention: dict[str, Any], **model: Any) -> tu
 
 
 def check(settings: ModelSettings, model: nn.Module) -> None:
-    said = model(Ragged.of(EMPTY), Ragged.of(INPUTS), return_attention=True)
-    weights_BTS = alignment_weights(said.attention, Ragged.of(EMPTY).layout)
-    found = Ragged.of(INPUTS).like(said.logits_NV).split()
+    output = model(Ragged.of(EMPTY), Ragged.of(INPUTS), return_attention=True)
+    weights_BTS = alignment_weights(output.attention, Ragged.of(EMPTY).layout)
+    logits_by_row = Ragged.of(INPUTS).like(output.logits_NV).split()
     slow = SlowLanguageModel(settings, model)
     for row, inputs in enumerate(INPUTS):
         logits, weights = slow.logits(inputs)
-        torch.testing.assert_close(found[row], torch.tensor(logits, dtype=torch.float64))
+        torch.testing.assert_close(logits_by_row[row], torch.tensor(logits, dtype=torch.float64))
         for time, numbers in enumerate(weights):
             own_S = weights_BTS[row, time]
             torch.testing.assert_close(own_S[: len(numbers)], torch.tensor(numbers, dtype=torch.float64))

@@ -56,14 +56,14 @@ def test_dropout_is_for_training_only() -> None:
 def test_dropout_has_its_probability_and_keeps_the_mean(probability: float, shape: tuple[int, ...]) -> None:
     torch.manual_seed(1)
     values = torch.full(shape, 3.0, requires_grad=True)
-    found = dropout(values, probability, training=True)
-    for value in found.unique().tolist():
+    dropped = dropout(values, probability, training=True)
+    for value in dropped.unique().tolist():
         assert value == 0.0 or value == pytest.approx(3 / (1 - probability), rel=1e-6)
     if values.numel() > 1000:
-        assert float((found == 0).float().mean()) == pytest.approx(probability, abs=0.003)
-        assert float(found.detach().mean()) == pytest.approx(3.0, rel=0.02)
-    found.sum().backward()
-    torch.testing.assert_close(values.grad, found.detach() / 3)
+        assert float((dropped == 0).float().mean()) == pytest.approx(probability, abs=0.003)
+        assert float(dropped.detach().mean()) == pytest.approx(3.0, rel=0.02)
+    dropped.sum().backward()
+    torch.testing.assert_close(values.grad, dropped.detach() / 3)
 
 
 def test_nothing_is_dropped_when_not_training() -> None:

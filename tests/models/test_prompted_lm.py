@@ -50,28 +50,28 @@ TOKENS = st.lists(st.integers(3, 9), max_size=4)
 @given(st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=5))
 def test_behind_against_a_plain_loop(rows: list[tuple[list[int], list[int]]]) -> None:
     source = Ragged.of([prompt for prompt, _ in rows])
-    inputs = Ragged.of([[BEGIN, *said] for _, said in rows])
-    whole, places = prepend_prompts(source, inputs)
-    wanted, wanted_places = [], []
-    for prompt, said in rows:
-        begun = len(wanted)
-        wanted += [BEGIN, *prompt, *said]
-        wanted_places += [begun + len(prompt) + place for place in range(len(said) + 1)]
-    assert whole.values.tolist() == wanted
-    assert whole.lengths.tolist() == [1 + len(prompt) + len(said) for prompt, said in rows]
-    assert places.tolist() == wanted_places
+    inputs = Ragged.of([[BEGIN, *tokens] for _, tokens in rows])
+    whole, indices = prepend_prompts(source, inputs)
+    expected, expected_indices = [], []
+    for prompt, tokens in rows:
+        start = len(expected)
+        expected += [BEGIN, *prompt, *tokens]
+        expected_indices += [start + len(prompt) + index for index in range(len(tokens) + 1)]
+    assert whole.values.tolist() == expected
+    assert whole.lengths.tolist() == [1 + len(prompt) + len(tokens) for prompt, tokens in rows]
+    assert indices.tolist() == expected_indices
 
 
 @every_model
 def test_states_are_those_of_the_joined_text(name: str) -> None:
     model = make(name)
     source, target = Ragged.of(PROMPTS), Ragged.of(ANSWERS)
-    found = model.hidden_states(source, target.shifted(BEGIN)).states.split()
+    states = model.hidden_states(source, target.shifted(BEGIN)).states.split()
     logits = target.like(model(source, target.shifted(BEGIN)).logits_NV).split()
     for row, (prompt, answer) in enumerate(zip(PROMPTS, ANSWERS, strict=True)):
         joined = Ragged.of([[*prompt, *answer]]).shifted(BEGIN)
         empty = Ragged.of([[]])
-        torch.testing.assert_close(found[row], model.hidden_states(empty, joined).states.values[len(prompt) :])
+        torch.testing.assert_close(states[row], model.hidden_states(empty, joined).states.values[len(prompt) :])
         torch.testing.assert_close(logits[row], model(empty, joined).logits_NV[len(prompt) :])
 
 
@@ -84,27 +84,27 @@ def test_stepping_through_the_prompt_says_the_same(name: str) -> None:
     for row, (prompt, answer) in enumerate(zip(PROMPTS, ANSWERS, strict=True)):
         memory = model.encode(Ragged.of([[]]))
         state = model.start(memory)
-        said = []
+        steps = []
         for token in [BEGIN, *prompt, *answer[:-1]]:
             logits_RV, state, _ = model.step(torch.tensor([token]), state, memory)
-            said.append(logits_RV[0])
-        torch.testing.assert_close(logits[row], torch.stack(said[len(prompt) :]))
+            steps.append(logits_RV[0])
+        torch.testing.assert_close(logits[row], torch.stack(steps[len(prompt) :]))
 
 
 @every_model
 def test_the_loss_is_of_the_answer_alone(name: str) -> None:
     model = make(name)
-    found = batch_loss(model, Batch(Ragged.of(PROMPTS), Ragged.of(ANSWERS)), smoothing=0.1)
+    loss = batch_loss(model, Batch(Ragged.of(PROMPTS), Ragged.of(ANSWERS)), smoothing=0.1)
     likely = even = 0.0
     for prompt, answer in zip(PROMPTS, ANSWERS, strict=True):
         joined = [*prompt, *answer]
         logits_NV = model(Ragged.of([[]]), Ragged.of([joined]).shifted(BEGIN)).logits_NV.detach()
-        for place in range(len(prompt), len(joined)):
-            log_V = logits_NV[place].log_softmax(-1)
-            likely -= float(log_V[joined[place]])
+        for index in range(len(prompt), len(joined)):
+            log_V = logits_NV[index].log_softmax(-1)
+            likely -= float(log_V[joined[index]])
             even -= float(log_V.mean())
-    assert float(found.negative_log_likelihood) == pytest.approx(likely)
-    assert float(found.smoothed.detach()) == pytest.approx(0.9 * likely + 0.1 * even)
+    assert float(loss.negative_log_likelihood) == pytest.approx(likely)
+    assert float(loss.smoothed.detach()) == pytest.approx(0.9 * likely + 0.1 * even)
 
 
 @every_model

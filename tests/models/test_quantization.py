@@ -33,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "summary": {"decoder": {"kind": "rnn", "hidden": 5, "feed_summary": True}, "attention": {"score": "none"}},
     "residual, norm": {"decoder": {"hidden": 5, "layers": 2, "connections": "residual", "layer_norm": True}},
     "language model": {"kind": "language_model", "decoder": {"hidden": 5}, "attention": {"score": "none"}},
-    "looking back": {"kind": "language_model", "decoder": {"kind": "gru", "hidden": 5, "layers": 2}},
+    "attention over history": {"kind": "language_model", "decoder": {"kind": "gru", "hidden": 5, "layers": 2}},
     "transformer": {"encoder": TRANSFORMER, "decoder": TRANSFORMER},
     "tied": {"encoder": TRANSFORMER, "decoder": TRANSFORMER, "tie": "target"},
     "prefix": {"kind": "prefix_lm", "decoder": TRANSFORMER},
@@ -100,11 +100,11 @@ def test_a_quantized_model_says_nearly_the_same(case: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small = quantize(model)
-        said = small(source, inputs, return_attention=True)
+        output = small(source, inputs, return_attention=True)
     expected = model(source, inputs, return_attention=True)
     spread = float(expected.logits_NV.std())
-    assert float((said.logits_NV - expected.logits_NV).abs().mean()) < 0.05 * spread
-    assert len(said.attention) == len(expected.attention)
+    assert float((output.logits_NV - expected.logits_NV).abs().mean()) < 0.05 * spread
+    assert len(output.attention) == len(expected.attention)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -112,8 +112,8 @@ def test_a_quantized_model_says_nearly_the_same(case: str) -> None:
 def test_steps_and_whole_targets_give_the_same(case: str) -> None:
     """Also with two rows a source, as a beam has them."""
     small = quantize(model_of(case))
-    said = small(sources_of(case, [0, 2]), Ragged.of([[1, 5, 8], [1, 9, 4]]))
-    rows = Ragged.of([[1, 5, 8], [1, 9, 4]]).like(said.logits_NV).split()
+    output = small(sources_of(case, [0, 2]), Ragged.of([[1, 5, 8], [1, 9, 4]]))
+    rows = Ragged.of([[1, 5, 8], [1, 9, 4]]).like(output.logits_NV).split()
     memory = small.encode(sources_of(case, [0, 2]))
     state = repeat(small.start(memory), 2)
     for time in range(3):
@@ -132,7 +132,7 @@ def test_what_is_not_changed_is_shared_and_the_rest_is_small() -> None:
     assert small.output.weight_VD.numel() == 0
     names = {name for name, _ in small.decoder.named_parameters()}
     assert not any("stack" in name or "readout" in name for name in names)
-    assert isinstance(model.decoder.readout, nn.Linear), "the given model is as it was"
+    assert isinstance(model.decoder.readout, nn.Linear), "the original is unchanged"
 
 
 def test_only_float32_on_a_cpu() -> None:

@@ -56,9 +56,9 @@ def test_a_stack_is_a_loop_over_layers_and_time(
     batch = sequences(inputs)
     outputs, finals = stack(batch)
     slow = SlowStack(Parameters(stack), "", kind, connections, layers)
-    for row, (xs, found) in enumerate(zip(batch.split(), outputs.split(), strict=True)):
+    for row, (xs, output_TD) in enumerate(zip(batch.split(), outputs.split(), strict=True)):
         expected, last = slow.read(xs.tolist(), bidirectional=bidirectional)
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+        torch.testing.assert_close(output_TD, torch.tensor(expected, dtype=torch.float64))
         for state, numbers in zip(finals, last, strict=True):
             for part, vector in zip(state, numbers, strict=True):
                 torch.testing.assert_close(part[row], torch.tensor(vector, dtype=torch.float64))
@@ -73,9 +73,9 @@ def test_layer_norm_is_its_equation(connections: str) -> None:
         torch.nn.init.normal_(norm.bias)
     batch = sequences(6)
     slow = SlowStack(Parameters(stack), "", "gru", connections, 2, layer_norm=True)
-    for xs, found in zip(batch.split(), stack(batch)[0].split(), strict=True):
+    for xs, output_TD in zip(batch.split(), stack(batch)[0].split(), strict=True):
         expected, _ = slow.read(xs.tolist(), bidirectional=False)
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+        torch.testing.assert_close(output_TD, torch.tensor(expected, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True], ids=["one-way", "both-ways"])
@@ -88,9 +88,9 @@ def test_a_plain_stack_is_pytorchs(kind: str, bidirectional: bool) -> None:
             getattr(peer, name.replace("_l0", f"_l{level}")).data.copy_(parameter)
     batch = sequences()
     outputs, finals = stack(batch)
-    for row, (xs, found) in enumerate(zip(batch.split(), outputs.split(), strict=True)):
+    for row, (xs, output_TD) in enumerate(zip(batch.split(), outputs.split(), strict=True)):
         expected, last = peer(xs)
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(output_TD, expected)
         parts = last if isinstance(last, tuple) else (last,)
         for level, state in enumerate(finals):
             for part, vectors in zip(state, parts, strict=True):

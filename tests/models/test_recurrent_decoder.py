@@ -64,13 +64,13 @@ def make(
 
 
 def check(settings: ModelSettings, model: Seq2Seq) -> None:
-    said = model(Ragged.of(SOURCES), Ragged.of(INPUTS), return_attention=True)
-    weights_BTS = alignment_weights(said.attention, Ragged.of(SOURCES).layout)
-    found = Ragged.of(INPUTS).like(said.logits_NV).split()
+    output = model(Ragged.of(SOURCES), Ragged.of(INPUTS), return_attention=True)
+    weights_BTS = alignment_weights(output.attention, Ragged.of(SOURCES).layout)
+    logits_by_row = Ragged.of(INPUTS).like(output.logits_NV).split()
     slow = SlowSeq2Seq(settings, model)
     for row, (source, inputs) in enumerate(zip(SOURCES, INPUTS, strict=True)):
         logits, weights = slow.logits(source, inputs)
-        torch.testing.assert_close(found[row], as_tensor(logits))
+        torch.testing.assert_close(logits_by_row[row], as_tensor(logits))
         if settings.attention.score == "none":
             assert weights_BTS is None
         else:

@@ -164,7 +164,7 @@ class SlowAttention:
         return times(self.parameters[weight], item) if weight in self.parameters else item
 
     def compare(self, q: Vector, k: Vector) -> float:
-        def own(name: str) -> list:
+        def parameter(name: str) -> list:
             return self.parameters[f"{self.prefix}score.{name}"]
 
         match self.score:
@@ -173,14 +173,14 @@ class SlowAttention:
             case "scaled_dot":
                 return dot(q, k) / math.sqrt(len(q))
             case "general":
-                return dot(q, times(own("weight_QK"), k))
+                return dot(q, times(parameter("weight_QK"), k))
             case "scaled_general":
-                return dot(q, times(own("weight_QK"), k)) / math.sqrt(len(k))
+                return dot(q, times(parameter("weight_QK"), k)) / math.sqrt(len(k))
             case "concat":
-                return dot(own("vector"), tanh(times(own("weight"), q + k)))
+                return dot(parameter("vector"), tanh(times(parameter("weight"), q + k)))
             case "additive":
-                of_key = plus(times(own("key_projection.weight"), k), own("key_projection.bias"))
-                return dot(own("vector"), tanh(plus(of_key, times(own("query_projection.weight"), q))))
+                of_key = plus(times(parameter("key_projection.weight"), k), parameter("key_projection.bias"))
+                return dot(parameter("vector"), tanh(plus(of_key, times(parameter("query_projection.weight"), q))))
             case "cosine":
                 length = math.sqrt(dot(q, q)) * math.sqrt(dot(k, k))
                 return dot(q, k) / length / self.temperature if length else 0.0
@@ -252,17 +252,17 @@ class SlowSeq2Seq:
             y = self.parameters["target_embedding.weight_VE"][token]
             context: Vector = []
             if before:
-                context, looked = self.attention.look(state[-1][0], items)
+                context, alpha = self.attention.look(state[-1][0], items)
                 s, state = self.decoder.step(y + context + summary, state)
             else:
                 s, state = self.decoder.step(y + fed + summary, state)
                 if attends:
-                    context, looked = self.attention.look(s, items)
-            said = self.readout([context, summary, s, y if before or summary else []])
-            fed = said if settings.decoder.input_feeding else []
-            logits.append(plus(times(self.parameters["output.weight_VD"], said), self.parameters["output.bias_V"]))
+                    context, alpha = self.attention.look(s, items)
+            hidden = self.readout([context, summary, s, y if before or summary else []])
+            fed = hidden if settings.decoder.input_feeding else []
+            logits.append(plus(times(self.parameters["output.weight_VD"], hidden), self.parameters["output.bias_V"]))
             if attends:
-                weights.append(looked)
+                weights.append(alpha)
         return logits, weights
 
 
@@ -285,13 +285,13 @@ class SlowLanguageModel:
         logits, weights = [], []
         for token in inputs:
             s, state = self.stack.step(self.parameters["embedding.weight_VE"][token], state)
-            said = s
+            hidden = s
             if attends:
-                context, looked = self.attention.look(s, past)
-                weights.append(looked)
+                context, alpha = self.attention.look(s, past)
+                weights.append(alpha)
                 past.append(s)
-                said = context + s
+                hidden = context + s
             if "readout.weight" in self.parameters:
-                said = tanh(plus(times(self.parameters["readout.weight"], said), self.parameters["readout.bias"]))
-            logits.append(plus(times(self.parameters["output.weight_VD"], said), self.parameters["output.bias_V"]))
+                hidden = tanh(plus(times(self.parameters["readout.weight"], hidden), self.parameters["readout.bias"]))
+            logits.append(plus(times(self.parameters["output.weight_VD"], hidden), self.parameters["output.bias_V"]))
         return logits, weights

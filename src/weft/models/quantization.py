@@ -26,7 +26,7 @@ from weft.models.encoders import RecurrentEncoder
 from weft.models.interface import Model
 from weft.models.layers import Output
 from weft.models.recurrent import LayerMaps, RecurrentStack, StackState
-from weft.models.recurrent_decoder import RecurrentDecoder, _StepMaps
+from weft.models.recurrent_decoder import DecoderMaps, RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.tree import first, map_tree
@@ -142,8 +142,8 @@ class Int8Decoder(RecurrentDecoder):
 
     stack: Int8Stack
 
-    def _step_maps(self) -> _StepMaps:
-        return _StepMaps(self.stack.maps, cast(Int8Linear | None, self.readout))
+    def _step_maps(self) -> DecoderMaps:
+        return DecoderMaps(self.stack.maps, cast(Int8Linear | None, self.readout))
 
     def _input_gates(self, embedded_NE: Tensor) -> Tensor:
         return self.stack.precompute(embedded_NE)

@@ -52,7 +52,7 @@ class DecoderState(NamedTuple):
     """ã_{t−1}, with input feeding."""
 
 
-class _StepMaps(NamedTuple):
+class DecoderMaps(NamedTuple):
     """The linear maps of one step, made once before a loop."""
 
     layers: list[LayerMaps]
@@ -142,7 +142,7 @@ class RecurrentDecoder(nn.Module):
         return output_RD, step.state, step.weights_BS
 
     def _advance(
-        self, embedded_BE: Tensor, input_BG: Tensor, state: DecoderState, memory: Memory, maps: _StepMaps
+        self, embedded_BE: Tensor, input_BG: Tensor, state: DecoderState, memory: Memory, maps: DecoderMaps
     ) -> _Step:
         """s_{t−1}, y_{t−1} -> s_t, by the equations above; ``input_BG``: W y_{t−1} + b of the first layer."""
         context_BD = weights_BS = None
@@ -160,9 +160,9 @@ class RecurrentDecoder(nn.Module):
             attentional_BD = output_BD = self._readout(maps.readout, output_BD, context_BD, summary_BD, embedded_BE)
         return _Step(output_BD, context_BD, weights_BS, DecoderState(layers, attentional_BD))
 
-    def _step_maps(self) -> _StepMaps:
+    def _step_maps(self) -> DecoderMaps:
         readout = None if self.readout is None else deferred_linear(self.readout.weight, self.readout.bias)
-        return _StepMaps(self.stack.step_maps(self.embedding_size), readout)
+        return DecoderMaps(self.stack.step_maps(self.embedding_size), readout)
 
     def _input_gates(self, embedded_NE: Tensor) -> Tensor:
         """W y + b of the first layer, which does not depend on the recurrence."""

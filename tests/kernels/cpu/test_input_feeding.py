@@ -38,27 +38,27 @@ def ragged(lengths: list[int], width: int) -> Ragged:
     return Ragged(values, Ragged.of([[0] * length for length in lengths]).layout)
 
 
-def run(made: RecurrentDecoder, way: str, *, return_attention: bool = False) -> tuple[HiddenStates, list[Tensor]]:
+def run(module: RecurrentDecoder, way: str, *, return_attention: bool = False) -> tuple[HiddenStates, list[Tensor]]:
     """The output of a decoder with or without the kernel, and everything that gets a gradient."""
     torch.manual_seed(4)
     source, embedded = ragged(SOURCES, STATE), ragged(TARGETS, EMBEDDING)
     initial = [torch.randn(len(TARGETS), STATE, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     encoded = Encoded(source, ((initial[0], initial[1]),))
-    assert made._fast_forward(embedded, return_attention) == made._forward_input_feeding
+    assert module._fast_forward(embedded, return_attention) == module._forward_input_feeding
     if way == "slow":
-        made._fast_forward = lambda embedded, return_attention: None  # type: ignore[method-assign]
-    hidden = made(embedded, encoded, return_attention=return_attention)
-    return hidden, [source.values, embedded.values, *initial, *made.parameters()]
+        module._fast_forward = lambda embedded, return_attention: None  # type: ignore[method-assign]
+    hidden = module(embedded, encoded, return_attention=return_attention)
+    return hidden, [source.values, embedded.values, *initial, *module.parameters()]
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "scaled_general", "parameter_free"])
 def test_states_and_gradients_are_those_of_step_by_step(score: str) -> None:
     grads = []
     for way in ("fast", "slow"):
-        decoded, given = run(decoder(score), way)
+        decoded, leaves = run(decoder(score), way)
         values = decoded.states.values
-        shares = torch.linspace(-1, 2, values.numel(), dtype=torch.float64).view(values.shape)
-        grads.append((values, torch.autograd.grad((values * shares).sum(), given)))
+        factors = torch.linspace(-1, 2, values.numel(), dtype=torch.float64).view(values.shape)
+        grads.append((values, torch.autograd.grad((values * factors).sum(), leaves)))
     torch.testing.assert_close(grads[0], grads[1])
 
 
@@ -73,21 +73,21 @@ def test_weights_are_those_of_step_by_step() -> None:
 
 
 def test_what_dropout_takes_gets_no_gradient_and_is_not_fed() -> None:
-    made = decoder("general", dropout=0.5).train()
-    decoded, _ = run(made, "fast")
+    module = decoder("general", dropout=0.5).train()
+    decoded, _ = run(module, "fast")
     values = decoded.states.values
     assert 0.2 < (values == 0).double().mean() < 0.8
     dropped = (values * (values.detach() == 0)).sum()
-    assert made.readout is not None
-    [found] = torch.autograd.grad(dropped, [made.readout.weight])
-    assert not found.any()
+    assert module.readout is not None
+    [gradient] = torch.autograd.grad(dropped, [module.readout.weight])
+    assert not gradient.any()
 
 
 def test_gradcheck_with_dropout() -> None:
     torch.manual_seed(6)
-    made, batch_sizes = decoder("general"), [2, 2, 1]
-    assert made.readout is not None
-    layer = made.stack.weights(0)
+    module, batch_sizes = decoder("general"), [2, 2, 1]
+    assert module.readout is not None
+    layer = module.stack.weights(0)
     dropout_NO = (torch.rand(sum(batch_sizes), SIZE, dtype=torch.float64) > 0.5) * 2.0
     mask_BS = torch.zeros(2, 3, dtype=torch.float64)
     mask_BS[1, 2] = float("-inf")
@@ -106,10 +106,10 @@ def test_gradcheck_with_dropout() -> None:
         ).states_NO
 
     shapes = ((sum(batch_sizes), 4 * STATE), (2, STATE), (2, STATE), (2, 3, STATE))
-    given = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     feed_GO = layer.input_GD[:, EMBEDDING:].detach().requires_grad_()
-    weights = (feed_GO, layer.state_GD, made.readout.weight, made.readout.bias)
-    torch.autograd.gradcheck(outputs, (*given, *weights), fast_mode=True)
+    weights = (feed_GO, layer.state_GD, module.readout.weight, module.readout.bias)
+    torch.autograd.gradcheck(outputs, (*leaves, *weights), fast_mode=True)
 
 
 @pytest.mark.parametrize("score", ["scaled_dot", "additive", "cosine"])

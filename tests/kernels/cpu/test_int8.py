@@ -50,8 +50,8 @@ def test_the_largest_numbers_do_not_overflow(width: int, bound: float | None) ->
     signs_GD = torch.ones(3, width)
     signs_GD[1] = -1
     inputs_ND = torch.tensor([[1.0], [-1.0]]).expand(2, width)
-    found = Int8Linear(signs_GD, bound=bound)(inputs_ND)
-    torch.testing.assert_close(found, inputs_ND @ signs_GD.t(), rtol=1e-6, atol=0)
+    output_NG = Int8Linear(signs_GD, bound=bound)(inputs_ND)
+    torch.testing.assert_close(output_NG, inputs_ND @ signs_GD.t(), rtol=1e-6, atol=0)
 
 
 def test_a_row_does_not_depend_on_its_company() -> None:

@@ -49,31 +49,31 @@ def weighted(parts: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
     """A number that every output has its own share in."""
     return torch.stack(
         [
-            (part * torch.arange(1.0, part.numel() + 1).view(part.shape)).sum() * place
-            for place, part in enumerate(parts, 1)
+            (part * torch.arange(1.0, part.numel() + 1).view(part.shape)).sum() * factor
+            for factor, part in enumerate(parts, 1)
         ]
     ).sum()
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "backward"])
 def test_a_layer_is_its_equations(reverse: bool) -> None:
-    given = tensors()
-    expected = slow_layer(*given, reverse=reverse)
-    found = lstm_layer(*given, batch_sizes=BATCH_SIZES, reverse=reverse)
-    torch.testing.assert_close(list(found), expected)
+    arguments = tensors()
+    expected = slow_layer(*arguments, reverse=reverse)
+    result = lstm_layer(*arguments, batch_sizes=BATCH_SIZES, reverse=reverse)
+    torch.testing.assert_close(list(result), expected)
     torch.testing.assert_close(
-        torch.autograd.grad(weighted(found), given), torch.autograd.grad(weighted(expected), given)
+        torch.autograd.grad(weighted(result), arguments), torch.autograd.grad(weighted(expected), arguments)
     )
 
 
 def test_gradcheck() -> None:
-    given = tensors()
-    torch.autograd.gradcheck(lambda *parts: lstm_layer(*parts, batch_sizes=BATCH_SIZES, reverse=True), given)
-    torch.autograd.gradcheck(lstm_step, (given[0][:ROWS], given[3]))
+    arguments = tensors()
+    torch.autograd.gradcheck(lambda *parts: lstm_layer(*parts, batch_sizes=BATCH_SIZES, reverse=True), arguments)
+    torch.autograd.gradcheck(lstm_step, (arguments[0][:ROWS], arguments[3]))
 
 
 def test_a_layer_leaves_what_it_was_given() -> None:
-    given = tensors()
-    before = [one.detach().clone() for one in given]
-    lstm_layer(*given, batch_sizes=BATCH_SIZES, reverse=False)[0].sum().backward()
-    torch.testing.assert_close([one.detach() for one in given], before)
+    arguments = tensors()
+    before = [one.detach().clone() for one in arguments]
+    lstm_layer(*arguments, batch_sizes=BATCH_SIZES, reverse=False)[0].sum().backward()
+    torch.testing.assert_close([one.detach() for one in arguments], before)
