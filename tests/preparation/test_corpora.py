@@ -7,9 +7,11 @@ from collections import Counter
 import pytest
 
 from fixtures.small_corpora import PAIRS, recipe_of, refusal, texts, write_tsv
+from weft.data.pairs import Pair
 from weft.data.store.block_tokenizer import BLANK
 from weft.errors import RecipeError
-from weft.preparation import find_corpora, prepare, read_corpus
+from weft.preparation import find_corpora, has_corpus, prepare, read_corpus
+from weft.recipe import make_recipe
 
 
 class TestForms:
@@ -158,3 +160,20 @@ def test_a_language_model_reads_plain_lines(tmp_path):
     assert texts(done) == [("", "a b"), ("", "c d")] and dict(done.counts[0].dropped) == {BLANK: 1}
     recipe = recipe_of("lines.txt", tmp_path, model={"kind": "language_model"}, blank_rows="error")
     assert refusal(prepare, recipe).startswith(f"{tmp_path}/lines.txt:2: the target is blank; ")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "pairs"),
+    [
+        ("two.tsv", [Pair("gehen", "geht")]),
+        ({"source": "two.tsv", "target": "three.tsv"}, [Pair("gehen\tgeht", "gehen\tV;PRS\tgeht")]),
+        ({"file": "three.tsv", "source": [1, 2], "target": [3]}, [Pair("gehen V;PRS", "geht")]),
+        ({"file": "three.tsv", "source": [1, 2], "target": [3], "tags": [2]}, [Pair("gehen <V><PRS>", "geht")]),
+    ],
+)
+def test_files_columns_and_tags(tmp_path, corpus, pairs):
+    (tmp_path / "two.tsv").write_text("gehen\tgeht\n", "utf-8")
+    (tmp_path / "three.tsv").write_text("gehen\tV;PRS\tgeht\n", "utf-8")
+    recipe = make_recipe({"data": {"train": corpus, "test": corpus, "folder": str(tmp_path)}})
+    assert list(read_corpus(recipe, "train")) == list(read_corpus(recipe, "test")) == pairs
+    assert has_corpus(recipe, "test") and not has_corpus(recipe, "valid")

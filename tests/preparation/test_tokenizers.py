@@ -3,8 +3,10 @@
 import pytest
 
 from fixtures.small_corpora import recipe_of, write_tsv
+from weft.data.pairs import Pair
 from weft.errors import VocabularyError
-from weft.preparation import prepare, read_corpus
+from weft.preparation import learn_tokenizers, prepare, read_corpus
+from weft.recipe import make_recipe
 
 
 class TestLearningATokenizer:
@@ -55,3 +57,30 @@ class TestLearningATokenizer:
         first.save(folder)
         recipe = recipe_of("copy", folder, tokenizer={"file": "tokenizer.json"}, train_size=3)
         assert prepare(recipe).tokenizers.source.size == first.source.size
+
+
+PHONES = [Pair("aft", "æ f t"), Pair("fat", "f æ t")]
+
+
+def learned(*changes):
+    return learn_tokenizers(make_recipe({"tokenizer": {"kind": "character"}}, changes), PHONES)
+
+
+def test_each_side_may_have_its_own_unit():
+    found = learned("tokenizer.target_kind=word", "tokenizer.joint=false")
+    assert (found.source.kind, found.target.kind, found.joint) == ("character", "word", False)
+    assert found.source.tokens(found.source.encode("taf")) == ["t", "a", "f"]
+    assert found.target.tokens(found.target.encode("t æ f")) == ["t", "æ", "f"]
+    assert found.target.decode(found.target.encode("t æ f")) == "t æ f"
+
+
+@pytest.mark.parametrize("target_kind", ["same", "character"])
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_one_unit_for_both_sides(target_kind, joint):
+    found = learned(f"tokenizer.target_kind={target_kind}", f"tokenizer.joint={joint}")
+    assert found.source.kind == found.target.kind == "character" and found.joint == (joint == "true")
+
+
+def test_the_unit_of_a_language_model_is_the_targets():
+    changes = ["tokenizer.target_kind=word", "tokenizer.joint=false"]
+    assert learned(*changes, "model.kind=language_model").source.kind == "word"
