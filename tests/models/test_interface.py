@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.attention import AttentionRecord
-from weft.models import Ensemble
+from weft.attention.records import AttentionRecord
 from weft.models.build import build_model
+from weft.models.ensemble import Ensemble
 from weft.models.interface import HasMaxTargetLength, HasOutputLayer, alignment_layer, alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
