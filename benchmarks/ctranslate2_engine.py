@@ -34,8 +34,7 @@ def make_run() -> Any:
     from weft.runs.load import LoadedRun
     from weft.text.options import LearningOptions
     from weft.text.specials import END
-    from weft.text.tokenizer import learn
-    from weft.text.tokenizer_pair import Tokenizers
+    from weft.text.tokenizer import Tokenizers, learn
 
     side = {"kind": "transformer", "layers": 3, "hidden": WIDTH, "heads": 4, "feed_forward": 1024}
     recipe = make_recipe(

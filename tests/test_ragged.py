@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.ragged import FixedLayout, Layout, Ragged
+from weft.ragged import FixedLayout, Layout, Ragged, additive_mask
 
 quick = settings(deadline=None, max_examples=50)
 
@@ -167,3 +169,8 @@ def test_a_fixed_layout_is_overwritten_in_place(rows: list[list[int]], others: l
 def test_values_must_fit_the_lengths() -> None:
     with pytest.raises(ValueError, match="Ragged: 4 values for lengths that add up to 5"):
         Ragged(torch.zeros(4), Layout(torch.tensor([2, 3])))
+
+
+def test_additive_mask():
+    mask = additive_mask(torch.tensor([[True, False], [False, False]]), torch.float64)
+    assert mask.dtype == torch.float64 and mask.tolist() == [[-math.inf, 0.0], [0.0, 0.0]]

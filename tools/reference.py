@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.recipe import Setting
+    from weft.recipe.toml import Setting
 
 DOCS = Path(__file__).parent.parent / "docs"
 NOTE = "<!-- Written by tools/reference.py; change the program, then run `make docs`. -->\n\n"
@@ -41,7 +41,8 @@ def commands() -> str:
 
 def settings() -> str:
     """Every setting, its default and what it means; of a stack, first the recurrent kinds, then the Transformer."""
-    from weft.recipe import Recipe, TransformerDecoderSettings, TransformerEncoderSettings, settings_of
+    from weft.recipe import Recipe, TransformerDecoderSettings, TransformerEncoderSettings
+    from weft.recipe.toml import settings_of
 
     parts = [
         "# Settings\n\n" + NOTE + "Written in a recipe (TOML), or given as `--set NAME=VALUE`.\n",
@@ -61,7 +62,7 @@ def settings() -> str:
 
 
 def _table(found: Iterable[Setting]) -> str:
-    from weft.recipe import toml_value
+    from weft.recipe.toml import toml_value
 
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for setting in found:

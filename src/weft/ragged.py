@@ -21,6 +21,11 @@ import torch
 from torch import Tensor
 
 
+def additive_mask(masked: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to attention scores before the softmax: −∞ where ``masked`` is True, 0 elsewhere."""
+    return torch.zeros_like(masked, dtype=dtype).masked_fill_(masked, float("-inf"))
+
+
 class TimeMajor:
     """The order in which a recurrence reads a batch: all first tokens, then all second tokens, …, longest row first.
 

@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from oracles.attention import slow_attention
-from weft.attention.masks import additive_mask
 from weft.attention.ragged_attention import RaggedAttention
 from weft.attention.records import AttentionRecords
 from weft.attention.step_attention import StepKeysValues, step_attention, step_attention_output
-from weft.ragged import Layout, Ragged
+from weft.ragged import Layout, Ragged, additive_mask
 
 WIDTH = 5
 HEADS = [(1, 1), (3, 3), (6, 2), (3, 1)]

@@ -23,7 +23,7 @@ from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.search.ranking import Ranking
 from weft.text import specials
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 

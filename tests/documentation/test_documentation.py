@@ -11,7 +11,8 @@ import pytest
 from typer.main import get_command
 
 from weft.cli import app
-from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, settings_of, shipped, toml_value
+from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, shipped
+from weft.recipe.toml import settings_of, toml_value
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

@@ -21,7 +21,7 @@ from weft.recipe import SearchSettings, make_recipe
 from weft.search.constraints import NoLoops
 from weft.search.interface import Hypothesis
 from weft.text.specials import BEGIN, END
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 from weft.translation.translator import Translation, Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -398,7 +398,7 @@ class TestQuantization:
 class TestFolder:
     def test_it_is_whole_in_itself(self, learner: Translator, engine: CTranslate2Model) -> None:
         from weft.recipe import load_recipe
-        from weft.text.tokenizer_pair import load_tokenizers
+        from weft.text.tokenizer import load_tokenizers
 
         assert sorted(path.name for path in engine.folder.iterdir()) == [
             "config.json",

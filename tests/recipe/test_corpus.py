@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import RecipeError
-from weft.recipe import load_recipe, make_recipe, write_toml
+from weft.recipe import load_recipe, make_recipe
 from weft.recipe.corpus import (
     DialogueFile,
     HubDataset,
@@ -16,6 +16,7 @@ from weft.recipe.corpus import (
     ParallelFiles,
     TableFile,
 )
+from weft.recipe.toml import write_toml
 
 FORMS = {
     "a name": ("grammar", str),

@@ -5,9 +5,10 @@ import tomllib
 import pytest
 
 from weft.errors import RecipeError
-from weft.recipe import load_recipe, make_recipe, write_toml
+from weft.recipe import load_recipe, make_recipe
 from weft.recipe.choices import STEPS as STEP_TABLE
 from weft.recipe.choices import resolve
+from weft.recipe.toml import write_toml
 
 STEPS = [
     {"kind": "length", "min": 2, "max": 9, "unit": "characters", "side": "source"},

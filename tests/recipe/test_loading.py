@@ -21,12 +21,11 @@ from weft.recipe import (
     TransformerEncoderSettings,
     load_recipe,
     make_recipe,
-    settings_of,
     shipped,
-    write_toml,
 )
 from weft.recipe.choices import Choice
 from weft.recipe.corpus import ParallelFiles, TableFile
+from weft.recipe.toml import settings_of, write_toml
 
 TRANSFORMER = ["model.encoder.kind=transformer", "model.decoder.kind=transformer"]
 FAMILIES = {"recurrent": Recipe(), "transformer": make_recipe({}, TRANSFORMER)}
@@ -586,7 +585,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.samp
 )
 
 
-named = texts.filter(bool)
+named = texts.filter(lambda text: text and "\0" not in text)
 
 
 def values_of(case):
@@ -615,7 +614,7 @@ def values_of(case):
     if annotation is str:
         return texts
     if name == "data.pipeline":
-        filters = st.fixed_dictionaries({"kind": st.just("length"), "most": st.integers(1, 99)})
+        filters = st.fixed_dictionaries({"kind": st.just("length"), "max": st.integers(1, 99)})
         return st.lists(
             filters | st.fixed_dictionaries({"kind": st.just("prefix"), "text": st.just("<2de>")}), max_size=3
         )

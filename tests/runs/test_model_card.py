@@ -5,7 +5,7 @@ import pytest
 from fixtures.tokenizers import learn
 from weft.recipe import make_recipe
 from weft.runs.model_card import model_card
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 from weft.training.events import Finished
 
 ONE = learn("character", ["abc"])

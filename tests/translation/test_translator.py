@@ -12,8 +12,7 @@ from weft.errors import DataError, RecipeError, SearchError
 from weft.models.build import choose_device
 from weft.models.interface import ModelOutput, StepOutput
 from weft.text import word_splitting as words
-from weft.text.tokenizer import learn
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers, learn
 from weft.training.train import train
 from weft.translation import translator
 from weft.translation.load import load

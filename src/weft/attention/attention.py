@@ -11,10 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.masks import additive_mask
 from weft.attention.scores import Score
 from weft.kernels.deferred_gradients import DeferredMatrices, Matrices, as_tensor, weighted_sum
-from weft.ragged import Ragged
+from weft.ragged import Ragged, additive_mask
 
 
 class ProjectedKeys(NamedTuple):

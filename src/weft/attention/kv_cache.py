@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.attention.masks import additive_mask
 from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention
+from weft.ragged import additive_mask
 
 
 class KVCache(NamedTuple):

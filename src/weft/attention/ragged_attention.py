@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.attention.masks import additive_mask
 from weft.attention.records import AttentionRecorder
 from weft.kernels.varlen_attention import has_varlen_kernel, repeat_heads, varlen_attention
-from weft.ragged import Layout, Ragged
+from weft.ragged import Layout, Ragged, additive_mask
 
 
 class AttentionPattern(Protocol):

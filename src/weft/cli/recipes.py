@@ -25,7 +25,8 @@ def listing(context: typer.Context) -> None:
 @app.command("show", epilog="Try:  weft recipes show grammar")
 def show(name: RecipeName, changes: Changes = None) -> None:
     """Print every setting of a recipe with its value, its meaning and, if it differs, its default."""
-    from weft.recipe import SHIPPED, load_recipe, settings_of, toml_value
+    from weft.recipe import SHIPPED, load_recipe
+    from weft.recipe.toml import settings_of, toml_value
 
     recipe = load_recipe(name, changes or ())
     header = SHIPPED / f"{name}.toml"

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.masks import additive_mask
 from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import KeysValues, StepKeysValues
@@ -20,7 +19,7 @@ from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignme
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts
 from weft.models.transformer import TransformerStack
-from weft.ragged import Ragged
+from weft.ragged import Ragged, additive_mask
 
 
 class PrefixMemory(NamedTuple):

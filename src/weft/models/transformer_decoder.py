@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.kv_cache import KVCache
-from weft.attention.masks import additive_mask
 from weft.attention.ragged_attention import RaggedAttention
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import KeysValues, StepKeysValues
@@ -16,7 +15,7 @@ from weft.models.cached_step import CachedState, CachedStateWithAttention, cache
 from weft.models.encoders import Encoded
 from weft.models.interface import HiddenStates, alignment_layer
 from weft.models.transformer import TransformerStack
-from weft.ragged import Ragged
+from weft.ragged import Ragged, additive_mask
 
 
 class TransformerMemory(NamedTuple):

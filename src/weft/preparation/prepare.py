@@ -30,7 +30,7 @@ from weft.preparation.corpora import CorpusEntry, Transform, find_corpora, pipel
 from weft.preparation.provenance import MIXING_SETTINGS, check_provenance, corpus_files, provenance
 from weft.preparation.tokenizers import EmptyCorpusError, make_tokenizers
 from weft.recipe import CorpusSettings, Recipe
-from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
+from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 PARALLEL_BYTES = 32 << 20
 """Size of the text from which on worker processes pay."""

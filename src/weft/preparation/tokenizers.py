@@ -14,8 +14,7 @@ from weft.recipe import Recipe
 from weft.text.options import LearningOptions
 from weft.text.reservoir import sample
 from weft.text.symbols import check_patterns
-from weft.text.tokenizer import Tokenizer, learn
-from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
+from weft.text.tokenizer import Tokenizer, Tokenizers, learn, load_tokenizers
 
 
 class EmptyCorpusError(DataError):

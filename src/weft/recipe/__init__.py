@@ -26,7 +26,6 @@ from weft.recipe.model import (
 from weft.recipe.recipe import Recipe
 from weft.recipe.search import SearchSettings
 from weft.recipe.tokenizer import TokenizerSettings
-from weft.recipe.toml import Setting, settings_of, toml_value, write_toml
 from weft.recipe.training import TrainingSettings
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
     "RecurrentEncoderSettings",
     "RecurrentSettings",
     "SearchSettings",
-    "Setting",
     "Settings",
     "TokenizerSettings",
     "TrainingSettings",
@@ -51,8 +49,5 @@ __all__ = [
     "load_recipe",
     "make_recipe",
     "parse_change",
-    "settings_of",
     "shipped",
-    "toml_value",
-    "write_toml",
 ]

@@ -9,7 +9,7 @@ from weft.models.build import build_model
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.weights import load_weights
-from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
+from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 if TYPE_CHECKING:
     from weft.models.interface import Model

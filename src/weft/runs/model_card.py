@@ -6,7 +6,7 @@ from typing import Protocol
 
 from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, as_list
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 
 
 class TrainingResult(Protocol):

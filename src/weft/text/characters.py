@@ -22,13 +22,12 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import VocabularyError
-from weft.text.options import LearningOptions
 from weft.text.preprocessing import Preprocessor
 from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.vocabulary import (
@@ -43,6 +42,9 @@ from weft.text.vocabulary import (
     save_tokenizer,
 )
 from weft.text.word_cache import TokenArrays, to_arrays
+
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
 
 _TAG_OR_CHARACTER = re.compile(rf"(?!{'|'.join(map(re.escape, SPECIALS))})<[^<>\s]+>|.", re.DOTALL)
 

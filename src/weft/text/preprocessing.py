@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.errors import VocabularyError
 from weft.text import normalization
-from weft.text.options import LearningOptions
 from weft.text.symbols import ProtectedPatterns, check_patterns, check_symbols, symbol_pattern
+
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
 
 
 class Segment(NamedTuple):

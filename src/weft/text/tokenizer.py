@@ -41,16 +41,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from weft.errors import VocabularyError, nearest
 from weft.recipe.choices import TOKENIZERS, resolve
-from weft.text.options import LearningOptions
 from weft.text.vocabulary import FORMAT
 from weft.text.word_cache import TokenArrays
 
 EXTERNAL = "external"
 """The kind of tokenizers that weft does not learn itself (`weft.text.external`)."""
+
+
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
 
 
 class Tokenizer(Protocol):
@@ -102,11 +105,13 @@ class Tokenizer(Protocol):
         ...
 
 
-def learn(kind: str, texts: Iterable[str], options: LearningOptions = LearningOptions()) -> Tokenizer:
+def learn(kind: str, texts: Iterable[str], options: LearningOptions | None = None) -> Tokenizer:
     """Learn a tokenizer from texts, which are read once."""
     if kind not in TOKENIZERS:
         raise VocabularyError(f"unknown kind of tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
-    tokenizer: Tokenizer = resolve(TOKENIZERS, kind).learn(texts, options)
+    from weft.text.options import LearningOptions
+
+    tokenizer: Tokenizer = resolve(TOKENIZERS, kind).learn(texts, options or LearningOptions())
     return tokenizer
 
 
@@ -126,6 +131,32 @@ def load(path: Path | str) -> Tokenizer:
     if "weft_tokenizer" not in content:
         return ExternalTokenizer.from_tokenizers(data.decode("utf-8"), name=str(path))
     return ExternalTokenizer.from_json(content, name=str(path))
+
+
+class Tokenizers(NamedTuple):
+    """The source's and the target's tokenizer: the same object twice if the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def save(self, folder: Path) -> tuple[Path, ...]:
+        """Write one file or two; returns their paths."""
+        if self.joint:
+            self.source.save(folder / "tokenizer.json")
+            return (folder / "tokenizer.json",)
+        self.source.save(folder / "tokenizer.source.json")
+        self.target.save(folder / "tokenizer.target.json")
+        return folder / "tokenizer.source.json", folder / "tokenizer.target.json"
+
+
+def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:
+    """Load one file for both sides, or the source's and the target's."""
+    source = load(paths[0])
+    return Tokenizers(source, source if len(paths) == 1 else load(paths[1]))
 
 
 def _kind_of_file(content: dict[str, Any], path: Path) -> str:

@@ -13,12 +13,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import VocabularyError
 from weft.files import save_text
-from weft.text.options import LearningOptions
 from weft.text.specials import SPECIALS, UNKNOWN
+
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
 
 FORMAT = 2
 """The format of tokenizer files that this code reads and writes."""

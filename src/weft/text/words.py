@@ -24,10 +24,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.text import word_splitting
-from weft.text.options import LearningOptions
 from weft.text.preprocessing import Preprocessor
 from weft.text.specials import UNKNOWN, UNKNOWN_TEXT
 from weft.text.vocabulary import (
@@ -42,6 +41,9 @@ from weft.text.vocabulary import (
     save_tokenizer,
 )
 from weft.text.word_cache import TokenArrays, WordCache, to_arrays
+
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
 
 JOINER = "￭"
 JOINER_REPLACEMENT = "■"

@@ -21,11 +21,12 @@ from weft.files import save_text
 from weft.models.build import build_model, choose_device
 from weft.models.interface import Model
 from weft.preparation import PreparedCorpus, Transform, drop_reasons, find_corpora, has_corpus, prepare
-from weft.recipe import Recipe, load_recipe, write_toml
+from weft.recipe import Recipe, load_recipe
+from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import model_card
 from weft.runs.weights import initialize_from
-from weft.text.tokenizer_pair import Tokenizers, load_tokenizers
+from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Started, Step
 from weft.training.trainer import Trainer

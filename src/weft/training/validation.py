@@ -17,7 +17,7 @@ from weft.models.interface import Model
 from weft.preparation import has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.text import specials
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 from weft.translation.forced_decoding import likelihood
 from weft.translation.translator import Translator
 

@@ -13,7 +13,7 @@ from weft.models.interface import Model
 from weft.models.prefix_lm import PrefixLM
 from weft.ragged import Ragged
 from weft.text import specials
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 from weft.translation.postprocessing import NO_TOKEN
 from weft.translation.results import HeadAttention
 

@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import SearchError
 from weft.search.interface import Hypothesis
 from weft.text import specials
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 from weft.translation.results import Translation
 from weft.translation.word_alignment import Sentence, align_words, merge_to_words, split_words
 

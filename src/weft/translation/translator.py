@@ -20,7 +20,7 @@ from weft.errors import RecipeError, SearchError
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.text import specials
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest
 from weft.translation.engines.torch import TorchEngine
 from weft.translation.postprocessing import Postprocessor

@@ -14,8 +14,7 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.text import specials, word_splitting
-from weft.text.tokenizer import Tokenizer
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizer, Tokenizers
 from weft.text.words import WordTokenizer
 from weft.translation.results import WordAttention
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from weft.attention.kv_cache import KVCache
-from weft.attention.masks import additive_mask
 from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention, step_attention_output
+from weft.ragged import additive_mask
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

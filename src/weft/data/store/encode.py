@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from weft.data.pairs import Pair
 from weft.text.specials import END
-from weft.text.tokenizer_pair import Tokenizers
+from weft.text.tokenizer import Tokenizers
 
 if TYPE_CHECKING:
     from weft.data.store.token_store import PairStore

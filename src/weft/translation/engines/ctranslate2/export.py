@@ -21,7 +21,7 @@ from weft.files import save_text
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.models.transformer_encoder import TransformerEncoder
-from weft.recipe import write_toml
+from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
 from weft.runs.load import LoadedRun
 from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions
