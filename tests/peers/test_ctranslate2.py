@@ -27,8 +27,8 @@ from weft.translation.translator import Translation, Translator
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 from weft.runs.load import LoadedRun, load_run  # noqa: E402
-from weft.translation.engines.ctranslate2.engine import load_exported  # noqa: E402
 from weft.translation.engines.ctranslate2.export import ExportInfo, export  # noqa: E402
+from weft.translation.engines.ctranslate2.exported import load_exported  # noqa: E402
 from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output  # noqa: E402
 from weft.translation.engines.ctranslate2.search import looping_rows  # noqa: E402
 from weft.translation.engines.ctranslate2.search import search as search_ctranslate2  # noqa: E402

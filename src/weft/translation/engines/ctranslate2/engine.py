@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-import weakref
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.errors import SearchError
-from weft.models.ensemble import Ensemble
 from weft.runs.load import LoadedRun
 from weft.search.interface import Hypothesis
-from weft.translation.engines.ctranslate2.export import ExportInfo, export, weights_stamp
-from weft.translation.engines.ctranslate2.model import CTranslate2Model
-from weft.translation.engines.ctranslate2.search import search
 from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model, unsupported_search
 from weft.translation.engines.interface import EngineRequest
 from weft.translation.engines.torch import TorchEngine
+
+if TYPE_CHECKING:
+    from weft.translation.engines.ctranslate2.model import CTranslate2Model
 
 MIN_SENTENCES = 32
 """Sentences from which on loading CTranslate2 pays off, if nobody has required it."""
@@ -44,6 +41,9 @@ class CTranslate2Engine:
             raise SearchError(f"--engine ctranslate2: {reason}; use --engine torch")
         if reason is not None:
             return self.fallback.search(request)
+        from weft.translation.engines.ctranslate2.exported import load_exported
+        from weft.translation.engines.ctranslate2.search import search
+
         if self._model is None:
             self._model = load_exported(self.run, "int8" if self.precision == "int8" else "default")
         results = search(
@@ -59,6 +59,8 @@ class CTranslate2Engine:
 
     def _unsupported(self, request: EngineRequest) -> str | None:
         """Why CTranslate2 cannot be used for a request; None if it can."""
+        from weft.models.ensemble import Ensemble
+
         if not is_installed():
             return "CTranslate2 is not installed; `pip install ctranslate2`"
         if isinstance(self.fallback.model, Ensemble):
@@ -68,32 +70,3 @@ class CTranslate2Engine:
         if reason is None and (request.return_trace or any(request.prefixes)):
             return "CTranslate2 gives no trace, and its beams take no prefix"
         return reason
-
-
-def load_exported(run: LoadedRun, compute_type: str = "default", *, threads: int | None = None) -> CTranslate2Model:
-    """A run's model in CTranslate2, on the device of its weights.
-
-    It is exported to RUN/ctranslate2-QUANTIZATION at the first call, and again when model.safetensors has changed; to a
-    temporary folder, if the run folder cannot be written or there is none.
-    """
-    quantization = "float32" if compute_type in ("default", "auto") else compute_type
-    device = str(next(run.model.parameters()).device)
-    stamp = weights_stamp(run)
-    if run.folder is not None and stamp is not None:
-        folder = run.folder / f"ctranslate2-{quantization}"
-        info = ExportInfo.read(folder)
-        try:
-            if info is None or info.weights != stamp:
-                export(run, folder, quantization=quantization)
-            return CTranslate2Model(folder, device=device, threads=threads, compute_type=compute_type)
-        except OSError:
-            pass
-    temporary = tempfile.TemporaryDirectory(prefix="weft-ctranslate2-")
-    try:
-        folder = export(run, Path(temporary.name) / "model", quantization=quantization)
-        model = CTranslate2Model(folder, device=device, threads=threads, compute_type=compute_type)
-    except BaseException:
-        temporary.cleanup()
-        raise
-    weakref.finalize(model, temporary.cleanup)
-    return model
