@@ -30,10 +30,10 @@ def test_the_plain_path(vocabulary: int, size: int, constraints: tuple[NoLoops, 
         for tokens_R in history_RT.to(device):
             state = state.advance((), None, tokens_R)
         # On a GPU the kernel runs, on a CPU the plain path.
-        best = top_k_constrained(logits_RV.to(device), totals_BK.to(device), k, state, constraints, end)
+        best = top_k_constrained(logits_RV.clone().to(device), totals_BK.to(device), k, state, constraints, end)
         found.append([part.cpu() for part in best])
     (scores_BC, parents_BC, tokens_BC), (gpu_scores_BC, gpu_parents_BC, gpu_tokens_BC) = found
-    torch.testing.assert_close(gpu_scores_BC, scores_BC, rtol=1e-6, atol=1e-4)
+    torch.testing.assert_close(gpu_scores_BC, scores_BC, rtol=1e-5, atol=1e-5)
     finite_BC = ~scores_BC.isneginf()
     assert torch.equal(gpu_tokens_BC[finite_BC], tokens_BC[finite_BC])
     assert torch.equal(gpu_parents_BC[finite_BC], parents_BC[finite_BC])
