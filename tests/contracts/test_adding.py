@@ -30,6 +30,7 @@ from weft.recipe.choices import resolve
 from weft.text.characters import CharacterTokenizer
 from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
+from weft.views.trace import VIEWS, TraceView
 
 
 def add(monkeypatch: pytest.MonkeyPatch, table: dict[str, str], name: str, attribute: str) -> None:
@@ -172,6 +173,17 @@ def test_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('summary = "mine"\n[training]\nsteps = 3\n', "utf-8")
     monkeypatch.setattr(loading, "SHIPPED", tmp_path)
     assert loading.shipped() == ["mine"] and loading.load_recipe("mine").training.steps == 3
+
+
+class SilentTrace:
+    """A kind of trace that nothing has drawn before."""
+
+
+def test_view(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    view = TraceView(lambda trace, label, **options: "nothing", lambda trace, label, to, **options: Path(to))
+    monkeypatch.setitem(VIEWS, SilentTrace, view)
+    chosen = VIEWS[SilentTrace]
+    assert chosen.terminal(SilentTrace(), str) == "nothing" and chosen.draw(SilentTrace(), str, tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize("name", [name for name in vars(choices) if name.isupper()])

@@ -1,1 +1,1 @@
-"""FlatSequences to batches: readers, the token store, token-budget packing."""
+"""From files to batches, in four stages: reading, filtering, store, batching."""

@@ -71,11 +71,11 @@ class StepGraph:
 
     def step_buffers(self) -> None:
         """What is captured: one step from the buffers into the buffers."""
-        time_1 = self.state.length_1.clone()
+        length_1 = self.state.length_1.clone()
         after, record = self.step(self.state)
         for buffer, leaf in zip(leaves(self.history), leaves(record), strict=True):
-            buffer.index_copy_(0, time_1, leaf[None])
-        self.active_T.index_copy_(0, time_1, (~after.done_B).sum()[None])
+            buffer.index_copy_(0, length_1, leaf[None])
+        self.active_T.index_copy_(0, length_1, (~after.done_B).sum()[None])
         _copy(after, self.state)
 
     def replay(self, time: int) -> None:

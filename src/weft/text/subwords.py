@@ -128,7 +128,7 @@ class SubwordTokenizer:
             return "".join(chr(value) if 32 < value < 127 else f"<0x{value:02X}>" for value in bare)
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """The place of every piece, its mark left out: a space is in no span, and a mark alone has an empty one."""
+        """The span of every token without its boundary marker; a marker alone has an empty span."""
         check_ids(ids, self.size)
         parts = self._parts(ids)
         spans = []
