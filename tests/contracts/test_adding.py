@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import pytest
 import torch
@@ -27,10 +27,11 @@ from weft.preparation import read_corpus
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, choices, loading, make_recipe
 from weft.recipe.choices import resolve
+from weft.search.trace import Trace
 from weft.text.characters import CharacterTokenizer
 from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
-from weft.views.trace import VIEWS, TraceView
+from weft.views.trace import VIEWS
 
 
 def add(monkeypatch: pytest.MonkeyPatch, table: dict[str, str], name: str, attribute: str) -> None:
@@ -175,15 +176,9 @@ def test_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert loading.shipped() == ["mine"] and loading.load_recipe("mine").training.steps == 3
 
 
-class SilentTrace:
-    """A kind of trace that nothing has drawn before."""
-
-
-def test_view(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    view = TraceView(lambda trace, label, **options: "nothing", lambda trace, label, to, **options: Path(to))
-    monkeypatch.setitem(VIEWS, SilentTrace, view)
-    chosen = VIEWS[SilentTrace]
-    assert chosen.terminal(SilentTrace(), str) == "nothing" and chosen.draw(SilentTrace(), str, tmp_path) == tmp_path
+def test_every_kind_of_trace_has_a_view() -> None:
+    """A view is looked up by the type of what a search returns, so its line in the table is all that it takes."""
+    assert set(VIEWS) == set(get_args(Trace))
 
 
 @pytest.mark.parametrize("name", [name for name in vars(choices) if name.isupper()])
