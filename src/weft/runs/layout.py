@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.errors import CheckpointError
-from weft.files import save_text
+from weft.files import read_json, save_text
 from weft.runs.weights import (
     FORMAT,
     TensorFile,
@@ -163,10 +163,7 @@ class RunFolder:
         if not complete:
             raise CheckpointError(f"{self.training}: no checkpoint to resume from; the folder is incomplete")
         folder = self.checkpoint_path(max(complete))
-        try:
-            state = json.loads((folder / "state.json").read_text("utf-8"))
-        except ValueError:
-            raise CheckpointError(f"{folder / 'state.json'}: damaged; it is not valid JSON") from None
+        state = read_json(folder / "state.json")
         version = state.get("weft_format") if isinstance(state, dict) else None
         if not isinstance(version, int):
             raise CheckpointError(f"{folder / 'state.json'}: damaged; it names no format version")
@@ -186,10 +183,10 @@ class RunFolder:
 
 
 def _step_of(line: str) -> float:
-    """The step of a log line; infinity for a line that a killed process left incomplete."""
+    """The step of a log line; infinity for a line that is incomplete (of a killed process) or damaged."""
     try:
         return int(json.loads(line).get("step", 0))
-    except ValueError:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return float("inf")
 
 
