@@ -1,4 +1,4 @@
-"""Every error weft raises on purpose.
+"""Every error weft raises on purpose, and the category of its warnings.
 
     WeftError
     ├── RecipeError       a setting is unknown, of the wrong type, or contradicts another
@@ -9,7 +9,8 @@
     └── SearchError       a search was asked for something it cannot do
 
 A message is one line: where; what was given; what is allowed; the nearest match. The command line prints it
-on stderr and exits with code 2.
+on stderr and exits with code 2. A `WeftWarning` is printed there too, after ``weft: warning:``, and the command
+goes on.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ class TrainingError(WeftError):
 
 class SearchError(WeftError):
     """A search was asked for something it cannot do."""
+
+
+class WeftWarning(UserWarning):
+    """Something that the user should know, although the work goes on: ``warnings.warn(message, WeftWarning)``."""
 
 
 def nearest(given: str, allowed: Iterable[str]) -> str:

@@ -150,6 +150,26 @@ def test_bad_arguments_fail_before_torch_is_imported(run: Path, tmp_path: Path) 
     assert done.stderr.count("\n") == done.stderr.count("weft: ") == len(calls), done.stderr
 
 
+class TestWarnings:
+    DRIVER = """
+import warnings
+from weft import cli
+from weft.errors import WeftWarning
+
+cli.app = lambda args: [
+    warnings.warn("runs/x: not trained", WeftWarning),
+    warnings.warn("another package's", RuntimeWarning),
+]
+cli.main()
+"""
+
+    def test_ours_are_one_line(self) -> None:
+        done = subprocess.run([sys.executable, "-c", self.DRIVER], capture_output=True, text=True)
+        first, *rest = done.stderr.splitlines()
+        assert first == "weft: warning: runs/x: not trained" and done.returncode == 0
+        assert "RuntimeWarning: another package's" in rest[0], "those of others are as Python shows them"
+
+
 class TestTranslate:
     def test_one_line_in_one_line_out(self, run: Path) -> None:
         assert len(weft("translate", run, stdin="a b\n\nc\n").stdout.split("\n")) == 4

@@ -7,7 +7,8 @@ quick, and after their arguments have been checked: a command that will fail on 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 
@@ -78,10 +79,29 @@ def options(
     """Options of every command."""
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """In place of `warnings.showwarning`: weft's own warnings are one line, without the line of code."""
+    from weft.errors import WeftWarning
+
+    stream = file or sys.stderr
+    if issubclass(category, WeftWarning):
+        stream.write(f"weft: warning: {message}\n")
+    else:
+        stream.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
 def main() -> None:
     """The entry point of the console script: a user error leaves one line on stderr and exit code 2."""
     from weft.errors import WeftError
 
+    warnings.showwarning = _show_warning
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
