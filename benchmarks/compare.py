@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 TOOLKITS = {  # of each model and, for the rnn, each attention; weft first
     ("rnn", "general"): ["weft", "opennmt", "fairseq", "joey"],
     ("rnn", "additive"): ["weft", "opennmt", "joey"],
-    ("transformer", None): ["weft", "fairseq", "hf", "opennmt", "eole", "sockeye", "joey"],
+    ("transformer", None): ["weft", "fairseq", "hf", "hf-compiled", "opennmt", "eole", "sockeye", "joey"],
 }
 NAMES = sorted({name for names in TOOLKITS.values() for name in names})
 LEAST_CORES = 1.8
@@ -39,7 +39,8 @@ def command(who: str, case: Case, given: argparse.Namespace) -> list[str]:
     if who == "weft":
         changes = [word for change in given.set for word in ("--set", change)]
         return [sys.executable, str(HERE / "train.py"), *common, *changes]
-    return [str(given.rivals.absolute() / who / "bin/python"), str(HERE / "rivals/train.py"), "--rival", who, *common]
+    python = given.rivals.absolute() / who.partition("-")[0] / "bin/python"  # variants share an environment
+    return [str(python), str(HERE / "rivals/train.py"), "--rival", who, *common]
 
 
 def measure(who: str, case: Case, given: argparse.Namespace) -> dict[str, Any] | None:

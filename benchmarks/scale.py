@@ -2,7 +2,8 @@
 
     python benchmarks/scale.py --folder scale-runs [--pairs 10000000] [--stages make,learn,...]
 
-    make      pairs of the built-in grammar, written by as many processes as there are cores
+    make      pairs of the built-in grammar, written by as many processes as there are cores; with --text FILE.tsv, the
+              pairs of that file: the grammar has few distinct words, which favors a cache of words
     learn     `weft tokenizer learn` on them
     prepare   `weft data prepare` with that tokenizer: pairs/s
     alone     the `tokenizers` library by itself on two million of them, in memory, no output kept: pairs/s, with
@@ -35,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=10_000_000)
+    parser.add_argument("--text", type=Path, help="make: a TSV of ordinary text instead of the built-in grammar")
     parser.add_argument("--stages", default=",".join(STAGES))
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch-tokens", type=int, default=16_384)
@@ -61,6 +63,8 @@ def files(folder: Path) -> list[Path]:
 
 def make(asked: argparse.Namespace) -> dict[str, object]:
     begun = time.monotonic()
+    if asked.text:
+        return {"bytes": (asked.folder / "pairs-000.tsv").write_bytes(asked.text.read_bytes())}
     children = [
         subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--inner", "make", "--part", str(part)])
         for part in range(cores())
@@ -104,7 +108,8 @@ def prepare(asked: argparse.Namespace) -> dict[str, object]:
     subprocess.run(["rm", "-rf", str(out)], check=True)
     found = measured([*WEFT, "data", "prepare", "grammar-transformer", "--out", str(out), *settings(asked)])
     size = sum(file.stat().st_size for file in out.iterdir())
-    return {**found, "pairs_per_second": round(asked.pairs / float(str(found["seconds"]))), "bytes": size}
+    pairs = sum(sum(1 for _ in file.open("rb")) for file in files(asked.folder))
+    return {**found, "pairs_per_second": round(pairs / float(str(found["seconds"]))), "bytes": size}
 
 
 def alone(asked: argparse.Namespace) -> dict[str, object]:

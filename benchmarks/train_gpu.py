@@ -6,9 +6,11 @@ Synthetic pairs whose lengths are like those of WMT (log-normal around 25 tokens
 long as its source). Non-padding target tokens per second, including data, loss, clipping and optimizer. One line of
 JSON each.
 
-Compared with: Hugging Face Marian (needs transformers) with padded, length-sorted batches, bf16 autocast and
-fused AdamW, on new shapes and again on the same shapes; for the recurrent sizes, a Python loop over
-torch.nn.LSTMCell with additive attention and input feeding (fp32).
+Compared with Hugging Face Marian (needs transformers): padded batches sorted as weft sorts its own, bf16 autocast and
+fused AdamW; eager on new shapes, with and without cuDNN attention, which plans each new shape; eager and with
+`torch.compile(dynamic=True)` on shapes seen before (the pass that compiles is timed apart). The recurrent sizes are
+compared with a Python loop over torch.nn.LSTMCell, additive attention and input feeding, in fp32, TF32 and bf16
+autocast.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import json
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -93,28 +96,33 @@ def weft_speed(name: str, folder: Path, seconds: float, changes: list[str]) -> d
 
 
 def padded_batches(tokens: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Pairs sorted by length within pools, cut to at most so many padded tokens a side, in random order."""
+    """Batches of at most so many tokens a side, padding included, in random order; few of them are padding.
+
+    Sorted over the whole corpus by the longer side, then by target and source: of the orders tried the one with the
+    least padding.
+    """
     source, target = lengths(count)
-    order = np.lexsort((source, target))
+    order = np.lexsort((source, target, np.maximum(source, target)))
     batches, start = [], 0
     while start < len(order):
-        stop = start + 1
-        while stop < len(order):
-            longest = max(source[order[start : stop + 1]].max(), target[order[start : stop + 1]].max()) + 1
-            if longest * (stop + 1 - start) > tokens:
-                break
-            stop += max(1, (stop - start) // 50)
-        batches.append((source[order[start:stop]], target[order[start:stop]]))
-        start = stop
+        rows = order[start : start + tokens]
+        widest = np.maximum(np.maximum.accumulate(source[rows]), np.maximum.accumulate(target[rows] + 1))
+        size = max(int((widest * np.arange(1, len(rows) + 1) <= tokens).sum()), 1)
+        batches.append((source[rows[:size]], target[rows[:size]]))
+        start += size
     np.random.default_rng(3).shuffle(batches)  # type: ignore[arg-type]
     return batches
 
 
-def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
-    """Hugging Face Marian: a first pass over shapes it has not seen, then the same batches again."""
+def padding(batches: list[tuple[np.ndarray, np.ndarray]]) -> float:
+    """The padding of these batches, as a fraction of all positions."""
+    positions = sum(side.max() * len(side) for source, target in batches for side in (source, target + 1))
+    return 1 - float(sum(int(source.sum() + (target + 1).sum()) for source, target in batches) / positions)
+
+
+def marian(size: dict[str, Any]) -> Any:
     import transformers
 
-    size = SIZES[name]
     config = transformers.MarianConfig(
         vocab_size=size["vocabulary"],
         d_model=size["hidden"],
@@ -131,34 +139,66 @@ def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
         activation_function="relu",
         attn_implementation="sdpa",
     )
-    model = transformers.MarianMTModel(config).cuda().train()
+    return transformers.MarianMTModel(config).cuda().train()
+
+
+MARIAN_PASSES = (  # label, cuDNN attention, compiled, whether the batches are new, whether it is reported
+    ("eager, new shapes", True, False, True, True),
+    ("eager, shapes seen before", True, False, False, True),
+    ("eager, new shapes, without cuDNN attention", False, False, True, True),
+    ("eager, shapes seen before, without cuDNN attention", False, False, False, True),
+    ("compiled, the pass that compiles", False, True, False, True),
+    ("compiled, shapes seen before, without cuDNN attention", False, True, False, True),
+    ("compiled, the pass that compiles, cuDNN attention", True, True, False, False),
+    ("compiled, shapes seen before", True, True, False, True),
+)
+MOST_SHAPES = 60
+"""Batches of a pass: enough for a stable figure, few enough that the passes over new shapes end."""
+
+
+def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
+    """Hugging Face Marian in its variants. A pass over new shapes ends after ``seconds``; the others repeat batches."""
+    import transformers
+
+    size = SIZES[name]
+    model = marian(size)
+    compiled = torch.compile(model, dynamic=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), fused=True)
-    batches = padded_batches(size["tokens"], 400_000)
+    everything = padded_batches(size["tokens"], 400_000)
+    fresh = iter(everything)
+    batches: list[tuple[np.ndarray, np.ndarray]] = []
     lines = []
     torch.cuda.reset_peak_memory_stats()
-    used = 0
-    for label in ("new shapes", "shapes seen before"):
+    for label, cudnn, is_compiled, is_new, is_reported in MARIAN_PASSES:
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
         torch.cuda.synchronize()
         begun, tokens, steps = time.monotonic(), 0, 0
-        rounds = batches[: used or None]
-        for source, target in rounds:
-            tokens += marian_step(model, optimizer, source, target, size["vocabulary"])
+        if is_new:
+            batches = []
+        for source, target in islice(fresh, MOST_SHAPES) if is_new else batches:
+            if is_new:
+                batches.append((source, target))
+            module = compiled if is_compiled else model
+            tokens += marian_step(module, optimizer, source, target, size["vocabulary"])
             steps += 1
-            if not used and time.monotonic() - begun > seconds:
+            if is_new and time.monotonic() - begun > seconds:
                 break
         torch.cuda.synchronize()
         passed = time.monotonic() - begun
-        used = used or steps
-        lines.append(
-            {
-                "who": f"Hugging Face Marian {transformers.__version__}, {label}",
-                "recipe": name,
-                "steps": steps,
-                "seconds": passed,
-                "target_tokens_per_second": tokens / passed,
-                "memory_bytes": torch.cuda.max_memory_allocated(),
-            }
-        )
+        if is_reported:
+            lines.append(
+                {
+                    "who": f"Hugging Face Marian {transformers.__version__}, {label}",
+                    "recipe": name,
+                    "steps": steps,
+                    "seconds": passed,
+                    "target_tokens_per_second": tokens / passed,
+                    "memory_bytes": torch.cuda.max_memory_allocated(),
+                    "padding": padding(batches),
+                }
+            )
+            print(json.dumps(lines[-1]), flush=True)
+    torch.backends.cuda.enable_cudnn_sdp(True)
     return lines
 
 
@@ -200,10 +240,10 @@ class CellLoop(torch.nn.Module):
 
     def forward(self, source: torch.Tensor, lengths: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         packed = torch.nn.utils.rnn.pack_padded_sequence(
-            self.source(source), lengths.cpu(), batch_first=True, enforce_sorted=False
+            self.source(source), lengths, batch_first=True, enforce_sorted=False
         )
         states, _ = torch.nn.utils.rnn.pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
-        hidden = torch.arange(states.shape[1], device=states.device) >= lengths[:, None]
+        hidden = torch.arange(states.shape[1], device=states.device) >= lengths.to(states.device)[:, None]
         keys = self.of_keys(states)
         feed = states.new_zeros(len(states), states.shape[-1])
         both = [(feed, feed), (feed, feed)]
@@ -220,11 +260,17 @@ class CellLoop(torch.nn.Module):
         return self.output(torch.stack(said, 1))
 
 
-def loop_speed(name: str, seconds: float) -> dict[str, Any]:
+LOOP_PRECISIONS = ("fp32", "TF32", "bf16 autocast")
+
+
+def loop_speed(name: str, seconds: float, precision: str) -> dict[str, Any]:
     size = SIZES[name]
+    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
+    torch.backends.cudnn.allow_tf32 = precision != "fp32"
     model = CellLoop(size["vocabulary"]).cuda().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
     batches = padded_batches(size["tokens"], 200_000)
+    torch.cuda.reset_peak_memory_stats()
     begun, tokens, steps = 0.0, 0, 0
     for number, (source, target) in enumerate(batches):
         if number == 20:
@@ -234,8 +280,9 @@ def loop_speed(name: str, seconds: float) -> dict[str, Any]:
         labels = torch.randint(3, size["vocabulary"], (len(target), int(target.max()) + 1), device="cuda")
         ended = torch.arange(labels.shape[1], device="cuda") > torch.from_numpy(target).cuda()[:, None]
         labels = labels.masked_fill(ended, -100)
-        logits = model(ids, torch.from_numpy(source).cuda(), labels.clamp(min=0).roll(1, 1))
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision.startswith("bf16")):
+            logits = model(ids, torch.from_numpy(source), labels.clamp(min=0).roll(1, 1))
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -247,7 +294,7 @@ def loop_speed(name: str, seconds: float) -> dict[str, Any]:
     torch.cuda.synchronize()
     passed = time.monotonic() - begun
     return {
-        "who": "a Python loop over LSTMCell, fp32",
+        "who": f"a Python loop over LSTMCell, {precision}",
         "recipe": name,
         "steps": steps,
         "seconds": passed,
@@ -273,7 +320,7 @@ def main() -> None:
             torch.cuda.empty_cache()
             lines += marian_speed(name, given.seconds)
         elif not given.without_rivals and name == "rnn-inside":
-            lines.append(loop_speed(name, given.seconds))
+            lines += [loop_speed(name, given.seconds, precision) for precision in LOOP_PRECISIONS]
         for line in lines:
             print(json.dumps(line), flush=True)
             if given.out:

@@ -29,7 +29,8 @@ def searcher(workload: Workload, folder: Path, *, beam: int, batch: int, length:
     fresh.prepare_for_inference_(config)
     with open_dict(config):
         config.generation.beam = beam
-        config.generation.max_len_a, config.generation.max_len_b, config.generation.min_len = 0, length, length
+        # its limits do not count the end mark, for which it takes another step: `length` steps in all
+        config.generation.max_len_a, config.generation.max_len_b, config.generation.min_len = 0, length - 1, length - 1
     generator = task.build_generator([fresh], config.generation)
     words = task.source_dictionary
 
@@ -41,7 +42,7 @@ def searcher(workload: Workload, folder: Path, *, beam: int, batch: int, length:
         for sample in batches.next_epoch_itr(shuffle=False):
             for best in task.inference_step(generator, [fresh], sample):
                 task.target_dictionary.string(best[0]["tokens"])
-                found.append(len(best[0]["tokens"]) - 1)
+                found.append(len(best[0]["tokens"]))
         return found
 
     return search

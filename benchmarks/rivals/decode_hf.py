@@ -14,6 +14,7 @@ def searcher(workload: Workload, folder: Path, *, beam: int, batch: int, length:
     vocabulary = {piece: number for number, piece in enumerate(pieces, start=END + 1)}
     model = marian(workload, END + 1 + len(vocabulary)).eval()
     model.config.use_cache = model.generation_config.use_cache = True
+    model.config.forced_eos_token_id = model.generation_config.forced_eos_token_id = None  # exactly `length` steps
 
     def search(lines: list[str]) -> list[int]:
         ids = [torch.tensor([*(vocabulary.get(piece, END + 1) for piece in line.split()), END]) for line in lines]
@@ -24,7 +25,7 @@ def searcher(workload: Workload, folder: Path, *, beam: int, batch: int, length:
             num_beams=beam,
             do_sample=False,
             min_new_tokens=length,
-            max_new_tokens=length + 1,  # and the end mark, which is forced
+            max_new_tokens=length,
         )
         return [len([pieces[token - END - 1] for token in row if token > END]) for row in found.tolist()]
 

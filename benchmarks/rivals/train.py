@@ -32,6 +32,7 @@ RIVALS = {  # its package, the models it has
     "fairseq": ("fairseq", ("rnn", "transformer")),
     "joey": ("joeynmt", ("rnn", "transformer")),
     "hf": ("transformers", ("transformer",)),
+    "hf-compiled": ("transformers", ("transformer",)),  # the same model through torch.compile
     "eole": ("eole", ("transformer",)),
     "sockeye": ("sockeye", ("transformer",)),
 }
@@ -75,7 +76,9 @@ def main() -> None:
         contextlib.redirect_stdout(sys.stderr),
         contextlib.suppress(TimeUpError),
     ):
-        importlib.import_module(f"toolkits.{args.rival}").train(workload, Path(folder), meter)
+        name, _, variant = args.rival.partition("-")
+        toolkit = importlib.import_module(f"toolkits.{name}")
+        toolkit.train(workload, Path(folder), meter, **({variant: True} if variant else {}))
     result = {
         "rival": args.rival,
         "version": importlib.metadata.version(package),

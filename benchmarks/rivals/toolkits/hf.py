@@ -1,4 +1,4 @@
-"""Hugging Face Marian. It brings a model but no loop of this kind: this one is ours, and as plain as can be."""
+"""Hugging Face Marian, eager or compiled. It brings a model but no loop of this kind: this one is ours, and plain."""
 
 import random
 from collections.abc import Iterator
@@ -64,13 +64,14 @@ def marian(workload: Workload, vocabulary_size: int):
     return MarianMTModel(config)
 
 
-def train(workload: Workload, folder: Path, meter: Meter) -> None:
+def train(workload: Workload, folder: Path, meter: Meter, *, compiled: bool = False) -> None:
     random.seed(SEED)
     torch.manual_seed(SEED)
     vocabulary = {piece: number for number, (piece, _) in enumerate(joint_vocabulary(workload), start=END + 1)}
     pairs = read(workload, vocabulary)
     model = marian(workload, END + 1 + len(vocabulary)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=workload.learning_rate, weight_decay=0.0, fused=True)
+    forward = torch.compile(model, dynamic=True) if compiled else model
     while True:
         for batch in batches(pairs, workload.tokens):
             source, target = (
@@ -80,7 +81,7 @@ def train(workload: Workload, folder: Path, meter: Meter) -> None:
             real = int((target != PAD).sum())
             meter.step(model, real, int(words.sum()), source.numel() + target.numel(), len(batch))
             shifted = torch.cat([target.new_full((len(target), 1), PAD), target[:, :-1]], dim=1)
-            logits = model(input_ids=source, attention_mask=words, decoder_input_ids=shifted).logits
+            logits = forward(input_ids=source, attention_mask=words, decoder_input_ids=shifted).logits
             loss = cross_entropy(
                 logits.flatten(0, 1),
                 target.flatten(),
