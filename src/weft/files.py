@@ -29,7 +29,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise IsADirectoryError(EISDIR, "is a folder, expected a file", str(path))
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with aside.open("wb") as file:
+        aside.unlink(missing_ok=True)
+        with aside.open("xb") as file:  # never through a link
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -1,12 +1,14 @@
 """The run folder: created and checkpointed as a whole; every way it can be wrong has its own line."""
 
 import json
+import os
 import shutil
 
 import pytest
 import torch
 
 from weft.errors import CheckpointError
+from weft.files import save_text
 from weft.recipe import load_recipe
 from weft.runs.layout import Checkpoint, RunFolder
 from weft.runs.weights import FORMAT, read_tensors, write_tensors
@@ -69,7 +71,7 @@ class TestResuming:
     def test_a_damaged_state(self, run, content):
         path = self.newest(run) / "state.json"
         path.write_bytes(content)
-        assert refusal(resume, run) == f"{path}: damaged; it is not valid JSON"
+        assert refusal(resume, run).startswith(f"{path}: damaged; it is not valid JSON (")
 
     @pytest.mark.parametrize("content", ["{}", "[]", "3", '{"step": "x", "best": 3}', '{"best": [{"stp": 1}]}'])
     def test_a_state_that_is_none(self, run, content):
@@ -192,3 +194,82 @@ class TestLog:
             file.write('{"step": 2, "text": "cut sh')
         folder.truncate_log(3)
         assert [json.loads(line)["step"] for line in folder.log.read_text("utf-8").splitlines()] == [1, 2, 3, 3]
+
+
+class TestWhatIsNotOurs:
+    """Nothing outside a run folder is written or removed, and nothing inside it that weft did not make."""
+
+    def contents(self, folder):
+        return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    @pytest.mark.parametrize("name", ["training", "training/best", "training/step-2", "log.jsonl", "tensorboard"])
+    def test_a_link_is_not_resumed_through(self, run, tmp_path, name):
+        outside = tmp_path / "outside"
+        if (run.path / name).exists():
+            (run.path / name).rename(outside)
+        else:
+            outside.mkdir()
+        if outside.is_dir():
+            (outside / "step-7").mkdir()
+            (outside / "step-9.safetensors").write_text("mine")
+        (run.path / name).symlink_to(outside)
+        before = self.contents(tmp_path)
+        assert refusal(resume, run).startswith(f"{run.path / name}: is a symbolic link; ")
+        run.prune(2, [])
+        assert (outside / "step-9.safetensors").exists() or outside.is_file()
+        assert {path: before[path] for path in before if path.parts[0] == "outside"} == {
+            path: content for path, content in self.contents(tmp_path).items() if path.parts[0] == "outside"
+        }
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "README.md", "metrics.json"])
+    def test_a_linked_file_is_replaced_and_not_followed(self, run, tmp_path, name):
+        outside = tmp_path / "outside"
+        (run.path / name).rename(outside)
+        (run.path / name).symlink_to(outside)
+        before = outside.read_bytes()
+        recipe = load_recipe(run.recipe, ["training.steps=4"])
+        assert list(train(recipe, run.path, resume=True))
+        assert not (run.path / name).is_symlink() and outside.read_bytes() == before
+
+    def test_a_linked_run_folder_is_resumed(self, run, tmp_path):
+        (tmp_path / "link").symlink_to(run.path)
+        assert list(train(load_recipe(run.recipe, ["training.steps=3"]), tmp_path / "link", resume=True))
+        assert (tmp_path / "link").is_symlink() and (run.training / "step-3").is_dir()
+
+    def test_links_inside_what_is_removed_are_not_followed(self, run, tmp_path):
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "outside" / "mine").write_text("mine")
+        (run.training / "step-1").mkdir()
+        (run.training / "step-1" / "link").symlink_to(tmp_path / "outside")
+        (run.training / ".step-8.part").symlink_to(tmp_path / "outside")
+        run.prune(2, [])
+        assert not (run.training / "step-1").exists() and not (run.training / ".step-8.part").is_symlink()
+        assert (tmp_path / "outside" / "mine").read_text() == "mine"
+
+    def test_the_own_files_of_a_user_survive(self, run):
+        own = ["notes/a.txt", "training/notes/a.txt", "training/step-2-copy/a", "training/step-x/a", "training/a.txt"]
+        own += [
+            "training/best/notes.txt",
+            "training/best/copy/a",
+            ".notes.part",
+            ".a.12.part",
+            "training/best/.a.1.part",
+        ]
+        for name in own:
+            (run.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (run.path / name).write_text("mine")
+        ours = ["training/.step-1.part/a", "training/best/step-77.safetensors", ".model.safetensors.99.part"]
+        for name in [*ours, "training/best/.step-7.safetensors.99.part", ".log.jsonl.9.part"]:
+            (run.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (run.path / name).write_text("left behind")
+        resume(run)
+        left = {name for name in own if (run.path / name).is_file()}
+        assert left == set(own)
+        assert not [name for name in ours if (run.path / name).exists()]
+
+    def test_a_planted_temporary_file_is_not_written_through(self, tmp_path):
+        (tmp_path / "outside").write_text("mine")
+        (tmp_path / f".a.json.{os.getpid()}.part").symlink_to(tmp_path / "outside")
+        save_text(tmp_path / "a.json", "new")
+        assert (tmp_path / "outside").read_text() == "mine" and (tmp_path / "a.json").read_text() == "new"
+        assert not (tmp_path / "a.json").is_symlink()

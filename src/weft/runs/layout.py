@@ -11,6 +11,9 @@
 
 Every file is written to a temporary name, flushed to disk and renamed; a checkpoint folder and the run folder itself
 appear complete in one rename. Tensors are stored as safetensors, the rest as JSON: loading a run never runs code.
+Nothing outside the run folder is written or removed: a run in which a folder to write to is a symbolic link is not
+resumed, and a link in place of a file is replaced, not followed. Only checkpoints and half-written files are removed,
+recognized by their names; whatever else a user keeps in a run folder stays.
 Importing this module does not import torch, so a command can check a run folder before it does.
 """
 
@@ -19,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +39,15 @@ from weft.runs.weights import (
     read_tensors,
     write_tensors,
 )
+
+CHECKPOINT_FOLDER = re.compile(r"step-[0-9]+|\.step-[0-9]+\.part")
+"""The folders in training/ that weft makes, those of a killed process included."""
+BEST_FILE = re.compile(r"step-[0-9]+\.safetensors|\.step-[0-9]+\.safetensors\.[0-9]+\.part")
+"""The files in training/best/ that weft makes."""
+HALF_WRITTEN = re.compile(
+    r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|metrics\.json|README\.md)\.[0-9]+\.part"
+)
+"""The files in a run folder that a killed process leaves behind."""
 
 
 class Checkpoint(NamedTuple):
@@ -102,6 +115,16 @@ class RunFolder:
         check_tensor_format(self.model)
         return self
 
+    def check_no_links(self) -> None:
+        """Fail if something that a resumed run writes to is a symbolic link, which may lead out of the run folder."""
+        steps = [self.checkpoint_path(step) for step in self._checkpoint_steps()]
+        for path in (self.training, self.best, *steps, self.log, self.path / "tensorboard"):
+            if path.is_symlink():
+                raise CheckpointError(
+                    f"{path}: is a symbolic link; a resumed run writes only inside its folder; "
+                    "put a copy of what it points to in its place"
+                )
+
     def tokenizer_paths(self) -> list[Path]:
         """The tokenizer files: one, or source and target."""
         joint = self.path / "tokenizer.json"
@@ -136,7 +159,7 @@ class RunFolder:
         """Write a checkpoint to resume from; it appears complete in one rename. Each step is written once."""
         final = self.checkpoint_path(step)
         temporary = self.training / f".step-{step}.part"
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(temporary)
         temporary.mkdir()
         write_tensors(temporary / "weights.safetensors", checkpoint.weights)
         write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
@@ -148,18 +171,23 @@ class RunFolder:
 
     def prune(self, step: int, best: Sequence[int]) -> None:
         """Remove all checkpoints but this step's and the best ones, and half-written files of a killed process."""
-        for folder in self.training.iterdir():
-            if folder.is_dir() and folder not in (self.checkpoint_path(step), self.best):
-                shutil.rmtree(folder, ignore_errors=True)
-        kept = {f"step-{best_step}.safetensors" for best_step in best}
-        outdated = [file for file in self.best.iterdir() if file.name not in kept]
-        for file in [*outdated, *self.path.glob(".*.part")]:
-            file.unlink(missing_ok=True)
+        if self.training.is_symlink() or self.best.is_symlink():
+            return
+        kept = {self.checkpoint_path(step).name, *(f"step-{best_step}.safetensors" for best_step in best)}
+        for folder, names in ((self.training, CHECKPOINT_FOLDER), (self.best, BEST_FILE), (self.path, HALF_WRITTEN)):
+            for path in folder.iterdir():
+                if names.fullmatch(path.name) and path.name not in kept:
+                    _remove(path)
+
+    def _checkpoint_steps(self) -> list[int]:
+        """The steps that there is a checkpoint folder of, complete or not."""
+        names = [folder.name for folder in self.training.glob("step-*")]
+        return [int(name[5:]) for name in names if CHECKPOINT_FOLDER.fullmatch(name)]
 
     def read_checkpoint(self) -> Checkpoint:
         """The newest checkpoint."""
-        steps = [int(folder.name[5:]) for folder in self.training.glob("step-*") if folder.name[5:].isdigit()]
-        complete = [step for step in steps if (self.checkpoint_path(step) / "state.json").is_file()]
+        self.check_no_links()
+        complete = [step for step in self._checkpoint_steps() if (self.checkpoint_path(step) / "state.json").is_file()]
         if not complete:
             raise CheckpointError(f"{self.training}: no checkpoint to resume from; the folder is incomplete")
         folder = self.checkpoint_path(max(complete))
@@ -172,7 +200,8 @@ class RunFolder:
         return Checkpoint(weights, read_tensors(folder / "optimizer.safetensors").tensors, state, folder)
 
     def append_log(self, record: Mapping[str, Any]) -> None:
-        with self.log.open("a", encoding="utf-8") as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.log, flags, 0o666), "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def truncate_log(self, step: int) -> None:
@@ -188,6 +217,14 @@ def _step_of(line: str) -> float:
         return int(json.loads(line).get("step", 0))
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return float("inf")
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a folder with all that is in it, or a link; what a link points to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -193,6 +193,7 @@ def _create_folder(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> 
 def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
     """The recipe of the run that is resumed, with the `CHANGEABLE` settings of the given one; others must agree."""
     saved = load_recipe(folder.check().recipe)
+    folder.check_no_links()
     changed = recipe.training.model_dump(include=set(CHANGEABLE))
     resumed = saved.model_copy(update={"training": saved.training.model_copy(update=changed)})
     data_folder = str(Path(recipe.data.folder).resolve())

@@ -75,7 +75,7 @@ class ResumableOutput:
             kind = "is a folder" if self.path.is_dir() else "is not a regular file"
             raise DataError(f"{self.path}: {kind}, so it cannot be replaced by the output; choose another name")
         try:
-            self._handle = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._handle = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             self._lock(self._handle)
             self._resumed = self._find_progress()
         except BaseException as error:
@@ -225,7 +225,7 @@ class ResumableOutput:
                 raise TypeError
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise DataError(f"{self.progress_path}: damaged; remove it and {self.part.name} to start again") from None
         return progress
 
