@@ -19,6 +19,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ MOST_SHAPES = 60
 """Batches of a pass: enough for a stable figure, few enough that the passes over new shapes end."""
 
 
-def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
+def marian_speed(name: str, seconds: float) -> Iterator[dict[str, Any]]:
     """Hugging Face Marian in its variants. A pass over new shapes ends after ``seconds``; the others repeat batches."""
     import transformers
 
@@ -167,7 +168,6 @@ def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
     everything = padded_batches(size["tokens"], 400_000)
     fresh = iter(everything)
     batches: list[tuple[np.ndarray, np.ndarray]] = []
-    lines = []
     torch.cuda.reset_peak_memory_stats()
     for label, cudnn, is_compiled, is_new, is_reported in MARIAN_PASSES:
         torch.backends.cuda.enable_cudnn_sdp(cudnn)
@@ -186,20 +186,16 @@ def marian_speed(name: str, seconds: float) -> list[dict[str, Any]]:
         torch.cuda.synchronize()
         passed = time.monotonic() - begun
         if is_reported:
-            lines.append(
-                {
-                    "who": f"Hugging Face Marian {transformers.__version__}, {label}",
-                    "recipe": name,
-                    "steps": steps,
-                    "seconds": passed,
-                    "target_tokens_per_second": tokens / passed,
-                    "memory_bytes": torch.cuda.max_memory_allocated(),
-                    "padding": padding(batches),
-                }
-            )
-            print(json.dumps(lines[-1]), flush=True)
+            yield {
+                "who": f"Hugging Face Marian {transformers.__version__}, {label}",
+                "recipe": name,
+                "steps": steps,
+                "seconds": passed,
+                "target_tokens_per_second": tokens / passed,
+                "memory_bytes": torch.cuda.max_memory_allocated(),
+                "padding": padding(batches),
+            }
     torch.backends.cuda.enable_cudnn_sdp(True)
-    return lines
 
 
 def marian_step(model: Any, optimizer: Any, source: np.ndarray, target: np.ndarray, vocabulary: int) -> int:
@@ -315,17 +311,20 @@ def main() -> None:
     for name in given.names:
         with tempfile.TemporaryDirectory() as folder:
             write_pairs(Path(folder) / "train.tsv", given.pairs, SIZES[name]["vocabulary"])
-            lines = [weft_speed(name, Path(folder), given.seconds, given.changes)]
+            report([weft_speed(name, Path(folder), given.seconds, given.changes)], given.out)
         if not given.without_rivals and name in ("base", "big"):
             torch.cuda.empty_cache()
-            lines += marian_speed(name, given.seconds)
+            report(marian_speed(name, given.seconds), given.out)
         elif not given.without_rivals and name == "rnn-inside":
-            lines += [loop_speed(name, given.seconds, precision) for precision in LOOP_PRECISIONS]
-        for line in lines:
-            print(json.dumps(line), flush=True)
-            if given.out:
-                with given.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+            report((loop_speed(name, given.seconds, precision) for precision in LOOP_PRECISIONS), given.out)
+
+
+def report(lines: Iterable[dict[str, Any]], out: Path | None) -> None:
+    for line in lines:
+        print(json.dumps(line), flush=True)
+        if out:
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":
