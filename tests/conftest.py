@@ -92,6 +92,14 @@ def _changes(changes):
     return [f"{name}={json.dumps(value)}" for name, value in {**TINY, **changes}.items()]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory):
+    """Tests keep out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny():
     """A recipe that trains in a moment: ``tiny({"training.steps": 3})``."""

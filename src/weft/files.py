@@ -49,6 +49,19 @@ def save_text(path: Path, content: str) -> None:
         file.write(content.encode("utf-8"))
 
 
+def cache_folder() -> Path | None:
+    """Where weft may keep files that can be made again: WEFT_CACHE, $XDG_CACHE_HOME/weft or ~/.cache/weft, if any."""
+    if given := os.environ.get("WEFT_CACHE"):
+        return Path(given).absolute()
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(base).is_absolute():
+        return Path(base) / "weft"
+    try:
+        return Path.home() / ".cache" / "weft"
+    except RuntimeError:  # a user without a home
+        return None
+
+
 def read_bounded(path: Path | str, *, max_bytes: int, error: type[WeftError] = CheckpointError) -> bytes:
     """The bytes of a regular file of at most ``max_bytes``; OSError if it cannot be opened, ``error`` otherwise."""
     path = Path(path)

@@ -26,7 +26,7 @@ from weft.translation.translator import Translation, Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
-from weft.runs.load import LoadedRun, load_run  # noqa: E402
+from weft.runs.load import LoadedRun  # noqa: E402
 from weft.translation.engines.ctranslate2.export import ExportInfo, export  # noqa: E402
 from weft.translation.engines.ctranslate2.exported import load_exported  # noqa: E402
 from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output  # noqa: E402
@@ -450,6 +450,16 @@ class TestFolder:
             export(as_run(learner), other)
         assert [path.name for path in other.iterdir()] == ["thesis.txt"]
 
+    def test_what_a_user_keeps_beside_an_export_is_not_lost(self, learner: Translator, tmp_path: Path) -> None:
+        folder = export(as_run(learner), tmp_path / "model")
+        (folder / "thesis.txt").write_text("mine")
+        with pytest.raises(CheckpointError, match=r"holds 'thesis\.txt' beside a CTranslate2 export"):
+            export(as_run(learner), folder)
+        assert (folder / "thesis.txt").read_text() == "mine"
+        (tmp_path / "link").symlink_to(tmp_path / "model")
+        with pytest.raises(CheckpointError, match="link: is a symbolic link"):
+            export(as_run(learner), tmp_path / "link")
+
     def test_a_folder_that_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(SearchError, match="no CTranslate2 model of this weft"):
             CTranslate2Model(tmp_path)
@@ -464,33 +474,6 @@ class TestEngineFor:
         changes = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in stack.items()}
         list(train(tiny({**changes, "training.steps": 2}), tmp_path / "run"))
         return tmp_path / "run"
-
-    def test_it_is_exported_once_and_again_for_new_weights(self, run: Path) -> None:
-        engine = load_exported(load_run(run))
-        assert engine.folder == run / "ctranslate2-float32"
-        first = (engine.folder / "model.bin").stat().st_ino
-        assert (load_exported(load_run(run)).folder / "model.bin").stat().st_ino == first
-        content = (run / "model.safetensors").read_bytes()
-        (run / "model.safetensors").write_bytes(content)
-        assert (load_exported(load_run(run)).folder / "model.bin").stat().st_ino != first
-        assert load_exported(load_run(run), "int8").folder == run / "ctranslate2-int8"
-
-    def test_a_folder_that_cannot_be_written(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        loaded = load_run(run)
-        mkdir = Path.mkdir
-
-        def refuse(path: Path, *arguments: Any, **options: Any) -> None:
-            if run in path.parents:
-                raise PermissionError(path)
-            mkdir(path, *arguments, **options)
-
-        monkeypatch.setattr(Path, "mkdir", refuse)
-        engine = load_exported(loaded)
-        place = engine.folder
-        assert run not in place.parents and place.is_dir() and not list(run.glob("*ctranslate2*"))
-        assert found_by(engine, [[4, END]], [5], kind="sample", seed=3)
-        del engine
-        assert not place.exists()
 
     def test_a_model_without_a_folder(self, learner: Translator) -> None:
         assert found_by(load_exported(as_run(learner)), [[4, END]], [5])[0][0].ended in ("end", "length")

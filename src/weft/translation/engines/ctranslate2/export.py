@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -17,18 +18,22 @@ from typing import NamedTuple
 from torch import nn
 
 from weft.errors import CheckpointError, RecipeError, SearchError, nearest
-from weft.files import save_text
+from weft.files import read_json, save_text
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe.toml import write_toml
-from weft.runs.layout import RunFolder
 from weft.runs.load import LoadedRun
+from weft.runs.weights import hash_tensors, model_tensors
 from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions
 from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
 
 FORMAT = 2
 INFO_FILE = "weft.json"
+FILES = re.compile(
+    r"weft\.json|recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.bin|config\.json|(shared|source|target)_vocabulary\.json"
+)
+"""The names of the files of an export."""
 QUANTIZATIONS = (
     "float32",
     "float16",
@@ -50,16 +55,16 @@ class ExportInfo(NamedTuple):
     max_source_length: int | None
     """None: no limit."""
     max_target_length: int | None
-    weights: list[int] | None
-    """Size and modification time of the run's model.safetensors; None if there was none."""
+    weights: str
+    """A hash of the weights that were exported."""
 
     @classmethod
     def read(cls, folder: Path) -> ExportInfo | None:
         """None if the folder holds no export in this version's format."""
         try:
-            content = json.loads((folder / INFO_FILE).read_text("utf-8"))
+            content = read_json(folder / INFO_FILE)
             return cls(**content["export"]) if content["weft_ctranslate2"] == FORMAT else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, CheckpointError, KeyError, TypeError):
             return None
 
     def to_json(self) -> str:
@@ -72,13 +77,25 @@ def export(run: LoadedRun, folder: Path | str, *, quantization: str = "float32",
     ``quantization``: how weights are stored; ``positions``: the longest sequence it can read, where that depends on a
     table.
     """
-    if not is_installed():
-        raise SearchError("CTranslate2 is not installed; `pip install ctranslate2`")
-    if quantization not in QUANTIZATIONS:
-        raise SearchError(f"--quantization {quantization}: unknown; {nearest(quantization, QUANTIZATIONS)}")
-    model = _exportable(run)
     folder = Path(folder)
+    _check_exportable(run, quantization)
     _check_replaceable(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        write_model(run, temporary, quantization=quantization, positions=positions)
+        run.tokenizers.save(temporary)
+        save_text(temporary / "recipe.toml", write_toml(run.recipe))
+        _replace_folder(folder, temporary)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def write_model(run: LoadedRun, folder: Path, *, quantization: str = "float32", positions: int = POSITIONS) -> None:
+    """Make a folder with the files that `CTranslate2Model` reads."""
+    model = _check_exportable(run, quantization)
     assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
     info = ExportInfo(
         source_vocabulary=run.tokenizers.source.size,
@@ -86,28 +103,22 @@ def export(run: LoadedRun, folder: Path | str, *, quantization: str = "float32",
         quantization=quantization,
         max_source_length=max_positions(model.encoder.stack, positions),
         max_target_length=max_positions(model.decoder.stack, positions),
-        weights=weights_stamp(run),
+        weights=hash_tensors(model_tensors(model)),
     )
     spec = make_spec(model, positions=positions)
     spec.validate()
     spec.optimize(quantization=quantization)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir()
-        spec.save(str(temporary))
-        run.tokenizers.save(temporary)
-        save_text(temporary / "recipe.toml", write_toml(run.recipe))
-        save_text(temporary / INFO_FILE, info.to_json())
-        _replace_folder(folder, temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return folder
+    folder.mkdir()
+    spec.save(str(folder))
+    save_text(folder / INFO_FILE, info.to_json())
 
 
-def _exportable(run: LoadedRun) -> Seq2Seq:
+def _check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     """The model of a run, if it can be exported."""
+    if not is_installed():
+        raise SearchError("CTranslate2 is not installed; `pip install ctranslate2`")
+    if quantization not in QUANTIZATIONS:
+        raise SearchError(f"--quantization {quantization}: unknown; {nearest(quantization, QUANTIZATIONS)}")
     name, model = run.recipe.name, run.model
     reason = unsupported_model(run.recipe.model)
     if reason is not None:
@@ -121,9 +132,19 @@ def _exportable(run: LoadedRun) -> Seq2Seq:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Only an earlier export or an empty folder is ever replaced."""
-    if folder.is_dir() and (not any(folder.iterdir()) or (folder / INFO_FILE).is_file()):
-        return
+    """Only an earlier export, without files of a user in it, or an empty folder is ever replaced."""
+    if folder.is_symlink():
+        raise CheckpointError(f"{folder}: is a symbolic link; give the folder itself with --out")
+    if folder.is_dir():
+        names = [path.name for path in folder.iterdir()]
+        foreign = [name for name in names if not FILES.fullmatch(name)]
+        if foreign and INFO_FILE in names:
+            raise CheckpointError(
+                f"{folder}: holds {min(foreign)!r} beside a CTranslate2 export, which would be lost; "
+                "move it away, or choose another folder with --out"
+            )
+        if not names or INFO_FILE in names:
+            return
     if folder.exists():
         raise CheckpointError(
             f"{folder}: exists already, and is not a CTranslate2 export; choose another folder with --out"
@@ -143,14 +164,3 @@ def _replace_folder(folder: Path, new: Path) -> None:
             raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def weights_stamp(run: LoadedRun) -> list[int] | None:
-    """Size and modification time of a run's weights, to notice that they have changed; None if there is no file."""
-    if run.folder is None:
-        return None
-    try:
-        stat = RunFolder(run.folder).model.stat()
-    except OSError:
-        return None
-    return [stat.st_size, stat.st_mtime_ns]
