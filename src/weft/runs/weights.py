@@ -111,7 +111,7 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         name, tensor = item
         content = tensor.detach().to("cpu").contiguous()
         value = hashlib.sha256(f"{name}\0{content.dtype}\0{tuple(content.shape)}\0".encode())
-        value.update(memoryview(content.flatten().view(torch.uint8).numpy()))
+        value.update(content.flatten().view(torch.uint8).numpy().data)
         return value.digest()
 
     with ThreadPoolExecutor(HASH_THREADS) as pool:  # hashing releases the interpreter's lock
