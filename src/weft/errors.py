@@ -6,7 +6,8 @@
     ├── VocabularyError   a tokenizer cannot be learned, loaded or used
     ├── CheckpointError   a run folder is missing, damaged, or written by another version
     ├── TrainingError     training cannot go on (for example: the loss is not finite)
-    └── SearchError       a search was asked for something it cannot do
+    ├── SearchError       a search was asked for something it cannot do
+    └── FolderLockedError another process is writing to the folder
 
 A message is one line: where; what was given; what is allowed; the nearest match. The command line prints it
 on stderr and exits with code 2. A `WeftWarning` is printed there too, after ``weft: warning:``, and the command
@@ -45,6 +46,10 @@ class TrainingError(WeftError):
 
 class SearchError(WeftError):
     """A search was asked for something it cannot do."""
+
+
+class FolderLockedError(WeftError):
+    """Another process is writing to the folder."""
 
 
 class WeftWarning(UserWarning):

@@ -1,4 +1,7 @@
-"""Files: written so that a reader finds the old one or the new one, and read within limits.
+"""Files and folders: written so that a reader finds the old or the new version, locked, and read within limits.
+
+A folder that several processes might write to is locked: ``FOLDER/.lock`` says who holds the lock, and is itself locked
+by the operating system, which releases it when the process ends, however it ends.
 
 `read_bounded` and `read_json` are for files that may come from a stranger: a file larger than a limit, a device or a
 pipe is refused before it is read, and JSON of any content gives a value or an error of one line.
@@ -6,16 +9,22 @@ pipe is refused before it is read, and JSON of any content gives a value or an e
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
+import shlex
+import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from errno import EISDIR
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EBUSY, EISDIR
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from weft.errors import CheckpointError, WeftError
+from weft.errors import CheckpointError, FolderLockedError, WeftError
 
 MAX_JSON_BYTES = 16 << 20
 """The largest JSON file that `read_json` reads by default; those of a run folder have a few kilobytes."""
@@ -94,3 +103,226 @@ def parse_json(content: bytes | str, *, where: str, error: type[WeftError] = Che
         raise error(f"{where}: damaged; it is not valid JSON (it is not UTF-8)") from None
     except ValueError:  # more digits than Python converts
         raise error(f"{where}: damaged; its JSON has a number with too many digits") from None
+
+
+LOCK_FILE = ".lock"
+WORKER_LOCK_FILE = ".lock.worker"
+"""Held by the first worker of a launcher, which itself holds `LOCK_FILE`."""
+LOCK_FILES = (LOCK_FILE, WORKER_LOCK_FILE)
+LOCK_PATIENCE = 1.0
+"""Seconds that a process waits by default for another one to release a lock."""
+POLL_SECONDS = 0.1
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class LockOwner(NamedTuple):
+    """The process that holds a lock: the content of the lock file."""
+
+    pid: int
+    host: str
+    boot: str
+    """Differs from machine to machine, and after each start of a machine; empty if the system has no such number."""
+    purpose: str
+    """What it does: training, preparing, …"""
+    started: str
+    command: str
+
+    @classmethod
+    def this_process(cls, purpose: str) -> LockOwner:
+        boot = BOOT_ID.read_text("ascii").strip() if BOOT_ID.is_file() else ""
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        return cls(os.getpid(), os.uname().nodename, boot, purpose, now, shlex.join(sys.argv)[:1000])
+
+    @classmethod
+    def read(cls, handle: int) -> LockOwner | None:
+        """None if the file is empty or damaged."""
+        try:
+            owner = cls(**json.loads(os.pread(handle, 1 << 14, 0)))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+        strings = (owner.host, owner.boot, owner.purpose, owner.started, owner.command)
+        valid = type(owner.pid) is int and owner.pid > 0 and all(isinstance(text, str) for text in strings)
+        return owner if valid else None
+
+    def write(self, handle: int) -> None:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps(self._asdict(), indent=1).encode() + b"\n", 0)
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether it runs, or ran, where the locks of this process are known."""
+        this = LockOwner.this_process("")
+        return self.host == this.host or (bool(self.boot) and self.boot == this.boot)
+
+    def refusal(self, path: Path) -> str:
+        """Why the folder of this lock file cannot be used, and what to do."""
+        if self == UNKNOWN:
+            return "in use by another process; wait until it ends"
+        if self.pid == os.getpid() and self.on_this_machine:
+            return f"in use by this process itself ({self.purpose}); finish or close that first"
+        holder = f"in use by process {self.pid} on machine {self.host} ({self.purpose} since {self.started})"
+        if self.on_this_machine:
+            return f"{holder}; wait until it ends, or stop it: kill {self.pid}"
+        return f"{holder}; wait until it ends, or stop it there; if it has ended already, remove {path}"
+
+
+UNKNOWN = LockOwner(0, "", "", "", "", "")
+"""The owner of a lock file that is just being written or removed."""
+
+
+@contextmanager
+def lock_folder(
+    folder: Path,
+    purpose: str,
+    *,
+    name: str = LOCK_FILE,
+    patience: float | None = None,
+    on_wait: Callable[[str], None] = lambda message: None,
+) -> Iterator[None]:
+    """Be the only process that writes to a folder; `FolderLockedError` says which other one does.
+
+    A missing folder is created, and removed again if nothing but the lock was put into it. The lock of a process that
+    has ended on this machine counts for nothing. A lock that a process of another machine did not release is kept: on
+    some shared file systems a machine cannot see the locks of another.
+
+    ``patience``: seconds to wait for the lock, by default `LOCK_PATIENCE`; ``on_wait`` is called once, with the
+    reason, when the waiting begins.
+    """
+    folder = Path(folder)
+    path = folder / name
+    created = not folder.exists()
+    deadline = time.monotonic() + (LOCK_PATIENCE if patience is None else patience)
+    waiting = False
+    while isinstance(handle := _acquire(path), LockOwner):
+        message = f"{folder}: {handle.refusal(path)}"
+        if time.monotonic() >= deadline:
+            raise FolderLockedError(message)
+        if not waiting:
+            on_wait(message)
+        waiting = True
+        time.sleep(POLL_SECONDS)
+    try:
+        LockOwner.this_process(purpose).write(handle)
+        yield
+    finally:
+        with suppress(OSError):  # the folder was removed
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                path.unlink()
+        os.close(handle)
+        if created:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
+
+
+def _acquire(path: Path) -> int | LockOwner:
+    """An open handle of the lock file, locked; or who holds the lock."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except FileNotFoundError:  # another process has removed the folder at this moment
+        return UNKNOWN
+    owner = _lock(handle, path, fcntl.LOCK_EX)
+    if owner is None:
+        return handle
+    os.close(handle)
+    return owner
+
+
+def _lock(handle: int, path: Path, mode: int) -> LockOwner | None:
+    """Lock an open lock file; None, or who prevents that."""
+    try:
+        fcntl.flock(handle, mode | fcntl.LOCK_NB)
+        owner = LockOwner.read(handle)
+        ended = owner is None or owner.on_this_machine
+    except BlockingIOError:
+        return LockOwner.read(handle) or UNKNOWN
+    except OSError:  # a file system without locks
+        owner = LockOwner.read(handle)
+        ended = owner is None or (owner.on_this_machine and not _is_alive(owner.pid))
+    if not ended:
+        return owner
+    try:
+        return None if os.path.samestat(os.fstat(handle), path.stat()) else UNKNOWN
+    except OSError:  # it has just been released
+        return UNKNOWN
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it belongs to another user
+        return True
+    return True
+
+
+def lock_owner(folder: Path, name: str = LOCK_FILE) -> LockOwner | None:
+    """The process that holds the lock of a folder, if there is one; works for folders that cannot be written to."""
+    path = folder / name
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return _lock(handle, path, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def check_unlocked(folder: Path) -> None:
+    """Fail if another process holds the lock of a folder: a quick check before long work."""
+    owner = lock_owner(folder)
+    if owner is not None and owner != UNKNOWN:
+        raise FolderLockedError(f"{folder}: {owner.refusal(folder / LOCK_FILE)}")
+
+
+def is_empty_folder(path: Path) -> bool:
+    """Whether a folder contains nothing but locks."""
+    return path.is_dir() and all(entry.name in LOCK_FILES for entry in path.iterdir())
+
+
+@contextmanager
+def creating_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` in one rename when the block ends well.
+
+    The caller holds the lock of `path`, which goes along; so what a killed process has left can be removed here.
+    """
+    path = Path(path).resolve()
+    if path.is_mount():
+        raise OSError(EBUSY, "is a mount point; choose a folder inside it", str(path))
+    temporary = path.with_name(f".{path.name}.part")
+    remove_left_folders(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        temporary.mkdir()
+        yield temporary
+        sync_folder(temporary)
+        for name in LOCK_FILES:
+            with suppress(FileNotFoundError):
+                (path / name).rename(temporary / name)
+        try:
+            temporary.rename(path)
+        except OSError as error:  # another process has put something into it
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_left_folders(path: Path) -> None:
+    """Remove the unfinished folders that killed processes have left beside `path`; the caller holds its lock."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}(\.\d+)?\.part")
+    if path.parent.is_dir():
+        for entry in path.parent.iterdir():
+            if pattern.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's directory entries to disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.errors import CheckpointError
-from weft.files import read_json, save_text
+from weft.files import creating_folder, is_empty_folder, read_json, save_text, sync_folder
 from weft.runs.weights import (
     FORMAT,
     TensorFile,
@@ -83,25 +83,20 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, fill: Callable[[RunFolder], None]) -> RunFolder:
-        """Create a run folder; ``fill`` writes its first contents to a temporary folder, which is then renamed."""
+        """Create a run folder; ``fill`` writes its first contents to a temporary folder, which is then renamed.
+
+        The caller holds the lock of the path (`lock_folder`).
+        """
         cls.check_new(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            temporary.mkdir()
+        with creating_folder(path) as temporary:
             (temporary / "training" / "best").mkdir(parents=True)
             fill(cls(temporary))
-            _sync_folder(temporary)
-            temporary.rename(path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
         return cls(path)
 
     @staticmethod
     def check_new(path: Path) -> None:
-        """Fail if there is something at this path already."""
-        if path.exists():
+        """Fail if there is something at this path already; an empty folder is fine."""
+        if path.exists() and not is_empty_folder(path):
             raise CheckpointError(f"{path}: exists already; continue it with --resume, or choose another --out")
 
     def check(self) -> RunFolder:
@@ -164,9 +159,9 @@ class RunFolder:
         write_tensors(temporary / "weights.safetensors", checkpoint.weights)
         write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
         save_text(temporary / "state.json", json.dumps({"weft_format": FORMAT, **checkpoint.state}, indent=1))
-        _sync_folder(temporary)
+        sync_folder(temporary)
         temporary.rename(final)
-        _sync_folder(self.training)
+        sync_folder(self.training)
         return final
 
     def prune(self, step: int, best: Sequence[int]) -> None:
@@ -225,12 +220,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush a folder's directory entries to disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -29,6 +29,7 @@ from weft.runs.weights import initialize_from
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Started, Step
+from weft.training.run_lock import lock_run
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext
 from weft.training.validation import make_validation, read_validation_pairs
@@ -58,13 +59,30 @@ def train(
     folder = RunFolder(out or Path("runs") / recipe.name)
     _check_metrics(recipe)
     _check_standard_input(recipe, workers)
+    if resume:
+        folder.check()
+    elif workers.is_main:
+        folder.check_new(folder.path)
+    with lock_run(folder.path, workers):
+        yield from _train(recipe, folder, model, resume, transforms, workers)
+
+
+def _train(
+    recipe: Recipe,
+    folder: RunFolder,
+    model: Model | None,
+    resume: bool,
+    transforms: Sequence[Transform],
+    workers: Workers,
+) -> Iterator[Event]:
+    """Train in a run folder that this process has locked."""
     device = workers.device(choose_device(recipe.training.device))
     workers.wait_for_main()
     resume = resume or not workers.is_main  # the main process has created the run folder
     if resume:
         recipe = _resumed_recipe(folder, recipe)
-    elif folder.path.exists():
-        RunFolder.create(folder.path, lambda _: None)  # raises
+    else:
+        folder.check_new(folder.path)
     row_errors: Counter[str] = Counter()
     validation_pairs = read_validation_pairs(recipe, row_errors)  # errors in it are reported before a long preparation
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()

@@ -1,0 +1,203 @@
+"""Locks of folders: one process at a time; a process that has ended holds none."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from errno import ENOLCK
+from pathlib import Path
+
+import pytest
+
+from weft import files
+from weft.errors import FolderLockedError
+from weft.files import LOCK_FILE, check_unlocked, creating_folder, is_empty_folder, lock_folder, lock_owner
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from weft.files import lock_folder
+
+with lock_folder(Path(sys.argv[1]), "training"):
+    print("locked", flush=True)
+    sys.stdin.readline()
+"""
+Hold = Callable[[Path], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    """Lock a folder in another process, until that gets a line or is killed."""
+    processes = []
+
+    def start(folder: Path) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDING, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        assert process.stdout is not None and process.stdout.readline() == "locked\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LOCK_PATIENCE", 0)
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(FolderLockedError) as caught, lock_folder(folder, "testing"):
+        pass
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def write_owner(folder: Path, **changes: object) -> None:
+    """A lock file that a process left behind."""
+    owner = files.LockOwner.this_process("training")._asdict() | changes
+    (folder / LOCK_FILE).write_text(json.dumps(owner), "utf-8")
+
+
+def test_another_process(tmp_path: Path, hold: Hold) -> None:
+    """It is named with its machine; after its end, whatever the end, the folder is free."""
+    process = hold(tmp_path)
+    owner = lock_owner(tmp_path)
+    assert owner is not None and owner.pid == process.pid and owner.purpose == "training"
+    expected = (
+        f"{tmp_path}: in use by process {process.pid} on machine {os.uname().nodename} (training since "
+        f"{owner.started}); wait until it ends, or stop it: kill {process.pid}"
+    )
+    assert refusal(tmp_path) == expected
+    with pytest.raises(FolderLockedError) as caught:
+        check_unlocked(tmp_path)
+    assert str(caught.value) == expected
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (tmp_path / LOCK_FILE).exists() and lock_owner(tmp_path) is None, "what is left of it counts for nothing"
+    check_unlocked(tmp_path)
+    with lock_folder(tmp_path, "testing"):
+        owner = lock_owner(tmp_path)
+        assert owner is not None and owner.pid == os.getpid()
+    assert not (tmp_path / LOCK_FILE).exists()
+
+
+def test_waiting(tmp_path: Path, hold: Hold) -> None:
+    process = hold(tmp_path / "folder")
+    reasons: list[str] = []
+
+    def release(reason: str) -> None:
+        reasons.append(reason)
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+    with lock_folder(tmp_path / "folder", "testing", patience=60, on_wait=release):
+        assert process.wait(60) == 0
+    assert len(reasons) == 1 and f"in use by process {process.pid}" in reasons[0]
+
+
+def test_eight_threads_take_turns(tmp_path: Path) -> None:
+    """The file is removed and created again all the time; still only one holds the lock."""
+    inside, most = [0], [0]
+
+    def work() -> None:
+        for _ in range(5):
+            with lock_folder(tmp_path / "folder", "testing", patience=60):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] and not (tmp_path / "folder" / LOCK_FILE).exists()
+
+
+class TestOtherMachines:
+    def test_a_lock_that_was_not_released(self, tmp_path: Path) -> None:
+        write_owner(tmp_path, pid=12, host="node7", boot="another", started="2026-11-15 20:41:07")
+        lock = tmp_path / LOCK_FILE
+        assert refusal(tmp_path) == (
+            f"{tmp_path}: in use by process 12 on machine node7 (training since 2026-11-15 20:41:07); wait until it "
+            f"ends, or stop it there; if it has ended already, remove {lock}"
+        )
+        assert lock_owner(tmp_path) is not None
+        lock.unlink()
+        with lock_folder(tmp_path, "testing"):
+            pass
+
+    @pytest.mark.parametrize("changes", [{"boot": "before the restart"}, {"host": "another container"}])
+    def test_this_machine_under_another_name_or_before_a_restart(self, tmp_path: Path, changes: dict[str, str]) -> None:
+        write_owner(tmp_path, **changes)
+        with lock_folder(tmp_path, "testing"):
+            pass
+
+
+class TestWithoutLocks:
+    """A file system that has none: the processes of this machine are known all the same."""
+
+    @pytest.fixture(autouse=True)
+    def _no_locks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def flock(handle: int, operation: int) -> None:
+            raise OSError(ENOLCK, "No locks available")
+
+        monkeypatch.setattr("fcntl.flock", flock)
+
+    def test_a_process_that_lives(self, tmp_path: Path) -> None:
+        write_owner(tmp_path, pid=os.getppid())
+        assert f"in use by process {os.getppid()} on machine" in refusal(tmp_path)
+
+    def test_a_process_that_has_ended(self, tmp_path: Path) -> None:
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        write_owner(tmp_path, pid=ended.pid)
+        assert lock_owner(tmp_path) is None
+        with lock_folder(tmp_path, "testing"):
+            pass
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1}', b"\xff", b"[" * 20_000, b"1" * 16_000])
+def test_a_damaged_lock_file_is_not_held(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / LOCK_FILE).write_bytes(content)
+    assert lock_owner(tmp_path) is None
+    with lock_folder(tmp_path, "testing"):
+        assert lock_owner(tmp_path) is not None
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """A stranger's folder must not be able to name a file that is overwritten."""
+    (tmp_path / "mine").write_text("mine", "utf-8")
+    (tmp_path / LOCK_FILE).symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError), lock_folder(tmp_path, "testing"):
+        pass
+    assert (tmp_path / "mine").read_text("utf-8") == "mine" and lock_owner(tmp_path) is None
+
+
+def test_a_folder_appears_whole_and_locked(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with lock_folder(path, "testing"):
+        assert is_empty_folder(path)
+        with creating_folder(path) as temporary:
+            (temporary / "file").write_text("1", "utf-8")
+            assert is_empty_folder(path), "not yet"
+        assert lock_owner(path) is not None and not is_empty_folder(path)
+    assert [entry.name for entry in path.iterdir()] == ["file"] and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_was_filled_in_the_meantime_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with pytest.raises(OSError) as caught, lock_folder(path, "testing"), creating_folder(path):
+        (path / "other").write_text("1", "utf-8")
+    assert caught.value.filename == str(path)
+    assert (path / "other").exists() and list(tmp_path.iterdir()) == [path]
