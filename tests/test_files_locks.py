@@ -103,6 +103,7 @@ def test_waiting(tmp_path: Path, hold: Hold) -> None:
     with lock_folder(tmp_path / "folder", "testing", patience=60, on_wait=release):
         assert process.wait(60) == 0
     assert len(reasons) == 1 and f"in use by process {process.pid}" in reasons[0]
+    assert not list(tmp_path.iterdir())
 
 
 def test_eight_threads_take_turns(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_eight_threads_take_turns(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1] and not (tmp_path / "folder" / LOCK_FILE).exists()
+    assert most == [1] and not list(tmp_path.iterdir())
 
 
 class TestOtherMachines:
@@ -184,20 +185,26 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text("utf-8") == "mine" and lock_owner(tmp_path) is None
 
 
-def test_a_folder_appears_whole_and_locked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_folder_appears_whole_and_locked(tmp_path: Path, exists: bool) -> None:
     path = tmp_path / "new"
+    if exists:
+        path.mkdir()
     with lock_folder(path, "testing"):
-        assert is_empty_folder(path)
+        owner = lock_owner(path)
+        assert owner is not None and owner.pid == os.getpid() and path.exists() == exists
         with creating_folder(path) as temporary:
             (temporary / "file").write_text("1", "utf-8")
-            assert is_empty_folder(path), "not yet"
-        assert lock_owner(path) is not None and not is_empty_folder(path)
+            assert is_empty_folder(path) == exists, "not yet"
+        assert lock_owner(path) == owner and not is_empty_folder(path)
+        assert "this process itself" in refusal(path)
     assert [entry.name for entry in path.iterdir()] == ["file"] and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_that_was_filled_in_the_meantime_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "new"
     with pytest.raises(OSError) as caught, lock_folder(path, "testing"), creating_folder(path):
+        path.mkdir()
         (path / "other").write_text("1", "utf-8")
     assert caught.value.filename == str(path)
     assert (path / "other").exists() and list(tmp_path.iterdir()) == [path]

@@ -1,7 +1,8 @@
 """Files and folders: written so that a reader finds the old or the new version, locked, and read within limits.
 
 A folder that several processes might write to is locked: ``FOLDER/.lock`` says who holds the lock, and is itself locked
-by the operating system, which releases it when the process ends, however it ends.
+by the operating system, which releases it when the process ends, however it ends. A folder that does not exist yet is
+locked in ``.FOLDER.part``, where it is filled before it is renamed.
 
 `read_bounded` and `read_json` are for files that may come from a stranger: a file larger than a limit, a device or a
 pipe is refused before it is read, and JSON of any content gives a value or an error of one line.
@@ -181,20 +182,18 @@ def lock_folder(
 ) -> Iterator[None]:
     """Be the only process that writes to a folder; `FolderLockedError` says which other one does.
 
-    A missing folder is created, and removed again if nothing but the lock was put into it. The lock of a process that
-    has ended on this machine counts for nothing. A lock that a process of another machine did not release is kept: on
-    some shared file systems a machine cannot see the locks of another.
+    The folder need not exist. The lock of a process that has ended on this machine counts for nothing. A lock that a
+    process of another machine did not release is kept: on some shared file systems a machine cannot see the locks of
+    another.
 
     ``patience``: seconds to wait for the lock, by default `LOCK_PATIENCE`; ``on_wait`` is called once, with the
     reason, when the waiting begins.
     """
     folder = Path(folder)
-    path = folder / name
-    created = not folder.exists()
     deadline = time.monotonic() + (LOCK_PATIENCE if patience is None else patience)
     waiting = False
-    while isinstance(handle := _acquire(path), LockOwner):
-        message = f"{folder}: {handle.refusal(path)}"
+    while isinstance(handle := _acquire(folder, name), LockOwner):
+        message = f"{folder}: {handle.refusal(_lock_path(folder, name))}"
         if time.monotonic() >= deadline:
             raise FolderLockedError(message)
         if not waiting:
@@ -205,23 +204,37 @@ def lock_folder(
         LockOwner.this_process(purpose).write(handle)
         yield
     finally:
-        with suppress(OSError):  # the folder was removed
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                path.unlink()
+        for path in (folder / name, part_folder(folder) / name):
+            with suppress(OSError):  # it is the other one, or was removed
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    path.unlink()
         os.close(handle)
-        if created:
-            with suppress(OSError):  # there is something in it
-                folder.rmdir()
+        with suppress(OSError):  # there is none, or something is in it
+            part_folder(folder).rmdir()
 
 
-def _acquire(path: Path) -> int | LockOwner:
+def part_folder(folder: Path) -> Path:
+    """The folder that is filled before it is renamed to `folder`."""
+    folder = Path(folder).resolve()
+    return folder.with_name(f".{folder.name}.part")
+
+
+def _lock_path(folder: Path, name: str) -> Path:
+    """The lock file of a folder, which may not exist yet."""
+    return (folder if folder.exists() else part_folder(folder)) / name
+
+
+def _acquire(folder: Path, name: str) -> int | LockOwner:
     """An open handle of the lock file, locked; or who holds the lock."""
+    path = _lock_path(folder, name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except FileNotFoundError:  # another process has removed the folder at this moment
         return UNKNOWN
     owner = _lock(handle, path, fcntl.LOCK_EX)
+    if owner is None and path != _lock_path(folder, name):  # another process has just created the folder
+        owner = UNKNOWN
     if owner is None:
         return handle
     os.close(handle)
@@ -259,7 +272,7 @@ def _is_alive(pid: int) -> bool:
 
 def lock_owner(folder: Path, name: str = LOCK_FILE) -> LockOwner | None:
     """The process that holds the lock of a folder, if there is one; works for folders that cannot be written to."""
-    path = folder / name
+    path = _lock_path(folder, name)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -274,7 +287,7 @@ def check_unlocked(folder: Path) -> None:
     """Fail if another process holds the lock of a folder: a quick check before long work."""
     owner = lock_owner(folder)
     if owner is not None and owner != UNKNOWN:
-        raise FolderLockedError(f"{folder}: {owner.refusal(folder / LOCK_FILE)}")
+        raise FolderLockedError(f"{folder}: {owner.refusal(_lock_path(folder, LOCK_FILE))}")
 
 
 def is_empty_folder(path: Path) -> bool:
@@ -291,11 +304,10 @@ def creating_folder(path: Path) -> Iterator[Path]:
     path = Path(path).resolve()
     if path.is_mount():
         raise OSError(EBUSY, "is a mount point; choose a folder inside it", str(path))
-    temporary = path.with_name(f".{path.name}.part")
-    remove_left_folders(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = part_folder(path)
+    _remove_left_folders(path)
     try:
-        temporary.mkdir()
+        temporary.mkdir(parents=True, exist_ok=True)
         yield temporary
         sync_folder(temporary)
         for name in LOCK_FILES:
@@ -307,16 +319,22 @@ def creating_folder(path: Path) -> Iterator[Path]:
             raise OSError(error.errno, error.strerror, str(path)) from None
         sync_folder(path.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove_left_folders(path)
 
 
-def remove_left_folders(path: Path) -> None:
-    """Remove the unfinished folders that killed processes have left beside `path`; the caller holds its lock."""
+def _remove_left_folders(path: Path) -> None:
+    """Remove unfinished folders of killed processes beside `path`, but no locks; the caller holds the lock."""
     pattern = re.compile(rf"\.{re.escape(path.name)}(\.\d+)?\.part")
-    if path.parent.is_dir():
-        for entry in path.parent.iterdir():
-            if pattern.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink():
+    for folder in path.parent.iterdir() if path.parent.is_dir() else ():
+        if not pattern.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
+            continue
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name not in LOCK_FILES:
+                entry.unlink(missing_ok=True)
+        with suppress(OSError):  # it is locked
+            folder.rmdir()
 
 
 def sync_folder(folder: Path) -> None:

@@ -202,7 +202,7 @@ class TestErrors:
         assert "nowhere.tsv" in first and second.startswith("lost another worker while the main process prepared")
 
     def test_a_folder_that_is_there(self, several, tmp_path):
-        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "mine").mkdir(parents=True)
         first, _ = several(2, settings("lstm"), tmp_path / "run", check=2)
         assert "exists already" in first
 

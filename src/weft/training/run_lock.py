@@ -41,7 +41,6 @@ def lock_run(folder: Path, workers: Workers) -> Iterator[None]:
 def lock_launch(folder: Path) -> Iterator[None]:
     """Lock a run folder for a launcher and its workers, or for a process that trains alone."""
     with lock_folder(folder, "training"):
-        if (folder / WORKER_LOCK_FILE).exists():
-            with lock_folder(folder, "training", name=WORKER_LOCK_FILE, patience=WORKER_PATIENCE):
-                pass
+        with lock_folder(folder, "training", name=WORKER_LOCK_FILE, patience=WORKER_PATIENCE):
+            pass  # no worker of an earlier launcher is left
         yield
