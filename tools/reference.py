@@ -72,7 +72,7 @@ def _table(found: Iterable[Setting]) -> str:
 
 
 def api() -> str:
-    """The public names of ``weft``, in the order of ``weft._HOMES``; mkdocstrings puts each name's documentation there.
+    """The public names of ``weft``, in the order of ``weft._MODULES``; mkdocstrings puts each name's documentation there.
 
     The names are loaded lazily, so a static reader of the source does not find them in ``weft`` itself: each is
     referred to by the module that holds it.
@@ -81,7 +81,7 @@ def api() -> str:
 
     parts = [
         "# Python API\n\n" + NOTE + "::: weft\n    options:\n      members: false\n      show_root_heading: false\n",
-        *(f"::: {home}.{name}\n    options:\n      heading: weft.{name}\n" for name, home in weft._HOMES.items()),
+        *(f"::: {home}.{name}\n    options:\n      heading: weft.{name}\n" for name, home in weft._MODULES.items()),
     ]
     return "\n".join(parts)
 

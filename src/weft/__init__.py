@@ -1,23 +1,48 @@
-"""weft: sequence-to-sequence learning. Train, decode, explain and serve encoder-decoder models.
+"""weft: sequence-to-sequence learning. Train, decode and explain encoder-decoder models.
 
     import weft
 
-    for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
-        ...
+    recipe = weft.load_recipe("grammar", ["training.steps=500"])   # a shipped recipe, or a TOML file
+    for event in weft.train(recipe, "runs/grammar"):               # yields every step, validation and checkpoint
+        print(event)
     run = weft.load("runs/grammar")
-    run.translate("he hit me with a pie").text
+    run.translate("he hit me with a pie").text                     # one source, or a list of them
 
-Names are loaded when they are first used, so that importing weft is quick.
+Functions
+    load_recipe(name, changes)   a recipe, with settings changed: "training.steps=500"
+    make_recipe(settings)        a recipe from nested dictionaries
+    train(recipe, folder)        train a model into a run folder; an iterator of events
+    load(folder)                 a trained run, as a Translator
+
+Classes
+    Recipe        every setting of a run
+    Translator    translates, scores, samples and shows attention
+    Translation   an output: text, score, tokens, attention, word links
+    Pair          a source, its target and their word links
+    WeftError     every error that weft raises on purpose; its message is one line
+
+Names are imported when they are first used, so that importing weft is quick. On the command line: ``weft --help``.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.data.pairs import Pair
+    from weft.errors import WeftError
+    from weft.recipe import Recipe, load_recipe, make_recipe
+    from weft.training.train import train
+    from weft.translation.load import load
+    from weft.translation.results import Translation
+    from weft.translation.translator import Translator
 
 __version__ = "0.1.0"
 
-_HOMES = {
+__all__ = ["Pair", "Recipe", "Translation", "Translator", "WeftError", "load", "load_recipe", "make_recipe", "train"]
+
+_MODULES = {
     "load": "weft.translation.load",
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
@@ -28,14 +53,15 @@ _HOMES = {
     "Pair": "weft.data.pairs",
     "WeftError": "weft.errors",
 }
+"""The module of each public name; type checkers read the imports above."""
 
-__all__ = ["Pair", "Recipe", "Translation", "Translator", "WeftError", "load", "load_recipe", "make_recipe", "train"]
 
+if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return getattr(import_module(_MODULES[name]), name)
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -93,6 +93,27 @@ BAD_ARGUMENTS = {
     "bench train": ["aditon"],
     "bench translate": ["nowhere"],
     "bench translate FILE": ["RUN", "nowhere.txt"],
+    "bench translate --engine": ["RUN", "--engine", "tensorflow"],
+    "bench train --device": ["addition", "--device", "gpu"],
+    "translate --engine": ["RUN", "--engine", "tensorflow"],
+    "translate --precision": ["RUN", "--precision", "fp16"],
+    "evaluate --engine": ["RUN", "--engine", "tensorflow"],
+    "evaluate --precision": ["RUN", "--precision", "fp16"],
+    "attend --device": ["RUN", "a b", "--device", "gpu"],
+    "data show": ["nowhere.tsv"],
+    "data show NAME": ["aditon"],
+    "data show TARGETS": ["nowhere.en", "nowhere.de"],
+    "data show --split": ["addition", "--split", "tset"],
+    "data check": ["aditon"],
+    "data check --set": ["addition", "--set", "data.trian=x"],
+    "data prepare": ["aditon", "--out", "prepared"],
+    "data prepare --out": ["addition", "--out", "."],
+    "data generate": ["aditon"],
+    "data generate --split": ["addition", "--split", "tset"],
+    "tokenizer learn": ["nowhere.txt"],
+    "tokenizer learn --out": ["nowhere.txt", "--out", "."],
+    "tokenizer apply": ["nowhere.json"],
+    "tokenizer show": ["nowhere.json"],
 }
 """What each command refuses: a run, a recipe, a file or a setting that does not exist."""
 DRIVER = """
@@ -369,7 +390,7 @@ class TestBench:
         [
             (["aditon"], "aditon: no such recipe; did you mean 'addition'?, or give a .toml file"),
             (["addition", "--set", "training.step=3"], "training.step: unknown setting; did you mean 'steps'?"),
-            (["addition", "--device", "gpu"], "training.device: 'gpu' is no device; use auto, cpu, cuda or cuda:0"),
+            (["addition", "--device", "gpu"], "--device gpu: no such device; use auto, cpu, cuda or cuda:N"),
         ],
     )
     def test_errors_are_one_line(self, arguments: list[str], message: str) -> None:

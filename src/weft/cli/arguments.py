@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from weft.errors import DataError, RecipeError
+from weft.errors import DataError, RecipeError, SearchError, nearest
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.translation.translator import Translator
+
+ENGINES = ("auto", "torch", "ctranslate2")
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
+
+
+def _check_device(device: str | None) -> str | None:
+    """The value of --device, if it names a device; whether this machine has it is known once torch is imported."""
+    if device is not None and not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise RecipeError(f"--device {device}: no such device; use auto, cpu, cuda or cuda:N")
+    return device
+
+
+def _check_engine(engine: str | None) -> str | None:
+    if engine is not None and engine not in ENGINES:
+        raise SearchError(f"--engine {engine}: unknown engine; {nearest(engine, ENGINES)}")
+    return engine
+
+
+def _check_precision(precision: str | None) -> str | None:
+    if precision is not None and precision not in PRECISIONS:
+        raise SearchError(f"--precision {precision}: unknown precision; {nearest(precision, PRECISIONS)}")
+    return precision
+
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 RecipeName = Annotated[
@@ -21,7 +45,11 @@ Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+Device = Annotated[str, typer.Option("--device", callback=_check_device, help="auto, cpu, cuda or cuda:N.")]
+DeviceOrNone = Annotated[
+    str | None,
+    typer.Option("--device", callback=_check_device, help="auto, cpu, cuda or cuda:N; by default that of the recipe."),
+]
 Picture = Annotated[Path | None, typer.Option("--to", help="Write a picture: .svg, .png or .pdf.")]
 Search = Annotated[
     str | None,
@@ -33,10 +61,21 @@ With = Annotated[
 ]
 Precision = Annotated[
     str | None,
-    typer.Option("--precision", help="Numerical precision: auto, fp32, bf16 or int8.", show_default=False),
+    typer.Option(
+        "--precision",
+        callback=_check_precision,
+        help="Numerical precision: auto, fp32, bf16 or int8.",
+        show_default=False,
+    ),
 ]
 Engine = Annotated[
-    str | None, typer.Option("--engine", help="Inference engine: auto, torch or ctranslate2.", show_default=False)
+    str | None,
+    typer.Option(
+        "--engine",
+        callback=_check_engine,
+        help="Inference engine: auto, torch or ctranslate2.",
+        show_default=False,
+    ),
 ]
 PairsFile = Annotated[
     str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file of source and target; - is standard input.")

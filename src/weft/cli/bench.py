@@ -10,6 +10,7 @@ import typer
 from weft.cli.arguments import (
     Changes,
     Device,
+    DeviceOrNone,
     Engine,
     Json,
     Precision,
@@ -34,9 +35,7 @@ def options() -> None:
 def training(
     recipe: RecipeName,
     changes: Changes = None,
-    device: Annotated[
-        str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:N; by default that of the recipe.")
-    ] = None,
+    device: DeviceOrNone = None,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Duration of the measurement.")] = 30.0,
     warmup: Annotated[int, typer.Option("--warmup", min=1, help="Steps before the measurement.")] = 20,
     as_json: Json = False,

@@ -45,11 +45,11 @@ def show_command(
 
     Invalid rows are counted and skipped. Nothing is filtered.
     """
+    recipe = _recipe_or_files(what, target, source_column, target_column, changes)
+    _check_split(split)
     from weft.preparation import find_corpora
     from weft.views.corpus_report import describe
 
-    recipe = _recipe_or_files(what, target, source_column, target_column, changes)
-    _check_split(split)
     for number, (name, corpus, _) in enumerate(find_corpora(recipe, split)):
         statistics, errors = _statistics(corpus, samples=samples, seed=recipe.seed)
         if as_json:
@@ -92,10 +92,11 @@ def check_command(
 
     Invalid rows are counted, whatever the value of data.bad_rows.
     """
-    from weft.preparation import check_corpus
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), "data.bad_rows=skip", "data.blank_rows=skip"])
+    from weft.preparation import check_corpus
+
     for number, (corpus, counts) in enumerate(check_corpus(recipe, examples=examples)):
         if as_json:
             typer.echo(json.dumps({"corpus": corpus, **_record(recipe, counts)}, ensure_ascii=False))
@@ -112,12 +113,13 @@ def prepare_command(
     """Train the tokenizer and tokenize the corpus; runs with data.prepared=FOLDER then start at once."""
     from rich.console import Console
 
-    from weft.preparation import prepare
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), f"data.prepared={json.dumps(str(out.resolve()))}"])
     if out.exists():
         raise DataError(f"{out}: exists already; remove it, or choose another folder with --out")
+    from weft.preparation import prepare
+
     with Console(stderr=True, markup=False, emoji=False).status("learning the tokenizer") as status:
         prepared = prepare(recipe, on_progress=lambda corpus, rows: status.update(f"{corpus}: {rows:,} rows"))
     for corpus, counts in zip(prepared.names, prepared.counts, strict=True):
@@ -184,7 +186,22 @@ def _recipe_or_files(
         train = {"file": what, "source": _column(source_column), "target": _column(target_column)}
     elif what not in TASKS and format_of(what) not in (None, "tsv"):
         raise DataError(f"{what}: say which columns, e.g. --source en --target de")
+    if not changes:  # data.folder may be among them
+        _check_files(what, target, named=[*shipped(), *TASKS] if train is what else [])
     return make_recipe({"data": {"train": train}}, changes or ())
+
+
+def _check_files(*files: str | None, named: list[str]) -> None:
+    """Fail on a file that does not exist, before torch is imported; patterns are expanded later."""
+    from glob import has_magic
+
+    from weft.errors import nearest
+
+    for file in files:
+        if file in (None, "-") or file in named or has_magic(str(file)) or Path(str(file)).exists():
+            continue
+        hint = f", recipe or built-in corpus; {nearest(str(file), named)}" if named else ""
+        raise DataError(f"{file}: no such file{hint}")
 
 
 def _column(name: str | None) -> int | str:
