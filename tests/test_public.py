@@ -1,9 +1,11 @@
 """What a user may import, and that importing it is quick."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +81,97 @@ def test_the_end_of_an_unknown_name_message(given, allowed, end):
     from weft.errors import nearest
 
     assert nearest(given, iter(allowed)) == end
+
+
+GOOD_PROGRAM = """
+import weft
+
+recipe: weft.Recipe = weft.load_recipe("grammar", ["training.steps=5"])
+steps: int = recipe.training.steps
+for event in weft.train(recipe, "runs/x"):
+    step: int = event.step
+run: weft.Translator = weft.load("runs/x", "runs/y", device="cpu")
+translation: weft.Translation = run.translate("a b", n_best=2, size=4)
+text: str = translation.text
+texts: list[str] = [translation.text for translation in run.translate(line for line in ("a", "b"))]
+links: list[tuple[int, int]] = run.attend("a b")[0].links
+total: float = sum(score.log_probability for score in run.score([weft.Pair("a", "b"), ("c", "d")]))
+try:
+    weft.make_recipe({"seed": 3})
+except weft.WeftError as error:
+    message: str = str(error)
+"""
+BAD_PROGRAM = """
+import weft
+
+run = weft.load("runs/x")
+weft.lod("runs/x")
+weft.load(3)
+weft.train("grammar")
+weft.load_recipe(None)
+weft.Pair("a", 3)
+run.translate(3)
+run.translate("a").txt
+text: str = run.translate(["a", "b"])
+weft.load_recipe("grammar").training.step
+"""
+MYPY = """
+[mypy]
+strict = true
+follow_imports = silent
+[mypy-torch.*,numpy.*,pydantic_core.*,rich.*,tokenizers.*]
+follow_imports = skip
+"""
+
+
+def test_programs_of_users_are_type_checked(tmp_path):
+    """py.typed is a promise: mypy accepts a right program and reports every wrong line of another.
+
+    As mypy reads an installed package: errors inside weft are not shown. Libraries that are slow to read are skipped.
+    """
+    (tmp_path / "mypy.ini").write_text(MYPY, "utf-8")
+    (tmp_path / "good.py").write_text(GOOD_PROGRAM, "utf-8")
+    (tmp_path / "bad.py").write_text(BAD_PROGRAM, "utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--no-error-summary", "good.py", "bad.py"]
+    environment = {**os.environ, "MYPYPATH": str(Path(weft.__file__).parents[1])}
+    output = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
+    errors = [line for line in output.splitlines() if ": error:" in line]
+    wrong_lines = range(5, BAD_PROGRAM.count("\n") + 1)
+    assert [int(line.split(":")[1]) for line in errors] == list(wrong_lines), output
+    assert all(line.startswith("bad.py") for line in errors)
+
+
+def test_help_is_readable():
+    """The first screen of help(weft) names every public name; the module shows nothing else."""
+    assert all(f"    {name}" in weft.__doc__ for name in weft.__all__)
+    assert dir(weft) == sorted([*weft.__all__, "__version__"])
+    assert all(getattr(weft, name).__doc__ for name in weft.__all__)
+
+
+def test_short_representations():
+    recipe = weft.load_recipe("grammar")
+    assert repr(recipe) == str(recipe) == "<Recipe 'grammar': seq2seq, 2,000 steps, seed 1>"
+    translation = weft.Translation("a", "b c", -0.5, -1, ["b", "c"], [5, 6], [], [], None, None, [], "end")
+    assert str(translation) == "b c" and repr(translation) == "<Translation 'b c': score -0.5000, 2 tokens>"
+    assert str([translation]) == "[<Translation 'b c': score -0.5000, 2 tokens>]"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: weft.load(None), "load: a NoneType was given; expected the path of a run folder"),
+        (lambda: weft.load(["a"]), "load: a list was given; expected the path of a run folder"),
+        (lambda: weft.load_recipe(None), "load_recipe: a NoneType was given; expected the name of a recipe, or a path"),
+        (lambda: weft.load_recipe("grammar", [3]), "changes: a int was given; expected text: 'training.steps=500'"),
+        (lambda: weft.make_recipe("grammar"), "make_recipe: a str was given; expected a dictionary of settings"),
+        (lambda: next(weft.train("x")), "train: a str was given; expected a recipe: weft.load_recipe(NAME)"),
+    ],
+)
+def test_wrong_arguments_are_one_line(call, message):
+    with pytest.raises(weft.WeftError) as refusal:
+        call()
+    assert str(refusal.value) == message
+
+
+def test_a_single_change():
+    assert weft.load_recipe("grammar", "training.steps=7").training.steps == 7

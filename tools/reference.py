@@ -72,7 +72,7 @@ def _table(found: Iterable[Setting]) -> str:
 
 
 def api() -> str:
-    """The public names of ``weft``, in the order of ``weft._MODULES``; mkdocstrings puts each name's documentation there.
+    """The public names of ``weft``, in the order of ``weft._MODULES``; mkdocstrings puts their documentation there.
 
     The names are loaded lazily, so a static reader of the source does not find them in ``weft`` itself: each is
     referred to by the module that holds it.

@@ -60,7 +60,7 @@ def prepare(
     *,
     tokenizers: Tokenizers | None = None,
     start: Sequence[Path] = (),
-    transforms: Sequence[Transform] = (),
+    transforms: Transform | Sequence[Transform] = (),
     on_progress: OnProgress = lambda name, rows: None,
 ) -> PreparedCorpus:
     """The training corpus of a recipe.
@@ -68,6 +68,7 @@ def prepare(
     Tokenizers are the ones given, those of a run (``start``: its tokenizer files), those that the recipe names, or
     learned from the corpus.
     """
+    transforms = (transforms,) if callable(transforms) else transforms
     folder = None if recipe.data.prepared is None else Path(recipe.data.folder) / recipe.data.prepared
     if folder is not None and transforms:
         raise DataError("data.prepared: a folder cannot record Python functions; prepare without a folder")

@@ -27,6 +27,8 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
 
     ``start``: a run folder to start from. Model and tokenizer are then those of that run, before the changes.
     """
+    if not isinstance(name, str | Path):
+        raise RecipeError(f"load_recipe: a {type(name).__name__} was given; expected the name of a recipe, or a path")
     path = Path(name)
     if path.suffix != ".toml" and not path.is_file():
         path = SHIPPED / f"{name}.toml"
@@ -48,7 +50,9 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
 
 def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = "") -> Recipe:
     """A validated recipe from nested dictionaries."""
-    for change in changes:
+    if not isinstance(tree, dict):
+        raise RecipeError(f"make_recipe: a {type(tree).__name__} was given; expected a dictionary of settings")
+    for change in [changes] if isinstance(changes, str) else changes:
         _apply(tree, change)
     try:
         return Recipe.model_validate(tree)
@@ -58,6 +62,8 @@ def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = 
 
 def parse_change(change: str) -> tuple[list[str], Any]:
     """``model.encoder.layers=4`` as path and value; a value that is not TOML is plain text."""
+    if not isinstance(change, str):
+        raise RecipeError(f"changes: a {type(change).__name__} was given; expected text: 'training.steps=500'")
     path, equals, text = change.partition("=")
     if not equals or not path.strip():
         raise RecipeError(f"--set {change}: expected NAME=VALUE, for example training.steps=500")

@@ -29,6 +29,11 @@ class Recipe(Settings):
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
+    def __repr__(self) -> str:
+        return f"<Recipe {self.name!r}: {self.model.kind}, {self.training.steps:,} steps, seed {self.seed}>"
+
+    __str__ = __repr__
+
     @property
     def source_role(self) -> Literal["text", "prompt", "none"]:
         """What a source is to the model: a sequence of its own, the beginning of the target's sequence, or nothing."""

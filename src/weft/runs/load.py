@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.errors import CheckpointError
 from weft.models.build import build_model
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
@@ -29,6 +30,8 @@ def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
 
     ``model``: given the weights of the run in place of a model that its recipe describes.
     """
+    if not isinstance(path, str | Path):
+        raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
     folder = RunFolder(path).check()
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths())

@@ -47,7 +47,7 @@ def train(
     *,
     model: Model | None = None,
     resume: bool = False,
-    transforms: Sequence[Transform] = (),
+    transforms: Transform | Sequence[Transform] = (),
     workers: Workers = SINGLE_PROCESS,
 ) -> Iterator[Event]:
     """Train a model; every event is logged to the run folder and yielded.
@@ -56,8 +56,8 @@ def train(
     ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
     ``workers``: this process among several that train together; they must be connected (`Workers.connected`).
     """
+    _check_recipe(recipe)
     folder = RunFolder(out or Path("runs") / recipe.name)
-    _check_metrics(recipe)
     _check_standard_input(recipe, workers)
     if resume:
         folder.check()
@@ -155,8 +155,10 @@ def _logged(events: Iterable[Event], folder: RunFolder | None, recipe: Recipe) -
         yield event
 
 
-def _check_metrics(recipe: Recipe) -> None:
+def _check_recipe(recipe: Recipe) -> None:
     """Report wrong metrics before anything is read."""
+    if not isinstance(recipe, Recipe):
+        raise RecipeError(f"train: a {type(recipe).__name__} was given; expected a recipe: weft.load_recipe(NAME)")
     metric, several = recipe.training.metric, recipe.evaluation.references == "grouped"
     check_metrics(recipe.evaluation.metrics, several_references=several, setting="evaluation.metrics")
     if metric != "loss":

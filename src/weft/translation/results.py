@@ -22,9 +22,9 @@ class WordAttention(NamedTuple):
     target: list[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Translation:
-    """One output, with its scores, tokens and attention."""
+    """One output, with its scores, tokens and attention. ``str(translation)`` is its text."""
 
     source: str
     text: str
@@ -54,6 +54,13 @@ class Translation:
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None
     """Every step of the search, if requested."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        others = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
+        return f"<Translation {self.text!r}: score {self.score:.4f}, {len(self.tokens)} tokens{others}>"
 
 
 class HeadAttention(NamedTuple):

@@ -23,6 +23,7 @@ from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest
 from weft.translation.engines.torch import TorchEngine
+from weft.translation.inputs import as_count, as_pairs, as_text, as_texts
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.results import HeadAttention, PairScore, Translation, WordAttention, empty_translation
 from weft.translation.word_alignment import Sentence
@@ -65,6 +66,11 @@ class Translator:
         self.folder = folder
         self._postprocessor = Postprocessor(tokenizers, has_source=self.recipe.model.has_source)
 
+    def __repr__(self) -> str:
+        name = repr(self.recipe.name) if self.folder is None else repr(str(self.folder))
+        parameters = sum(parameter.numel() for parameter in getattr(self.model, "parameters", list)())
+        return f"<weft.Translator {name}: {parameters:,} parameters, {self.device}, {self.engine.name}>"
+
     @property
     def source_role(self) -> SourceRole:
         """What a source is to the model: a text to read, a prompt to continue, or nothing."""
@@ -91,7 +97,7 @@ class Translator:
     @overload
     def translate(
         self,
-        source: Sequence[str],
+        source: Iterable[str],
         *,
         n_best: int = 1,
         return_attention: bool = True,
@@ -102,7 +108,7 @@ class Translator:
 
     def translate(
         self,
-        source: str | Sequence[str],
+        source: str | Iterable[str],
         *,
         n_best: int = 1,
         return_attention: bool = True,
@@ -117,17 +123,16 @@ class Translator:
         """
         if self.source_role == "none":
             raise SearchError("this run is a language model: it has no source to translate; use `sample`")
-        if n_best < 1:
-            raise SearchError(f"n_best: {n_best}; expected at least 1")
+        n_best = as_count(n_best, "n_best")
         settings = self.search_settings(search)
-        sources = [source] if isinstance(source, str) else source
+        sources = [source] if isinstance(source, str) else as_texts(source, "source")
         prefix = prefix or settings.prefix
-        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else list(prefix)
+        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else as_texts(prefix, "prefix")
         if len(prefixes) != len(sources):
             raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
         prompts = self.source_role == "prompt"
         end = [] if prompts else [specials.END]
-        encoded = [[*ids, *end] if ids else [] for ids in self.tokenizers.source.encode_batch(list(sources))]
+        encoded = [[*ids, *end] if ids else [] for ids in self.tokenizers.source.encode_batch(sources)]
         rows = [row for row, ids in enumerate(encoded) if ids]
         replace_unknown = settings.replace_unknown and not prompts
         request = EngineRequest(
@@ -151,7 +156,10 @@ class Translator:
         """One translation for every line, in order, with a bounded number of lines and characters in memory."""
         from weft.data.reading.lines import chunk_lines
 
+        if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+            as_texts(lines, "lines")  # raises
         characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
+        lines = (as_text(line, "lines") for line in lines)
         for window in chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters):
             yield from self.translate(window, n_best=n_best, return_attention=return_attention, **search)
 
@@ -164,7 +172,9 @@ class Translator:
                 f"{self.recipe.name}: `sample` needs a language model (model.kind = 'language_model'); "
                 "this one has a source: use `translate --search sample`"
             )
+        count, length = as_count(count, "count"), as_count(length, "length")
         settings = self.search_settings({"kind": "sample", **search})
+        prompt = as_text(prompt, "prompt")
         prefix = self.tokenizers.target.encode(prompt or settings.prefix)
         copies = count if settings.kind == "greedy" else 1  # greedy search finds only one
         request = EngineRequest(
@@ -184,17 +194,19 @@ class Translator:
         """Texts sampled from a language model, each of which continues the prompt."""
         return [one.text for one in self.complete(prompt, count=count, length=length, seed=seed, **search)]
 
-    def score(self, pairs: Sequence[Pair]) -> list[PairScore]:
+    def score(self, pairs: Iterable[Pair | tuple[str, str]]) -> list[PairScore]:
         """log p(target | source) of every pair, end token included."""
         from weft.translation.forced_decoding import token_log_probabilities
 
+        pairs = as_pairs(pairs)
         scores = token_log_probabilities(self.model, self._encode(pairs), begin=specials.BEGIN, device=self.device)
         return [PairScore(float(row.sum(dtype=torch.float64)), row.tolist()) for row in scores]
 
-    def force_decode(self, pairs: Sequence[Pair]) -> list[Translation]:
+    def force_decode(self, pairs: Iterable[Pair | tuple[str, str]]) -> list[Translation]:
         """The targets of the pairs as if the model had produced them: with their scores, attention and links."""
         from weft.translation.forced_decoding import force_decode
 
+        pairs = as_pairs(pairs)
         if not pairs:
             return []
         encoded = self._encode(pairs)
@@ -212,6 +224,7 @@ class Translator:
         """The attention over words of the model's own translation, or of a given target."""
         from weft.data.pairs import Pair
 
+        source = as_text(source, "source")
         result = self.translate(source, **search) if target is None else self.force_decode([Pair(source, target)])[0]
         if result.attention is None:
             raise SearchError(
@@ -229,6 +242,8 @@ class Translator:
         """
         from weft.translation.inspection import attention_heads
 
+        source = as_text(source, "source")
+        target = None if target is None else as_text(target, "target")
         encode, end = self.tokenizers.target.encode, [specials.END]
         if target is not None:
             target_ids = [*encode(target), *end]

@@ -191,8 +191,12 @@ def test_a_call_may_change_keep_or_drop():
     assert str(Call(function=own)) == "call: own" and str(Call(function=own, name="mine")) == "call: mine"
 
 
+def test_a_call_may_return_a_plain_tuple():
+    assert Call(function=lambda pair: (pair.target, pair.source)).apply([Pair("a", "b")], b"") == [Pair("b", "a")]
+
+
 def test_a_call_that_gives_something_else_is_named():
-    for answer, given_text in [(("a", "b"), "tuple"), (1, "int"), (Pair(1, "b"), "a Pair of other things than texts")]:
+    for answer, given_text in [(("a", 3), "tuple"), (1, "int"), (Pair(1, "b"), "a Pair of other things than texts")]:
         with pytest.raises(DataError) as caught:
             Call(function=lambda pair, answer=answer: answer, name="mine").apply([Pair("x" * 99, "y")], b"")
         assert str(caught.value) == (

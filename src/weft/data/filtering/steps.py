@@ -300,8 +300,8 @@ class Call(Step):
                 kept.append(None)
             elif result is True:
                 kept.append(pair)
-            elif isinstance(result, Pair) and isinstance(result.source, str) and isinstance(result.target, str):
-                kept.append(result)
+            elif isinstance(result, tuple) and len(result) in (2, 3) and all(isinstance(s, str) for s in result[:2]):
+                kept.append(Pair(*result))
             else:
                 type_name = "a Pair of other things than texts" if isinstance(result, Pair) else type(result).__name__
                 raise DataError(

@@ -1,0 +1,83 @@
+"""Texts and pairs as users give them: lists, tuples, generators, columns of a table; all else is an error.
+
+A text where several are expected would be read letter by letter, and a missing value of a table is a float: both are
+refused here, with the name of the argument and what was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import DataError, SearchError
+
+if TYPE_CHECKING:
+    from weft.data.pairs import Pair
+
+SHOWN = 40
+"""Characters of a value that an error message shows."""
+
+
+def describe(value: Any) -> str:
+    """A value in an error message: ``None``, ``b'abc' (bytes)``, ``a list``."""
+    if value is None:
+        return "None"
+    if isinstance(value, str | bytes | int | float | bool):
+        text = repr(value)
+        return f"{text if len(text) <= SHOWN else f'{text[:SHOWN]}…'} ({type(value).__name__})"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def as_text(value: Any, name: str) -> str:
+    """One text."""
+    if isinstance(value, str):
+        return value
+    hint = "; decode it: value.decode('utf-8')" if isinstance(value, bytes) else ""
+    raise DataError(f"{name}: {describe(value)} was given, expected a text (str){hint}")
+
+
+def as_texts(value: Any, name: str) -> list[str]:
+    """Several texts, from anything that yields them."""
+    if isinstance(value, str):
+        raise DataError(f"{name}: {describe(value)} was given, expected several texts; put it in a list")
+    texts = list(_items(value, name, "texts (str)"))
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            as_text(text, f"{name}[{index}]")
+    return texts
+
+
+def as_pairs(value: Any, name: str = "pairs") -> list[Pair]:
+    """Several pairs: `Pair`, or tuples or lists of a source and a target."""
+    from weft.data.pairs import Pair
+
+    if isinstance(value, Pair):
+        raise DataError(f"{name}: one pair was given, expected several; put it in a list")
+    return [_as_pair(item, f"{name}[{index}]") for index, item in enumerate(_items(value, name, "pairs"))]
+
+
+def _as_pair(item: Any, name: str) -> Pair:
+    from weft.data.pairs import Pair
+
+    if not isinstance(item, tuple | list) or not 2 <= len(item) <= len(Pair._fields):
+        length = f" of {len(item)}" if isinstance(item, tuple | list) else ""
+        raise DataError(f"{name}: {describe(item)}{length} was given, expected a pair: weft.Pair(source, target)")
+    as_text(item[0], f"{name}.source")
+    as_text(item[1], f"{name}.target")
+    return item if isinstance(item, Pair) else Pair(*item)
+
+
+def _items(value: Any, name: str, expected: str) -> Iterable[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise DataError(f"{name}: {describe(value)} was given, expected a list of {expected}")
+    return value
+
+
+def as_count(value: Any, name: str) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise SearchError(f"{name}: {describe(value)} was given, expected a whole number of at least 1")
+    if (number := value.__index__()) < 1:
+        raise SearchError(f"{name}: {number} was given, expected at least 1")
+    return int(number)

@@ -1,0 +1,82 @@
+"""What users give in place of a text, several texts or pairs: an answer where it is obvious, else one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft.data.pairs import Pair
+from weft.errors import DataError, SearchError
+from weft.translation.inputs import as_count, as_pairs, as_text, as_texts
+
+PAIR = Pair("a b", "b a")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["a", "b"], ("a", "b"), iter(["a", "b"]), (one for one in "ab"), np.array(["a", "b"]), {"a": 1, "b": 2}.keys()],
+)
+def test_texts_from_anything_that_yields_them(given):
+    assert as_texts(given, "source") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("a b", "source: 'a b' (str) was given, expected several texts; put it in a list"),
+        (None, "source: None was given, expected a list of texts (str)"),
+        (3, "source: 3 (int) was given, expected a list of texts (str)"),
+        (b"a", "source: b'a' (bytes) was given, expected a list of texts (str)"),
+        ({"a": 1}, "source: a dict was given, expected a list of texts (str)"),
+        (["a", None], "source[1]: None was given, expected a text (str)"),
+        (["a", float("nan")], "source[1]: nan (float) was given, expected a text (str)"),
+        ([b"a"], "source[0]: b'a' (bytes) was given, expected a text (str); decode it: value.decode('utf-8')"),
+        ([["a"]], "source[0]: a list was given, expected a text (str)"),
+    ],
+)
+def test_other_things_than_texts(given, message):
+    with pytest.raises(DataError) as refusal:
+        as_texts(given, "source")
+    assert str(refusal.value) == message
+
+
+def test_a_long_value_is_shortened():
+    with pytest.raises(DataError) as refusal:
+        as_text(b"a" * 1000, "source")
+    assert len(str(refusal.value)) < 150
+
+
+@pytest.mark.parametrize("given", [[PAIR], (PAIR,), iter([PAIR]), [("a b", "b a")], [["a b", "b a"]]])
+def test_pairs_from_anything_that_yields_them(given):
+    assert as_pairs(given) == [PAIR] and isinstance(as_pairs([("a", "b")])[0], Pair)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (PAIR, "pairs: one pair was given, expected several; put it in a list"),
+        ("a\tb", "pairs: 'a\\tb' (str) was given, expected a list of pairs"),
+        (None, "pairs: None was given, expected a list of pairs"),
+        (["a\tb"], "pairs[0]: 'a\\tb' (str) was given, expected a pair: weft.Pair(source, target)"),
+        ([("a",)], "pairs[0]: a tuple of 1 was given, expected a pair: weft.Pair(source, target)"),
+        ([PAIR, ("a", None)], "pairs[1].target: None was given, expected a text (str)"),
+        ([Pair(3, "a")], "pairs[0].source: 3 (int) was given, expected a text (str)"),
+    ],
+)
+def test_other_things_than_pairs(given, message):
+    with pytest.raises(DataError) as refusal:
+        as_pairs(given)
+    assert str(refusal.value) == message
+
+
+def test_counts():
+    assert as_count(np.int64(3), "n_best") == 3
+    for given, message in {
+        "3": "n_best: '3' (str) was given, expected a whole number of at least 1",
+        None: "n_best: None was given, expected a whole number of at least 1",
+        True: "n_best: True (bool) was given, expected a whole number of at least 1",
+        0: "n_best: 0 was given, expected at least 1",
+    }.items():
+        with pytest.raises(SearchError) as refusal:
+            as_count(given, "n_best")
+        assert str(refusal.value) == message
