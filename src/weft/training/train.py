@@ -72,7 +72,7 @@ def _train(
     folder: RunFolder,
     model: Model | None,
     resume: bool,
-    transforms: Sequence[Transform],
+    transforms: Transform | Sequence[Transform],
     workers: Workers,
 ) -> Iterator[Event]:
     """Train in a run folder that this process has locked."""
