@@ -63,6 +63,18 @@ def test_attention_score(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_model({"attention": {"score": "negative_distance"}}).shape == (5, 11)
 
 
+def hardmax(scores: Tensor) -> Tensor:
+    """The whole weight on the largest score."""
+    return (scores == scores.amax(-1, keepdim=True)).to(scores)
+
+
+def test_attention_normalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, choices.NORMALIZERS, "hardmax", "hardmax")
+    transformer = {"kind": "transformer", "heads": 2, "layers": 1, "feed_forward": 8}
+    for sides in ({}, {"encoder": transformer, "decoder": transformer}):
+        assert run_model({**sides, "attention": {"normalizer": "hardmax"}}).shape == (5, 11)
+
+
 class MinimalGatedUnit(Cell):
     """f = σ(…);  h_t = (1 − f) ⊙ h_{t−1} + f ⊙ tanh(…)   a cell that PyTorch does not have"""
 

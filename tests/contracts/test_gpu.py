@@ -14,6 +14,7 @@ from weft.models.build import build_model
 from weft.models.layers import Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
+from weft.recipe.choices import NORMALIZERS
 from weft.runs.layout import RunFolder
 from weft.search.beam import BeamOptions, beam_search
 from weft.search.interface import SearchRequest
@@ -33,6 +34,7 @@ VARIANTS = {
     "after": ["model.attention.score=general", "model.encoder.layers=2", "model.encoder.connections=residual"],
     "input feeding": ["model.attention.score=dot", "model.decoder.input_feeding=true", "model.decoder.layers=2"],
     "before": ["model.attention.score=additive", "model.attention.placement=before"],
+    "sparse": ["model.attention.normalizer=entmax15", "model.decoder.input_feeding=true"],
     "language model": ["model.kind=language_model", "model.attention.score=dot"],
 }
 
@@ -88,9 +90,10 @@ def transformer(options: list[str], *more: str) -> ModelSettings:
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm"])
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("name", [*TRANSFORMERS, *NORMALIZERS])
 def test_transformers_are_the_same_on_both(name: str, kind: str) -> None:
-    settings = transformer(TRANSFORMERS[name], f"model.kind={kind}")
+    normalizer = f"model.attention.normalizer={name if name in NORMALIZERS else 'softmax'}"
+    settings = transformer(TRANSFORMERS.get(name, []), f"model.kind={kind}", normalizer)
     found = []
     for device, half in (("cpu", False), ("cuda", False), ("cuda", True)):
         model = build_model(settings, source_size=11, target_size=13).to(device)
@@ -130,6 +133,7 @@ def test_the_loss_kernel_is_the_loss(smoothing: float) -> None:
 
 CAPTURED = {
     "transformer": transformer([]),
+    "sparse transformer": transformer([], "model.attention.normalizer=entmax15"),
     **{name: make_recipe({}, [*changes, "model.dropout=0.0"]).model for name, changes in VARIANTS.items()},
     "gru": make_recipe({}, ["model.encoder.kind=gru", "model.decoder.kind=gru", "model.dropout=0.0"]).model,
     "in between": make_recipe({}, ["model.encoder.kind=attention", "model.dropout=0.0"]).model,
@@ -145,7 +149,7 @@ def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None
     sizes = {"batch_tokens": 120, "steps": 12, "validate_every": 0, "save_every": 0, "warmup": 4}
     losses = []
     for captured in (True, False):
-        precision = "bf16" if name == "transformer" else "fp32"
+        precision = "bf16" if "transformer" in name else "fp32"
         settings = TrainingSettings.model_validate({**sizes, "precision": precision})
         model = build_model(CAPTURED[name], source_size=11, target_size=13)
         context = TrainingContext(settings, device=torch.device("cuda"))
@@ -157,7 +161,7 @@ def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None
         losses.append([event.loss for event in trainer.events() if isinstance(event, Step)])
         if captured:
             assert any(update.graph is not None for update in trainer.update.captured.values())
-    assert losses[0] == pytest.approx(losses[1], rel=0.03 if name == "transformer" else 0.005)
+    assert losses[0] == pytest.approx(losses[1], rel=0.03 if "transformer" in name else 0.005)
     assert losses[0][-1] < losses[0][0]
 
 

@@ -1,7 +1,7 @@
 """The contracts of every model, whatever its parts: `weft.models.interface`.
 
 Each contract runs over the models that can be built: cell × connections × where the attention enters,
-score × projection × placement, encoder × decoder × bridge, and the language models.
+score × projection × placement, normalizer, encoder × decoder × bridge, and the language models.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.models.build import build_model
 from weft.models.interface import Model, alignment_weights
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
-from weft.recipe.choices import CELLS, SCORES, resolve
+from weft.recipe.choices import CELLS, NORMALIZERS, SCORES, resolve
 from weft.tree import Tree, map_tree, repeat, select
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]
@@ -72,6 +72,11 @@ def transformer_cases() -> dict[str, dict[str, Any]]:
         cases[f"transformer-{name}"] = {**plain, "encoder": stack, "decoder": stack}
         cases[f"prefix-{name}"] = {**plain, "kind": "prefix_lm", "decoder": stack}
         cases[f"lm-transformer-{name}"] = {**plain, "kind": "language_model", "decoder": stack}
+    for normalizer in NORMALIZERS:
+        heads = {**plain, "decoder": {**TRANSFORMER, "positions": "alibi"}, "attention": {"normalizer": normalizer}}
+        cases[f"transformer-{normalizer}"] = {**heads, "encoder": TRANSFORMER}
+        cases[f"prefix-{normalizer}"] = {**heads, "kind": "prefix_lm"}
+        cases[f"lm-transformer-{normalizer}"] = {**heads, "kind": "language_model"}
     encoders = {
         **{kind: {"kind": kind, "hidden": 8} for kind in CELLS},
         "attention": {**TRANSFORMER, "kind": "attention"},
@@ -115,6 +120,11 @@ def every_case() -> dict[str, dict[str, Any]]:
             for placement in ("after+feeding", "before"):
                 cases[f"{name}-{placement}"] = settings(placement, attention=attention, decoder=decoder)
             cases[f"lm-{name}"] = settings(attention=attention, kind="language_model")
+    for normalizer in NORMALIZERS:
+        attention = {"normalizer": normalizer}
+        for placement in ("after", "after+feeding", "before"):
+            cases[f"{normalizer}-{placement}"] = settings(placement, attention=attention)
+        cases[f"lm-{normalizer}"] = settings(attention=attention, kind="language_model")
     pairs = [(encoder, decoder, "auto") for encoder in CELLS for decoder in CELLS]
     pairs += [(kind, kind, bridge) for kind in CELLS for bridge in ("project", "zero")]
     for encoder, decoder, bridge in pairs:
@@ -297,7 +307,7 @@ def test_a_fixed_layout_changes_nothing(case: str) -> None:
 
 
 def test_every_table_entry_is_in_a_case() -> None:
-    """A score, cell or kind of connection that is added joins by itself."""
-    for name in (*CELLS, *SCORES, *CONNECTIONS):
+    """A score, normalizer, cell or kind of connection that is added joins by itself."""
+    for name in (*CELLS, *SCORES, *NORMALIZERS, *CONNECTIONS):
         assert any(name in case for case in CASES)
     assert len(CASES) > 200

@@ -51,6 +51,7 @@ FEW = [
     "lstm-with-transformer",
     "transformer-tied-all",
     "prefix-learned",
+    "transformer-entmax15",
     "back-to-front",
 ]
 LANGUAGE_MODELS = [

@@ -21,17 +21,21 @@ VARIANTS = {
     "shared heads": ["key_value_heads=1"],
     "rms": ["norm=rms", "activation=swiglu"],
 }
+NORMALIZERS = {"sparsemax": "sparsemax", "entmax": "entmax15"}
 SIZES = ["layers=2", "hidden=16", "heads=4", "feed_forward=24"]
 
 
 def model_of(name: str) -> Seq2Seq:
-    changes = [f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in (*SIZES, *VARIANTS[name])]
+    changes = [
+        f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in (*SIZES, *VARIANTS.get(name, ()))
+    ]
+    changes += [f"model.attention.normalizer={NORMALIZERS[name]}"] if name in NORMALIZERS else []
     kinds = ["model.encoder.kind=transformer", "model.decoder.kind=transformer", "model.embedding=16"]
     return build_model(make_recipe({}, [*kinds, *changes]).model, source_size=11, target_size=13, seed=3).eval()
 
 
 @pytest.mark.parametrize("return_attention", [False, True])
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *NORMALIZERS])
 @torch.no_grad()
 def test_equal_to_plain_steps(name: str, return_attention: bool) -> None:
     model = model_of(name)

@@ -1,4 +1,4 @@
-"""Attention by a score: weights α = softmax(e), context Σ_j α_j v_j.
+"""Attention by a score: weights α = normalize(e), context Σ_j α_j v_j.
 
 Keys and values are given as a Ragged, which `Attention.project` pads and masks once per source. Every query gets an
 output.
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.scores import Score
 from weft.kernels.deferred_gradients import DeferredMatrices, Matrices, as_tensor, weighted_sum
 from weft.ragged import Ragged, additive_mask
@@ -34,9 +35,11 @@ class ProjectedKeys(NamedTuple):
         )
 
 
-def attend(scores_BTS: Tensor, values_BSD: Matrices, mask_BTS: Tensor) -> tuple[Tensor, Tensor]:
-    """The context Σ_j α_j v_j with α = softmax(scores + additive mask), and the weights α."""
-    weights_BTS = torch.softmax(scores_BTS + mask_BTS, dim=-1)
+def attend(
+    scores_BTS: Tensor, values_BSD: Matrices, mask_BTS: Tensor, normalize: Normalizer = softmax
+) -> tuple[Tensor, Tensor]:
+    """The context Σ_j α_j v_j with α = normalize(scores + additive mask), and the weights α."""
+    weights_BTS = normalize(scores_BTS + mask_BTS)
     return weighted_sum(weights_BTS, values_BSD), weights_BTS
 
 
@@ -44,10 +47,16 @@ class Attention(nn.Module):
     """A score, and keys and values that are the source states themselves or learned projections of them."""
 
     def __init__(
-        self, score: Score, *, key_projection: nn.Module | None = None, value_projection: nn.Module | None = None
+        self,
+        score: Score,
+        *,
+        normalize: Normalizer = softmax,
+        key_projection: nn.Module | None = None,
+        value_projection: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.score = score
+        self.normalize = normalize
         self.key_projection = key_projection or nn.Identity()
         self.value_projection = value_projection or nn.Identity()
 
@@ -67,7 +76,7 @@ class Attention(nn.Module):
     def forward(self, queries_BTD: Tensor, keys: ProjectedKeys) -> tuple[Tensor, Tensor]:
         """The contexts (B, T, D) and the weights (B, T, S) for T queries per row."""
         scores_BTS = self.score(queries_BTD, keys.keys_BSD)
-        return attend(scores_BTS, keys.values_BSD, keys.mask_BS[:, None])
+        return attend(scores_BTS, keys.values_BSD, keys.mask_BS[:, None], self.normalize)
 
     def attend_ragged(self, queries: Ragged, keys: ProjectedKeys) -> tuple[Ragged, Tensor]:
         """The same for a ragged batch of queries; weights (B, longest, S)."""
@@ -82,5 +91,5 @@ class Attention(nn.Module):
         scores_BTS = self.score(states_BTD, history.keys_BSD)
         length = states_BTD.shape[1]
         mask_TS = states_BTD.new_full((length, length), float("-inf")).triu(1)
-        contexts_BTD, weights_BTS = attend(scores_BTS, history.values_BSD, mask_TS)
+        contexts_BTD, weights_BTS = attend(scores_BTS, history.values_BSD, mask_TS, self.normalize)
         return states.from_padded(contexts_BTD), weights_BTS

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention
 from weft.ragged import additive_mask
 
@@ -64,7 +65,9 @@ class KVCache(NamedTuple):
         rows_RT = torch.where(stored_T, rows_RT, _own_rows(len(rows_RT), capacity, device))
         return self._replace(layers=layers, rows_RT=rows_RT)
 
-    def step(self, layer: int, projected_RHD: Tensor, bias_HT: Tensor | None) -> Tensor:
+    def step(
+        self, layer: int, projected_RHD: Tensor, bias_HT: Tensor | None, normalize: Normalizer = softmax
+    ) -> Tensor:
         """Store each hypothesis's next token in a layer and attend to its history with it: outputs (R, H, D).
 
         ``projected_RHD``: queries, keys and values, one head after the other.
@@ -73,7 +76,7 @@ class KVCache(NamedTuple):
         kv_heads = keys_RHTD.shape[1]
         heads = projected_RHD.shape[1] - 2 * kv_heads
         first = layer == 0  # the indices are common to all layers
-        if projected_RHD.is_cuda:
+        if projected_RHD.is_cuda and normalize is softmax:
             from weft.kernels.triton.step_attention import HEAD_WIDTHS, cached_attention
 
             if projected_RHD.shape[-1] in HEAD_WIDTHS:
@@ -89,7 +92,7 @@ class KVCache(NamedTuple):
         mask_T = additive_mask(future_T, queries_RHD.dtype)
         bias = mask_T if bias_HT is None else bias_HT[:, None].to(mask_T.dtype) + mask_T
         history = StepKeysValues(*self._stored(self.layers[layer]), bias.view(1, -1, 1, self.capacity))
-        return step_attention(queries_RHD, [history])[0]
+        return step_attention(queries_RHD, [history], normalize)[0]
 
     def _stored(self, layer: KeysValues) -> KeysValues:
         """A layer's keys and values (R, H, T, D) gathered by ``rows_RT``."""

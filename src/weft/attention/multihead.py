@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.kv_cache import KVCache
+from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder
 from weft.attention.relative_positions import Rotation
@@ -22,12 +23,15 @@ class MultiHeadAttention(nn.Module):
 
     output: nn.Linear
 
-    def __init__(self, width: int, *, heads: int, kv_heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, *, heads: int, kv_heads: int, dropout: float = 0.0, normalize: Normalizer = softmax
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.kv_heads = kv_heads
         self.head_width = width // heads
         self.dropout = dropout
+        self.normalize = normalize
 
     def _split_heads(self, projected_ND: Tensor) -> Tensor:
         """(N, heads × D) -> (N, heads, D)."""
@@ -37,15 +41,19 @@ class MultiHeadAttention(nn.Module):
         self, queries_NHD: Tensor, source: KeysValues, pattern: AttentionPattern, recorder: AttentionRecorder | None
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        outputs_NHD = pattern.attend(queries_NHD, source.keys, source.values, dropout=dropout, recorder=recorder)
+        outputs_NHD = pattern.attend(
+            queries_NHD, source.keys, source.values, dropout=dropout, normalize=self.normalize, recorder=recorder
+        )
         return self.output(outputs_NHD.flatten(1))
 
 
 class SelfAttention(MultiHeadAttention):
     """Attention of a sequence to itself, or of a search step to its history."""
 
-    def __init__(self, width: int, *, heads: int, kv_heads: int, dropout: float = 0.0) -> None:
-        super().__init__(width, heads=heads, kv_heads=kv_heads, dropout=dropout)
+    def __init__(
+        self, width: int, *, heads: int, kv_heads: int, dropout: float = 0.0, normalize: Normalizer = softmax
+    ) -> None:
+        super().__init__(width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize)
         of_queries, of_keys = heads * self.head_width, kv_heads * self.head_width
         self.query_key_value = nn.Linear(width, of_queries + 2 * of_keys)
         self.output = nn.Linear(of_queries, width)
@@ -81,7 +89,8 @@ class SelfAttention(MultiHeadAttention):
             torch.cat([history.keys, own.keys[:, :, None]], 2), torch.cat([history.values, own.values[:, :, None]], 2)
         )
         parts = [StepKeysValues(longer.keys, longer.values, bias)]
-        outputs_RHD, weights_RHS = step_attention(queries_RHD, parts if prefix is None else [prefix, *parts])
+        parts = parts if prefix is None else [prefix, *parts]
+        outputs_RHD, weights_RHS = step_attention(queries_RHD, parts, self.normalize)
         return self.output(outputs_RHD.flatten(1)), longer, weights_RHS
 
     def step_in_cache(
@@ -92,7 +101,7 @@ class SelfAttention(MultiHeadAttention):
         if rotation is not None:
             rotated, values_RHD = projected_RHD.split([self.heads + self.kv_heads, self.kv_heads], 1)
             projected_RHD = torch.cat([rotation.rotate(rotated), values_RHD], 1)
-        return self.output(cache.step(layer, projected_RHD, bias_HT).flatten(1))
+        return self.output(cache.step(layer, projected_RHD, bias_HT, self.normalize).flatten(1))
 
     def _project(self, stream_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeysValues]:
         projected_NHD = self._split_heads(self.query_key_value(stream_ND))
@@ -105,8 +114,17 @@ class SelfAttention(MultiHeadAttention):
 class CrossAttention(MultiHeadAttention):
     """Attention of a sequence, or of a search step, to the states of a source."""
 
-    def __init__(self, width: int, source_width: int, *, heads: int, kv_heads: int, dropout: float = 0.0) -> None:
-        super().__init__(width, heads=heads, kv_heads=kv_heads, dropout=dropout)
+    def __init__(
+        self,
+        width: int,
+        source_width: int,
+        *,
+        heads: int,
+        kv_heads: int,
+        dropout: float = 0.0,
+        normalize: Normalizer = softmax,
+    ) -> None:
+        super().__init__(width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize)
         of_queries, of_keys = heads * self.head_width, kv_heads * self.head_width
         self.query = nn.Linear(width, of_queries)
         self.key_value = nn.Linear(source_width, 2 * of_keys)
@@ -129,12 +147,12 @@ class CrossAttention(MultiHeadAttention):
 
     def step(self, stream_RD: Tensor, source: StepKeysValues) -> tuple[Tensor, Tensor]:
         """One token per row over its source: the output and the weights (R, H, S)."""
-        outputs_RHD, weights_RHS = step_attention(self._split_heads(self.query(stream_RD)), [source])
+        outputs_RHD, weights_RHS = step_attention(self._split_heads(self.query(stream_RD)), [source], self.normalize)
         return self.output(outputs_RHD.flatten(1)), weights_RHS
 
     def step_output(self, stream_RD: Tensor, source: StepKeysValues) -> Tensor:
         """The output of `step` without the weights: on CUDA by one kernel."""
-        outputs_RHD = step_attention_output(self._split_heads(self.query(stream_RD)), source)
+        outputs_RHD = step_attention_output(self._split_heads(self.query(stream_RD)), source, self.normalize)
         return self.output(outputs_RHD.flatten(1))
 
 

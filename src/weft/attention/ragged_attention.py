@@ -4,8 +4,9 @@
 
 Queries, keys and values are stored end to end (N, H, D). The plain path pads them, calls PyTorch's
 `scaled_dot_product_attention` and removes the padding again; no padded tensor leaves this file. Where weights are to be
-returned they are computed explicitly. On CUDA in half precision, without bias, dropout and returned weights, a
-variable-length kernel does the same without padding (kernels/varlen_attention.py).
+returned, or another normalizer takes the place of softmax, the equation is computed as written. On CUDA in half
+precision, for softmax without bias, dropout and returned weights, a variable-length kernel does the same without
+padding (kernels/varlen_attention.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.records import AttentionRecorder
 from weft.kernels.varlen_attention import has_varlen_kernel, repeat_heads, varlen_attention
 from weft.ragged import Layout, Ragged, additive_mask
@@ -33,6 +35,7 @@ class AttentionPattern(Protocol):
         values_NHD: Tensor,
         *,
         dropout: float = 0.0,
+        normalize: Normalizer = softmax,
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         """The outputs (N, H, D). With fewer key–value heads than query heads, neighboring heads share one."""
@@ -61,21 +64,26 @@ class RaggedAttention:
         values_NHD: Tensor,
         *,
         dropout: float = 0.0,
+        normalize: Normalizer = softmax,
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         """See `AttentionPattern`."""
-        if self.bias is None and dropout == 0.0 and recorder is None and has_varlen_kernel(queries_NHD):
+        plain = recorder is None and normalize is softmax
+        if plain and self.bias is None and dropout == 0.0 and has_varlen_kernel(queries_NHD):
             return varlen_attention(
                 queries_NHD, keys_NHD, values_NHD, queries=self.queries, keys=self.keys, causal=self.causal
             )
         queries = Ragged(queries_NHD, self.queries)
         keys, values = (Ragged(repeat_heads(part, queries_NHD), self.keys) for part in (keys_NHD, values_NHD))
         queries_BHTD, keys_BHSD, values_BHSD = (part.to_padded().transpose(1, 2) for part in (queries, keys, values))
-        if recorder is None:
+        if plain:
             outputs_BHTD = self._padded_attention(queries_BHTD, keys_BHSD, values_BHSD, dropout)
         else:
-            outputs_BHTD, weights_BHTS = self._explicit_attention(queries_BHTD, keys_BHSD, values_BHSD, dropout)
-            recorder(self.kind, weights_BHTS)
+            scores_BHTS = queries_BHTD @ keys_BHSD.transpose(2, 3) / math.sqrt(queries_BHTD.shape[-1])
+            weights_BHTS = normalize(scores_BHTS + self._mask(queries_BHTD.dtype))
+            outputs_BHTD = functional.dropout(weights_BHTS, dropout) @ values_BHSD
+            if recorder is not None:
+                recorder(self.kind, weights_BHTS)
         return queries.from_padded(outputs_BHTD.transpose(1, 2)).values
 
     def _padded_attention(self, queries_BHTD: Tensor, keys_BHSD: Tensor, values_BHSD: Tensor, dropout: float) -> Tensor:
@@ -86,14 +94,6 @@ class RaggedAttention:
         return functional.scaled_dot_product_attention(
             queries_BHTD, keys_BHSD, values_BHSD, attn_mask=mask, dropout_p=dropout, is_causal=causal
         )
-
-    def _explicit_attention(
-        self, queries_BHTD: Tensor, keys_BHSD: Tensor, values_BHSD: Tensor, dropout: float
-    ) -> tuple[Tensor, Tensor]:
-        """The same by the equation, with the weights."""
-        scores_BHTS = queries_BHTD @ keys_BHSD.transpose(2, 3) / math.sqrt(queries_BHTD.shape[-1])
-        weights_BHTS = torch.softmax(scores_BHTS + self._mask(queries_BHTD.dtype), -1)
-        return functional.dropout(weights_BHTS, dropout) @ values_BHSD, weights_BHTS
 
     @cached_property
     def _masked_BTS(self) -> Tensor:
@@ -151,6 +151,7 @@ class PrefixAttention:
         values_NHD: Tensor,
         *,
         dropout: float = 0.0,
+        normalize: Normalizer = softmax,
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         """See `AttentionPattern`."""
@@ -158,9 +159,11 @@ class PrefixAttention:
         outputs: list[Tensor] = []
         if split:
             source = (part[:split] for part in (queries_NHD, keys_NHD, values_NHD))
-            outputs.append(self.source.attend(*source, dropout=dropout, recorder=recorder))
+            outputs.append(self.source.attend(*source, dropout=dropout, normalize=normalize, recorder=recorder))
         keys_NHD, values_NHD = keys_NHD[self._interleaved], values_NHD[self._interleaved]
         outputs.append(
-            self.target.attend(queries_NHD[split:], keys_NHD, values_NHD, dropout=dropout, recorder=recorder)
+            self.target.attend(
+                queries_NHD[split:], keys_NHD, values_NHD, dropout=dropout, normalize=normalize, recorder=recorder
+            )
         )
         return torch.cat(outputs)

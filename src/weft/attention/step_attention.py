@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from weft.attention.normalizers import Normalizer, softmax
+
 
 class KeysValues(NamedTuple):
     """Keys and values: (N, H, D) each end to end, or (R, H, T, D) each of the history of R hypotheses."""
@@ -26,7 +28,9 @@ class StepKeysValues(NamedTuple):
     """Anything that broadcasts to (B or R, H, 1, S)."""
 
 
-def step_attention(queries_RHD: Tensor, parts: Sequence[StepKeysValues]) -> tuple[Tensor, Tensor]:
+def step_attention(
+    queries_RHD: Tensor, parts: Sequence[StepKeysValues], normalize: Normalizer = softmax
+) -> tuple[Tensor, Tensor]:
     """One query per row over all parts together: outputs (R, H, D) and weights (R, H, S), the parts concatenated.
 
     A part has either one row per hypothesis or one per source.
@@ -41,7 +45,7 @@ def step_attention(queries_RHD: Tensor, parts: Sequence[StepKeysValues]) -> tupl
             scores_BKHS = scores_RHS.view(sources, rows // sources, heads, length) + bias.transpose(1, 2)
             scores_RHS = scores_BKHS.view(rows, heads, length)
         scores.append(scores_RHS)
-    weights_RHS = torch.softmax(torch.cat(scores, -1) if len(scores) > 1 else scores[0], -1)
+    weights_RHS = normalize(torch.cat(scores, -1) if len(scores) > 1 else scores[0])
     outputs_RHD = torch.zeros_like(queries_RHD)
     lengths = [part.keys_BHSD.shape[2] for part in parts]
     for (_, values_BHSD, _), part_RHS in zip(parts, weights_RHS.split(lengths, -1), strict=True):
@@ -51,14 +55,14 @@ def step_attention(queries_RHD: Tensor, parts: Sequence[StepKeysValues]) -> tupl
     return outputs_RHD, weights_RHS
 
 
-def step_attention_output(queries_RHD: Tensor, source: StepKeysValues) -> Tensor:
+def step_attention_output(queries_RHD: Tensor, source: StepKeysValues, normalize: Normalizer = softmax) -> Tensor:
     """The outputs of `step_attention` over a source, without the weights: on CUDA by one kernel."""
-    if queries_RHD.is_cuda and source.bias is not None:
+    if queries_RHD.is_cuda and source.bias is not None and normalize is softmax:
         from weft.kernels.triton.step_attention import HEAD_WIDTHS, source_attention
 
         if queries_RHD.shape[-1] in HEAD_WIDTHS and source.bias.shape[1:3] == (1, 1):
             return source_attention(queries_RHD, source.keys_BHSD, source.values_BHSD, source.bias[:, 0, 0])
-    return step_attention(queries_RHD, [source])[0]
+    return step_attention(queries_RHD, [source], normalize)[0]
 
 
 def _group_by_source(values_RHD: Tensor, sources: int, kv_heads: int) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention.attention import Attention, ProjectedKeys
+from weft.attention.normalizers import make_normalizer, softmax
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.attention.scores import Dot, General, make_score
 from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
@@ -81,7 +82,8 @@ def make_attention(settings: AttentionSettings, *, queries: int, states: int) ->
         size=settings.size or queries,
         temperature=settings.temperature,
     )
-    return Attention(score, key_projection=keys, value_projection=values)
+    normalize = make_normalizer(settings.normalizer)
+    return Attention(score, normalize=normalize, key_projection=keys, value_projection=values)
 
 
 class RecurrentDecoder(nn.Module):
@@ -255,10 +257,11 @@ class RecurrentDecoder(nn.Module):
 
     @property
     def _is_input_feeding_lstm(self) -> bool:
-        """Whether `weft.kernels.cpu.input_feeding` applies: one LSTM layer and a score that is a dot product."""
+        """Whether `weft.kernels.cpu.input_feeding` applies: one LSTM layer and softmax of a dot product."""
         return (
             self.input_feeding
             and self.attention is not None
+            and self.attention.normalize is softmax
             and type(self.attention.score).forward in (Dot.forward, General.forward)
             and self.stack.is_single_lstm
             and not self.feeds_summary

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention.multihead import CrossAttention, SelfAttention
+from weft.attention.normalizers import Normalizer, make_normalizer, softmax
 from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder, AttentionRecords
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
@@ -85,16 +86,20 @@ def normalize(norm: nn.Module, stream_ND: Tensor) -> Tensor:
 class TransformerLayer(nn.Module):
     """Self-attention; cross-attention if there is a source; feed-forward network unless the kind is "attention"."""
 
-    def __init__(self, settings: TransformerSettings, *, source_width: int | None = None) -> None:
+    def __init__(
+        self, settings: TransformerSettings, *, normalize: Normalizer = softmax, source_width: int | None = None
+    ) -> None:
         """``source_width``: of the source states; None: without cross-attention."""
         super().__init__()
         width, heads, dropout = settings.hidden, settings.heads, settings.attention_dropout
         kv_heads = settings.key_value_heads or heads
-        self.self_attention = SelfAttention(width, heads=heads, kv_heads=kv_heads, dropout=dropout)
+        self.self_attention = SelfAttention(width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize)
         self.self_attention_residual = ResidualBlock(settings)
         self.cross_attention: CrossAttention | None = None
         if source_width is not None:
-            self.cross_attention = CrossAttention(width, source_width, heads=heads, kv_heads=kv_heads, dropout=dropout)
+            self.cross_attention = CrossAttention(
+                width, source_width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize
+            )
             self.cross_attention_residual = ResidualBlock(settings)
         self.feed_forward: FeedForward | None = None
         if settings.kind != "attention":
@@ -154,7 +159,13 @@ class TransformerStack(nn.Module):
     """Layers, the embedding of their inputs with positions, and the final norm of a pre-norm stack."""
 
     def __init__(
-        self, settings: TransformerSettings, *, input_width: int, bidirectional: bool, source_width: int | None = None
+        self,
+        settings: TransformerSettings,
+        *,
+        input_width: int,
+        bidirectional: bool,
+        normalize: Normalizer = softmax,
+        source_width: int | None = None,
     ) -> None:
         """``settings``: with all dropouts set; ``bidirectional``: whether tokens attend to later tokens."""
         super().__init__()
@@ -173,7 +184,9 @@ class TransformerStack(nn.Module):
             self.relative_bias = AlibiBias(settings.heads)
         elif settings.positions == "relative":
             self.relative_bias = T5Bias(settings.heads, bidirectional=bidirectional)
-        layers = [TransformerLayer(settings, source_width=source_width) for _ in range(settings.layers)]
+        layers = [
+            TransformerLayer(settings, normalize=normalize, source_width=source_width) for _ in range(settings.layers)
+        ]
         self.layers = cast(Sequence[TransformerLayer], nn.ModuleList(layers))
         self.final_norm = NORMS[settings.norm](width) if settings.norm_placement == "pre" else None
 
@@ -265,5 +278,6 @@ def make_transformer_stack(
         stack.model_copy(update=dropouts),
         input_width=settings.embedding,
         bidirectional=bidirectional,
+        normalize=make_normalizer(settings.attention.normalizer),
         source_width=source_width,
     )

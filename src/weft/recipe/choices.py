@@ -3,8 +3,8 @@
 Each table maps a name to ``"module:Class"``. The module is imported when the class is used, so that reading a recipe
 does not import PyTorch. A recipe contains names only, never modules: loading a recipe cannot run foreign code.
 
-To add an attention score, a recurrent cell, an encoder, a pipeline step or a tokenizer: write the class and add its
-line here.
+To add an attention score, a normalizer, a recurrent cell, an encoder, a pipeline step or a tokenizer: write the class
+and add its line here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ SCORES: dict[str, str] = {
     "parameter_free": "weft.attention.scores:ParameterFree",
 }
 """How an attention compares a query with a key."""
+
+NORMALIZERS: dict[str, str] = {
+    "softmax": "weft.attention.normalizers:softmax",
+    "sparsemax": "weft.attention.normalizers:sparsemax",
+    "entmax15": "weft.attention.normalizers:entmax15",
+}
+"""How an attention turns scores into weights."""
 
 CELLS: dict[str, str] = {
     "rnn": "weft.models.cells:RNN",
@@ -133,6 +140,7 @@ class Choice:
 
 
 ScoreName = Annotated[str, Choice(SCORES, besides=("none",))]
+NormalizerName = Annotated[str, Choice(NORMALIZERS)]
 CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
 TokenizerKind = Annotated[str, Choice(TOKENIZERS)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from weft.recipe.base import Count, CountOrNone, Settings, Share
-from weft.recipe.choices import ENCODERS, CellName, EncoderName, ScoreName
+from weft.recipe.choices import ENCODERS, CellName, EncoderName, NormalizerName, ScoreName
 
 
 class RecurrentSettings(Settings):
@@ -90,9 +90,12 @@ DecoderSettings = Annotated[
 
 
 class AttentionSettings(Settings):
-    """[model.attention] of a recurrent decoder; a Transformer decoder has its own attention"""
+    """[model.attention]: of a Transformer, the normalizer applies to every head, and nothing else does"""
 
     score: ScoreName = Field("general", description="score function of queries and keys; none: no attention")
+    normalizer: NormalizerName = Field(
+        "softmax", description="from scores to weights; sparsemax and entmax15 make small weights exactly zero"
+    )
     placement: Literal["after", "before"] = Field(
         "after", description="attend after the recurrent step (Luong) or before it (Bahdanau)"
     )

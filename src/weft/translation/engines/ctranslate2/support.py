@@ -27,6 +27,8 @@ def unsupported_model(settings: ModelSettings) -> str | None:
     """Why CTranslate2 cannot hold such a model, in one line that names the setting; None if it can."""
     if settings.kind != "seq2seq":
         return f"model.kind: {settings.kind!r} is not exported to CTranslate2; only 'seq2seq' is"
+    if settings.attention.normalizer != "softmax":
+        return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to CTranslate2"
     for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
         if not isinstance(stack, TransformerSettings):
             return f"model.{side}.kind: {stack.kind!r} is recurrent; CTranslate2 holds 'transformer' only"
