@@ -125,7 +125,7 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
     ranking = Ranking(settings.normalization, settings.length_penalty)
     sentences = []
     for pair, output, exact, score in zip(pairs, outputs, best, run.score(pairs), strict=True):
-        limit = max_output_length(run.model, settings, source=len(output.source_tokens))
+        limit = max_output_length(run.model, settings, run.length_limits, source=len(output.source_tokens))
         ids = tuple(run.tokenizers.target.encode(pair.target))
         sentences.append(
             classify(

@@ -36,8 +36,14 @@ class SearchSettings(Settings):
     length_penalty: float = Field(1.0, ge=0, description="the exponent α of the normalization")
     coverage_penalty: float = Field(0.0, ge=0, description="weight of the penalty for source tokens without attention")
     max_length: CountOrNone = Field(0, description="maximum output length in tokens; 0: max_ratio and max_extra apply")
-    max_ratio: float = Field(2.0, ge=0, description="maximum output length: this times the source length …")
-    max_extra: CountOrNone = Field(10, description="… plus this number of tokens")
+    max_ratio: float | None = Field(
+        None,
+        ge=0,
+        description="maximum output length: this times the source length …; if not set, learned from the training pairs",
+    )
+    max_extra: CountOrNone | None = Field(
+        None, description="… plus this number of tokens; if not set, learned from the training pairs"
+    )
     min_length: CountOrNone = Field(0, description="minimum output length in tokens …")
     min_ratio: float = Field(0.0, ge=0, description="… and as a multiple of the source length")
     temperature: float = Field(

@@ -9,6 +9,7 @@ from weft.errors import CheckpointError
 from weft.models.build import build_model
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
+from weft.runs.length_limits import LengthLimits
 from weft.runs.weights import load_weights
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 
@@ -23,6 +24,7 @@ class LoadedRun(NamedTuple):
     tokenizers: Tokenizers
     recipe: Recipe
     folder: Path | None = None
+    length_limits: LengthLimits = LengthLimits()
 
 
 def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
@@ -39,4 +41,4 @@ def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
     if model is None:
         model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     load_weights(model, weights.tensors, where=str(folder.model))
-    return LoadedRun(model, tokenizers, recipe, Path(path))
+    return LoadedRun(model, tokenizers, recipe, Path(path), LengthLimits.read(folder.path))

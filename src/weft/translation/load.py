@@ -11,6 +11,7 @@ import torch
 from weft.errors import SearchError
 from weft.models.build import choose_device
 from weft.recipe import Recipe
+from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
 from weft.translation.engines.interface import Engine
 from weft.translation.engines.torch import TorchEngine
@@ -60,7 +61,7 @@ def load(
     torch_engine = TorchEngine(
         model, first.tokenizers.target, device=torch_device, precision=precision, seed=first.recipe.seed
     )
-    return Translator(
+    translator = Translator(
         torch_engine.model,
         first.tokenizers,
         first.recipe,
@@ -68,6 +69,8 @@ def load(
         engine=_choose_engine(engine, first, torch_engine),
         folder=first.folder,
     )
+    translator.length_limits = LengthLimits.largest(run.length_limits for run in runs)
+    return translator
 
 
 def _choose_engine(name: str, run: LoadedRun, torch_engine: TorchEngine) -> Engine:

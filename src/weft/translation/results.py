@@ -47,7 +47,8 @@ class Translation:
     """(source word, target word), zero-based, words as `weft.text.word_splitting` splits them: the word alignment that
     the attention gives."""
     ended: str
-    """"end", or "length" if the output reached the maximum length."""
+    """Why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was allowed to
+    follow) or "nodes" (an exact search gave up)."""
     proven: bool = False
     """Whether an exact search has proven that there is no better output."""
     alternatives: tuple[Translation, ...] = ()
@@ -61,6 +62,11 @@ class Translation:
     def __repr__(self) -> str:
         others = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
         return f"<Translation {self.text!r}: score {self.score:.4f}, {len(self.tokens)} tokens{others}>"
+
+    @property
+    def ended_by_length(self) -> bool:
+        """Whether the length limit cut the output off."""
+        return self.ended == "length"
 
 
 class HeadAttention(NamedTuple):

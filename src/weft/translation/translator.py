@@ -19,6 +19,7 @@ import torch
 from weft.errors import RecipeError, SearchError
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
+from weft.runs.length_limits import LengthLimits
 from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from weft.data.store.token_store import PairStore
     from weft.models.interface import Model
 
+COMPLETION_LENGTH = 100
+"""The least number of tokens by which a text may be continued, where nothing else limits it."""
 WINDOW_LINES = 4096
 """Lines that are sorted by length together when a file is translated …"""
 WINDOW_CHARACTERS = 2**19
@@ -64,6 +67,8 @@ class Translator:
         self.model = model
         self.tokenizers = tokenizers
         self.folder = folder
+        self.length_limits = LengthLimits()
+        """How long outputs may become where `search` does not say; `weft.load` sets those that a run has learned."""
         self._postprocessor = Postprocessor(tokenizers, has_source=self.recipe.model.has_source)
 
     def __repr__(self) -> str:
@@ -143,6 +148,7 @@ class Translator:
             return_attention=(return_attention or replace_unknown) and not prompts,
             return_trace=return_trace,
             prompts=prompts,
+            length_limits=self.length_limits,
         )
         results = [empty_translation(text) for text in sources]
         for row, hypotheses in zip(rows, self.engine.search(request), strict=True):
@@ -164,9 +170,19 @@ class Translator:
             yield from self.translate(window, n_best=n_best, return_attention=return_attention, **search)
 
     def complete(
-        self, prompt: str = "", *, count: int = 1, length: int = 100, return_trace: bool = False, **search: Any
+        self,
+        prompt: str = "",
+        *,
+        count: int = 1,
+        length: int | None = None,
+        return_trace: bool = False,
+        **search: Any,
     ) -> list[Translation]:
-        """Continuations of a prompt by a language model, best first; by sampling, unless ``search`` says otherwise."""
+        """Continuations of a prompt by a language model, best first; by sampling, unless ``search`` says otherwise.
+
+        ``length``: the most tokens after the prompt; by default as `search.max_length` says or, where that is not set,
+        as many as are learned from the training texts, at least `COMPLETION_LENGTH`.
+        """
         if self.recipe.model.has_source:
             raise RecipeError(
                 f"{self.recipe.name}: `sample` needs a language model (model.kind = 'language_model'); "
@@ -180,7 +196,7 @@ class Translator:
         request = EngineRequest(
             [[]],
             [prefix],
-            settings.model_copy(update={"max_length": len(prefix) + length}),
+            settings.model_copy(update={"max_length": self._completion_limit(settings, len(prefix), length)}),
             n_best=count // copies,
             return_attention=self.recipe.model.attends,
             return_trace=return_trace,
@@ -188,8 +204,14 @@ class Translator:
         [hypotheses] = self.engine.search(request)
         return [self._postprocessor.translation(Sentence("", []), one) for one in hypotheses] * copies
 
+    def _completion_limit(self, settings: SearchSettings, prefix: int, length: int | None) -> int:
+        """The most tokens of a text, its prefix included."""
+        if length is None and settings.max_length:
+            return settings.max_length
+        return prefix + (max(COMPLETION_LENGTH, self.length_limits.max_extra) if length is None else length)
+
     def sample(
-        self, count: int = 1, *, prompt: str = "", length: int = 100, seed: int | None = None, **search: Any
+        self, count: int = 1, *, prompt: str = "", length: int | None = None, seed: int | None = None, **search: Any
     ) -> list[str]:
         """Texts sampled from a language model, each of which continues the prompt."""
         return [one.text for one in self.complete(prompt, count=count, length=length, seed=seed, **search)]

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
+from weft.runs.length_limits import LengthLimits
 from weft.search.interface import Hypothesis
 
 
@@ -26,6 +27,8 @@ class EngineRequest:
     """Whether to keep a record of every step of the search."""
     prompts: bool = False
     """Whether the sources are prompts that a language model continues."""
+    length_limits: LengthLimits = LengthLimits()
+    """What holds where the settings do not limit the length."""
 
     def select(self, rows: Iterable[int]) -> EngineRequest:
         """The same request for some of the sources."""
@@ -35,7 +38,10 @@ class EngineRequest:
     def max_lengths(self, model: Model) -> list[int]:
         """The most tokens that each output may have."""
         lengths = zip(self._source_lengths(), map(len, self.prefixes), strict=True)
-        return [max_output_length(model, self.settings, source=source, prefix=prefix) for source, prefix in lengths]
+        return [
+            max_output_length(model, self.settings, self.length_limits, source=source, prefix=prefix)
+            for source, prefix in lengths
+        ]
 
     def min_lengths(self) -> list[int]:
         """The tokens that each output must have before it may end."""
@@ -49,13 +55,16 @@ class EngineRequest:
         return [len(source) + self.prompts for source in self.sources]
 
 
-def max_output_length(model: Model, settings: SearchSettings, *, source: int, prefix: int = 0) -> int:
+def max_output_length(
+    model: Model, settings: SearchSettings, limits: LengthLimits = LengthLimits(), *, source: int, prefix: int = 0
+) -> int:
     """The most tokens of an output for a source of ``source`` tokens, its end token included.
 
-    As `search.max_length`, `max_ratio` and `max_extra` say, but at least one token after the prefix, and no more than
-    the model has positions for.
+    As `search.max_length`, `max_ratio` and `max_extra` say and, where these are not set, the limits; but at least one
+    token after the prefix, and no more than the model has positions for.
     """
-    limit = settings.max_length or int(settings.max_ratio * max(source - 1, 0)) + settings.max_extra
+    ratio, extra = settings.max_ratio, settings.max_extra
+    limit = settings.max_length or limits.limit(max(source - 1, 0), max_ratio=ratio, max_extra=extra)
     limit = max(limit, prefix + 1)
     longest = model.max_target_length(source) if isinstance(model, HasMaxTargetLength) else None
     return max(limit if longest is None else min(limit, longest), prefix, 1)

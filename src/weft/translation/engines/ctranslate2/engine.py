@@ -19,7 +19,10 @@ MIN_SENTENCES = 32
 
 
 class CTranslate2Engine:
-    """Searches with CTranslate2 what it can search just as weft does, and the rest with PyTorch."""
+    """Searches with CTranslate2 what it can search just as weft does, and the rest with PyTorch.
+
+    Also the rest: sentences in which an output loops, or is longer than the tables of CTranslate2.
+    """
 
     def __init__(self, run: LoadedRun, fallback: TorchEngine, *, required: bool = False) -> None:
         """``required``: refuse what CTranslate2 cannot search, and use it for however few sentences."""
@@ -46,14 +49,17 @@ class CTranslate2Engine:
 
         if self._model is None:
             self._model = load_exported(self.run, "int8" if self.precision == "int8" else "default")
-        results = search(
-            self._model,
-            request,
-            max_lengths=request.max_lengths(self.fallback.model),
-            return_token_scores=request.return_attention,
-        )
-        looping = [row for row, hypotheses in enumerate(results) if not hypotheses]
-        for row, hypotheses in zip(looping, self.fallback.search(request.select(looping)), strict=True):
+        max_lengths = request.max_lengths(self.fallback.model)
+        positions = self._model.info.max_target_length or max(max_lengths)
+        within = [min(limit, positions) for limit in max_lengths]
+        results = search(self._model, request, max_lengths=within, return_token_scores=request.return_attention)
+        repeated = [
+            row
+            for row, hypotheses in enumerate(results)
+            if not hypotheses  # it loops
+            or (within[row] < max_lengths[row] and any(one.ended != "end" for one in hypotheses))
+        ]
+        for row, hypotheses in zip(repeated, self.fallback.search(request.select(repeated)), strict=True):
             results[row] = hypotheses
         return results
 

@@ -87,6 +87,7 @@ def export(run: LoadedRun, folder: Path | str, *, quantization: str = "float32",
         write_model(run, temporary, quantization=quantization, positions=positions)
         run.tokenizers.save(temporary)
         save_text(temporary / "recipe.toml", write_toml(run.recipe))
+        run.length_limits.write(temporary)
         _replace_folder(folder, temporary)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

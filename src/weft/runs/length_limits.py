@@ -1,0 +1,89 @@
+"""How long an output may become: limits that are learned from the lengths of the training pairs, kept in a run folder.
+
+For training pairs with S source tokens and T target tokens, the end token counted in T alone:
+
+    a = Σ T / Σ S                     target tokens per source token; 0 if there are no sources
+    b = Q(T − a S)                    what 99.9 % of the pairs do not exceed: the ⌈0.999 n⌉-th smallest of n
+    max_ratio = max(2, 1.5 a)         max_extra = max(10, ⌈1.5 b⌉)
+
+An output for a source of s tokens has at most ⌊max_ratio · s⌋ + max_extra tokens, its end token included. So 99.9 % of
+the training targets fit even if they were half as long again, and a few misaligned pairs do not matter. There is no
+limit besides that grows less than the source: a model may be given longer sources than it was trained on.
+
+Of several corpora, and of the members of an ensemble, the largest ratio and the largest extra count. The file is
+lengths.json; a run folder without it has the smallest limits, 2 s + 10. Torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.errors import CheckpointError
+from weft.files import read_json, save_text
+
+FILE_NAME = "lengths.json"
+QUANTILE = 0.999
+MARGIN = 1.5
+MIN_RATIO, MIN_EXTRA = 2.0, 10
+LARGEST = 1_000_000
+"""The largest ratio and extra that a file may hold."""
+
+
+class LengthLimits(NamedTuple):
+    """The defaults of `search.max_ratio` and `search.max_extra` for the model of a run."""
+
+    max_ratio: float = MIN_RATIO
+    max_extra: int = MIN_EXTRA
+
+    @classmethod
+    def learn(cls, source_lengths: np.ndarray, target_lengths: np.ndarray) -> LengthLimits:
+        """From the lengths of pairs: of sources without, of targets with the end token."""
+        if not len(target_lengths):
+            return cls()
+        sources = int(source_lengths.sum())
+        ratio = int(target_lengths.sum()) / sources if sources else 0.0
+        rest = target_lengths - ratio * source_lengths
+        rank = math.ceil(QUANTILE * len(rest)) - 1
+        extra = float(np.partition(rest, rank)[rank])
+        return cls(max(MIN_RATIO, round(MARGIN * ratio, 4)), max(MIN_EXTRA, math.ceil(MARGIN * extra)))
+
+    @classmethod
+    def largest(cls, limits: Iterable[LengthLimits]) -> LengthLimits:
+        """The largest ratio and the largest extra of several."""
+        ratios, extras = zip(cls(), *limits, strict=True)
+        return cls(max(ratios), max(extras))
+
+    def limit(self, source_length: int, *, max_ratio: float | None = None, max_extra: int | None = None) -> int:
+        """The most tokens of an output, its end token included, for a source of so many tokens without its own.
+
+        ``max_ratio``, ``max_extra``: what to use instead of the learned ones.
+        """
+        ratio = self.max_ratio if max_ratio is None else max_ratio
+        return int(ratio * source_length) + (self.max_extra if max_extra is None else max_extra)
+
+    def write(self, folder: Path) -> None:
+        save_text(folder / FILE_NAME, json.dumps(self._asdict()) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> LengthLimits:
+        """The limits of a run folder; those of the runs of older versions are the smallest."""
+        path = folder / FILE_NAME
+        try:
+            content = read_json(path)
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+        values = [content.get(name) for name in cls._fields] if isinstance(content, dict) else [None]
+        if not all(isinstance(value, int | float) and 0 <= value <= LARGEST for value in values):
+            raise CheckpointError(
+                f"{path}: damaged; expected max_ratio and max_extra, numbers from 0 to {LARGEST:,}; restore it, or "
+                "remove it and set search.max_length"
+            )
+        return cls(float(values[0]), int(values[1]))
