@@ -24,6 +24,7 @@ from weft.cli.arguments import (
     read_given,
     search_changes,
 )
+from weft.cli.length_limit import warn_of_cut_off
 from weft.evaluation.metrics import METRICS, check_metrics
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def command(
     else:
         report = evaluate(model, given, metric, references=references, **settings)
         outputs, record, lines = report.outputs, report.record(), _metric_lines(report)
+        warn_of_cut_off(report.ended_by_length, len(outputs), model.search_settings(settings))
     if output is not None:
         save_text(output, "".join(line + "\n" for line in outputs))
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))

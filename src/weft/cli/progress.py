@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from weft.cli.length_limit import cut_off_outputs
+
 if TYPE_CHECKING:
     from weft.training.events import Event, Started, Step, Validation
 
@@ -89,6 +91,8 @@ class ProgressReporter:
         extra = "".join(f", {name} {value:.2f}" for name, value in event.metrics.items())
         best = "  (best)" if event.is_best else ""
         self.console.print(f"step {event.step}: validation perplexity {event.perplexity:.3f}{extra}{best}")
+        if cut_off := cut_off_outputs(event.ended_by_length, event.outputs):
+            self.console.print(f"step {event.step}: {cut_off}")
 
     def _close(self) -> None:
         if self.bar is not None:

@@ -7,13 +7,19 @@ from typing import Annotated
 import typer
 
 from weft.cli.arguments import Changes, Device, Run, check_runs, search_changes
+from weft.cli.length_limit import warn_of_cut_off
 
 
 def command(
     run: Run,
     prompt: Annotated[str, typer.Option("--prompt", help="The beginning of every text.")] = "",
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of texts.")] = 5,
-    length: Annotated[int, typer.Option("--length", min=1, help="Maximum number of tokens after the prompt.")] = 100,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length", min=1, help="Maximum number of tokens after the prompt; by default learned, at least 100."
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Random seed; by default that of the recipe.")] = None,
     changes: Changes = None,
     device: Device = "auto",
@@ -24,5 +30,9 @@ def command(
     from weft.translation.load import load
 
     model = load(run, device=device)
-    for text in model.sample(count, prompt=prompt, length=length, seed=seed, **settings):
-        typer.echo(text)
+    outputs = model.complete(prompt, count=count, length=length, seed=seed, **settings)
+    for output in outputs:
+        typer.echo(output.text)
+    if length is None:
+        cut_off = sum(output.ended_by_length for output in outputs)
+        warn_of_cut_off(cut_off, len(outputs), model.search_settings(settings), "--length")

@@ -43,6 +43,8 @@ class Report:
     """The scores of the references themselves, by name, for metrics that do not use references."""
     items: int | None = None
     """Distinct sources, if all pairs of a source were one item with several references."""
+    ended_by_length: int = 0
+    """Outputs that reached the length limit."""
 
     def record(self) -> dict[str, Any]:
         """For ``--json``: every number with its signature."""
@@ -58,7 +60,8 @@ class Report:
                 "signature": self.alignment.signature,
             }
         counts = {"pairs": self.pairs} if self.items is None else {"pairs": self.pairs, "items": self.items}
-        return {**counts, "search": self.search, "seconds": self.seconds, "metrics": numbers}
+        searched = {"search": self.search, "seconds": self.seconds, "ended_by_length": self.ended_by_length}
+        return {**counts, **searched, "metrics": numbers}
 
 
 def evaluate(
@@ -91,7 +94,8 @@ def evaluate(
         return Report(len(pairs), [], corpus_perplexity, None, "none", 0.0, [])
     settings = run.search_settings(search)
     start = time.monotonic()
-    outputs = [result.text for result in run.translate(items.sources, return_attention=False, **search)]
+    translations = run.translate(items.sources, return_attention=False, **search)
+    outputs = [translation.text for translation in translations]
     seconds = time.monotonic() - start
     first = [line[0] for line in items.references]
     on_outputs = [name for name in names if not METRICS[name].uses_references]
@@ -105,6 +109,7 @@ def evaluate(
         outputs=outputs,
         reference_scores={score.name: score for score in compute_metrics(on_outputs, first, first)},
         items=len(items.sources) if grouping == "grouped" else None,
+        ended_by_length=sum(translation.ended_by_length for translation in translations),
     )
 
 

@@ -27,9 +27,11 @@ from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, cou
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError
 from weft.preparation.corpora import CorpusEntry, Transform, find_corpora, pipeline_steps
+from weft.preparation.lengths import learn_length_limits
 from weft.preparation.provenance import MIXING_SETTINGS, check_provenance, corpus_files, provenance
 from weft.preparation.tokenizers import EmptyCorpusError, make_tokenizers
 from weft.recipe import CorpusSettings, Recipe
+from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 PARALLEL_BYTES = 32 << 20
@@ -47,6 +49,8 @@ class PreparedCorpus(NamedTuple):
     counts: list[RowCounts]
     """Kept and dropped rows of each corpus; empty for a stream."""
     names: list[str]
+    length_limits: LengthLimits = SMALLEST
+    """How long outputs may become, learned from the lengths of the pairs."""
 
     @property
     def pairs(self) -> int:
@@ -69,6 +73,18 @@ def prepare(
     learned from the corpus.
     """
     transforms = (transforms,) if callable(transforms) else transforms
+    corpus = _prepare(recipe, tokenizers, start, transforms, on_progress)
+    return corpus._replace(length_limits=learn_length_limits(corpus.data, recipe))
+
+
+def _prepare(
+    recipe: Recipe,
+    tokenizers: Tokenizers | None,
+    start: Sequence[Path],
+    transforms: Sequence[Transform],
+    on_progress: OnProgress,
+) -> PreparedCorpus:
+    """The corpus in memory or in a prepared folder, which is made if there is none, or as a stream."""
     folder = None if recipe.data.prepared is None else Path(recipe.data.folder) / recipe.data.prepared
     if folder is not None and transforms:
         raise DataError("data.prepared: a folder cannot record Python functions; prepare without a folder")

@@ -39,7 +39,7 @@ class SearchSettings(Settings):
     max_ratio: float | None = Field(
         None,
         ge=0,
-        description="maximum output length: this times the source length …; if not set, learned from the training pairs",
+        description="maximum output length: this times the source length …; if not set, learned from the pairs",
     )
     max_extra: CountOrNone | None = Field(
         None, description="… plus this number of tokens; if not set, learned from the training pairs"

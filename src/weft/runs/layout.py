@@ -2,6 +2,7 @@
 
     recipe.toml              every setting, defaults included
     tokenizer.json           or tokenizer.source.json and tokenizer.target.json
+    lengths.json             how long outputs may become, learned from the training pairs
     model.safetensors        the weights to use: the best so far (or the mean of the best), the format's version,
                              the tokenizer's fingerprint
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data

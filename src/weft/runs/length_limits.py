@@ -20,7 +20,7 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,10 +80,14 @@ class LengthLimits(NamedTuple):
             return cls()
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
-        values = [content.get(name) for name in cls._fields] if isinstance(content, dict) else [None]
+        values: list[Any] = [content.get(name) for name in cls._fields] if isinstance(content, dict) else [None]
         if not all(isinstance(value, int | float) and 0 <= value <= LARGEST for value in values):
             raise CheckpointError(
                 f"{path}: damaged; expected max_ratio and max_extra, numbers from 0 to {LARGEST:,}; restore it, or "
                 "remove it and set search.max_length"
             )
         return cls(float(values[0]), int(values[1]))
+
+
+SMALLEST = LengthLimits()
+"""2 s + 10: of models that have learned none."""

@@ -9,7 +9,7 @@ from weft.errors import CheckpointError
 from weft.models.build import build_model
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
-from weft.runs.length_limits import LengthLimits
+from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.weights import load_weights
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 
@@ -24,7 +24,7 @@ class LoadedRun(NamedTuple):
     tokenizers: Tokenizers
     recipe: Recipe
     folder: Path | None = None
-    length_limits: LengthLimits = LengthLimits()
+    length_limits: LengthLimits = SMALLEST
 
 
 def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:

@@ -68,6 +68,10 @@ class Validation(Event):
     metrics: dict[str, float] = field(default_factory=dict)
     is_best: bool = False
     """Whether this is the best validation so far."""
+    outputs: int = 0
+    """Outputs that were searched for a metric …"""
+    ended_by_length: int = 0
+    """… and how many of them reached the length limit."""
 
 
 @dataclass(frozen=True)

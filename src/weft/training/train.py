@@ -106,12 +106,12 @@ def _train(
         prepared.data,
         TrainingContext(recipe.training, recipe.seed, device, workers),
         folder=folder,
-        validate=None if validation_pairs is None else make_validation(recipe, validation_pairs, tokenizers, device),
+        validate=None if validation_pairs is None else make_validation(recipe, validation_pairs, prepared, device),
     )
     if resume:
         trainer.restore()
     else:
-        _create_folder(trainer, recipe, tokenizers)
+        _create_folder(trainer, recipe, prepared)
     if workers.is_main:
         folder.truncate_log(trainer.progress.step)
         workers.record_run(str(folder.path.resolve()))
@@ -192,15 +192,16 @@ def _dropped(recipe: Recipe, counters: Iterable[Counter[int]]) -> dict[str, int]
     return dropped
 
 
-def _create_folder(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers) -> None:
+def _create_folder(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus) -> None:
     """Create the run folder; it can be loaded and resumed from the beginning."""
     final = trainer.folder
 
     def fill(temporary: RunFolder) -> None:
         data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
         save_text(temporary.recipe, write_toml(recipe.model_copy(update={"data": data})))
-        tokenizers.save(temporary.path)
-        save_text(temporary.card, model_card(recipe, tokenizers, finished=None, validation=None))
+        prepared.tokenizers.save(temporary.path)
+        prepared.length_limits.write(temporary.path)
+        save_text(temporary.card, model_card(recipe, prepared.tokenizers, finished=None, validation=None))
         trainer.folder = temporary
         trainer.save()
 

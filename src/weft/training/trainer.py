@@ -249,7 +249,8 @@ class Trainer:
             write_tensors(self.folder.best / f"step-{progress.step}.safetensors", weights)
             self._write_best_model()
         progress.last_validation = {"loss": scores.loss, "perplexity": scores.perplexity, **scores.metrics}
-        return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best)
+        counts = (scores.outputs, scores.ended_by_length)
+        return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
 
     def _validation_scores(self, weights: Tensors) -> ValidationScores:
         assert self.validate is not None

@@ -14,10 +14,9 @@ from weft.errors import DataError
 from weft.evaluation.metrics import compute_metrics, perplexity
 from weft.evaluation.references import GROUPINGS
 from weft.models.interface import Model
-from weft.preparation import has_corpus, read_corpus
+from weft.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.text import specials
-from weft.text.tokenizer import Tokenizers
 from weft.translation.forced_decoding import likelihood
 from weft.translation.translator import Translator
 
@@ -30,6 +29,10 @@ class ValidationScores(NamedTuple):
     metrics: dict[str, float]
     score: float
     """The number by which checkpoints are ranked; higher is better."""
+    outputs: int = 0
+    """Outputs that were searched for the metric …"""
+    ended_by_length: int = 0
+    """… and how many of them reached the length limit."""
 
 
 Validate = Callable[[Model], ValidationScores]
@@ -42,8 +45,9 @@ def read_validation_pairs(recipe: Recipe, row_errors: Counter[str]) -> list[Pair
     return list(read_corpus(recipe, "valid", row_errors))
 
 
-def make_validation(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:
+def make_validation(recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus, device: torch.device) -> Validate:
     """A function that validates a model."""
+    tokenizers = prepared.tokenizers
     encoded = encode_pairs(pairs, tokenizers, sources=recipe.source_role, max_length=recipe.data.max_length)
     if not len(encoded):
         raise DataError("data.valid: no pair is left to validate on")
@@ -57,9 +61,12 @@ def make_validation(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, d
         per_token = perplexity(scored.log_probability, scored.tokens).value
         if metric == "loss":
             return ValidationScores(scored.loss, per_token, {}, -scored.loss)
-        translations = Translator(model, tokenizers, recipe, device=device).translate(sources, return_attention=False)
+        translator = Translator(model, tokenizers, recipe, device=device)
+        translator.length_limits = prepared.length_limits
+        translations = translator.translate(sources, return_attention=False)
         [result] = compute_metrics([metric], [translation.text for translation in translations], references)
         score = result.value if result.better == "higher" else -result.value
-        return ValidationScores(scored.loss, per_token, {metric: result.value}, score)
+        cut_off = sum(translation.ended_by_length for translation in translations)
+        return ValidationScores(scored.loss, per_token, {metric: result.value}, score, len(translations), cut_off)
 
     return validate

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
-from weft.runs.length_limits import LengthLimits
+from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.search.interface import Hypothesis
 
 
@@ -27,7 +27,7 @@ class EngineRequest:
     """Whether to keep a record of every step of the search."""
     prompts: bool = False
     """Whether the sources are prompts that a language model continues."""
-    length_limits: LengthLimits = LengthLimits()
+    length_limits: LengthLimits = SMALLEST
     """What holds where the settings do not limit the length."""
 
     def select(self, rows: Iterable[int]) -> EngineRequest:
@@ -56,7 +56,7 @@ class EngineRequest:
 
 
 def max_output_length(
-    model: Model, settings: SearchSettings, limits: LengthLimits = LengthLimits(), *, source: int, prefix: int = 0
+    model: Model, settings: SearchSettings, limits: LengthLimits = SMALLEST, *, source: int, prefix: int = 0
 ) -> int:
     """The most tokens of an output for a source of ``source`` tokens, its end token included.
 

@@ -1,0 +1,26 @@
+"""What the commands say of outputs that the length limit cut off."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from weft.errors import WeftWarning
+
+if TYPE_CHECKING:
+    from weft.recipe import SearchSettings
+
+
+def cut_off_outputs(count: int, outputs: int) -> str:
+    """How many outputs reached the length limit, in words; empty if none did."""
+    if not count:
+        return ""
+    return f"{count:,} of {outputs:,} {'output' if outputs == 1 else 'outputs'} reached the length limit"
+
+
+def warn_of_cut_off(count: int, outputs: int, settings: SearchSettings, option: str | None = None) -> None:
+    """A warning on stderr that says what to raise: a setting, or ``option``; none if no output reached the limit."""
+    if count:
+        setting = option or "search.max_ratio or search.max_extra"
+        setting = "search.max_length" if settings.max_length else setting
+        warnings.warn(f"{cut_off_outputs(count, outputs)}; raise {setting}", WeftWarning, stacklevel=2)
