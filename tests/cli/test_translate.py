@@ -449,3 +449,61 @@ class TestProgress:
         with cli._meter(shown=False) as passed:
             passed(3, 4)
         assert capsys.readouterr() == ("", "")
+
+
+class TestTheLengthLimit:
+    """Outputs that reach it are counted on stderr; where none does, nothing is said."""
+
+    @pytest.fixture
+    def cut(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[set[str]], None]:
+        """Let the outputs of some lines reach the limit."""
+
+        def cut(lines: set[str]) -> None:
+            def translate(self: Translator, sources: list[str], **_: Any) -> list[Any]:
+                ends = {True: "length", False: "end"}
+                return [replace(empty_translation(line), ended=ends[line in lines]) for line in sources]
+
+            monkeypatch.setattr(Translator, "translate", translate)
+
+        return cut
+
+    @pytest.mark.parametrize(
+        ("lines", "options", "message"),
+        [
+            (set(), (), ""),
+            ({"a b c"}, (), "1 of 13 outputs reached the length limit; raise search.max_ratio or search.max_extra"),
+            (
+                {"a b c", "d", "b", "a a a a"},
+                ("--set", "search.max_length=3"),
+                "4 of 13 outputs reached the length limit; raise search.max_length",
+            ),
+        ],
+    )
+    def test_is_told_once(
+        self, cut: Any, command: Command, runs: Runs, source: Path, lines: set[str], options: Any, message: str
+    ) -> None:
+        cut(lines)
+        said = command("translate", runs("lstm"), source, *options)
+        assert said.stderr == (f"weft: warning: {message}\n" if message else "")
+
+    def test_a_single_output(self, cut: Any, command: Command, runs: Runs, tmp_path: Path) -> None:
+        cut({"d"})
+        (tmp_path / "line.txt").write_text("d\n", "utf-8")
+        said = command("translate", runs("lstm"), tmp_path / "line.txt")
+        assert said.stderr.startswith("weft: warning: 1 of 1 output reached the length limit; raise ")
+
+    def test_in_an_evaluation(self, cut: Any, command: Command, runs: Runs, source: Path, tmp_path: Path) -> None:
+        (tmp_path / "pairs.tsv").write_text("d\ta\nb\tb\nd\tc\n", "utf-8")
+        for lines, count in (({"d"}, 2), (set[str](), 0)):
+            cut(lines)
+            said = command("evaluate", runs("blind"), tmp_path / "pairs.tsv", "--json")
+            assert json.loads(said.stdout)["ended_by_length"] == count
+            assert ("2 of 3 outputs reached the length limit; raise search.max_ratio" in said.stderr) == bool(count)
+            assert ("length limit" in said.stderr) == bool(count)
+
+    def test_of_samples(self, command: Command, runs: Runs) -> None:
+        limit = ("--set", "search.max_length=2", "--set", "search.min_length=2")
+        said = command("sample", runs("language"), "--count", "3", *limit)
+        assert said.stderr == "weft: warning: 3 of 3 outputs reached the length limit; raise search.max_length\n"
+        said = command("sample", runs("language"), "--count", "3", "--length", "2", *limit)
+        assert said.stderr == "", "it was asked for"

@@ -15,6 +15,7 @@ from fixtures.training_runs import (
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, TrainingError
 from weft.recipe import load_recipe, make_recipe
+from weft.runs.length_limits import LengthLimits
 from weft.training import update, validation
 from weft.training.distributed import Workers
 from weft.training.events import Finished, Skipped, Started, Step, Validation
@@ -31,6 +32,7 @@ class TestARun:
         wanted = {
             "recipe.toml",
             "tokenizer.json",
+            "lengths.json",
             "model.safetensors",
             "training",
             "log.jsonl",
@@ -374,3 +376,24 @@ class TestNotFinite:
         assert name in message and "resume" in message
         events = list(train(tiny({**changes, "training.steps": 10, name: 0.001}), path, resume=True))
         assert events[-1].step == 10
+
+
+def test_validation_counts_outputs_that_reach_the_length_limit(tiny, tmp_path):
+    """By the limits of the run, which `search.max_length` overrides."""
+    changes = {"training.steps": 1, "training.validate_every": 1, "training.metric": "exact_match"}
+    changes |= {"training.valid_sentences": 5, "search.kind": "greedy", "search.min_length": 3}
+    for name, limit, cut_off in (("cut", 3, 5), ("ended", 0, 0)):
+        recipe = tiny({**changes, "search.max_length": limit})
+        [event] = [event for event in train(recipe, tmp_path / name) if isinstance(event, Validation)]
+        assert event.outputs == 5 and (event.ended_by_length == 5) == bool(cut_off)
+        lines = map(json.loads, (tmp_path / name / "log.jsonl").read_text("utf-8").splitlines())
+        [line] = [line for line in lines if line["event"] == "validation"]
+        assert (line["outputs"], line["ended_by_length"]) == (5, event.ended_by_length)
+
+
+def test_validation_searches_within_the_limits_that_the_run_has_learned(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(LengthLimits, "largest", classmethod(lambda cls, limits: cls(0.0, 2)))
+    changes = {"training.steps": 1, "training.validate_every": 1, "training.metric": "exact_match"}
+    recipe = tiny({**changes, "training.valid_sentences": 5, "search.kind": "greedy", "search.min_length": 2})
+    [event] = [event for event in train(recipe, tmp_path / "run") if isinstance(event, Validation)]
+    assert (event.outputs, event.ended_by_length) == (5, 5)

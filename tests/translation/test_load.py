@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ import weft
 from weft.errors import SearchError
 from weft.models.ensemble import Ensemble
 from weft.recipe import make_recipe
+from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.translation.load import load
 
 SHARED = [
@@ -115,3 +118,30 @@ class TestEngines:
         either = load(runs / "transformer", device="cpu", engine="auto")
         assert len(either.translate(SOURCES * 12, return_attention=False, stop="provable")) == 48
         assert len(either.translate(SOURCES * 12, return_attention=False)) == 48
+
+
+def test_an_ensemble_has_the_largest_length_limits(runs, tmp_path):
+    for name, limits in (("gru", LengthLimits(3.0, 11)), ("transformer", LengthLimits(2.5, 40))):
+        shutil.copytree(runs / name, tmp_path / name)
+        limits.write(tmp_path / name)
+    assert load(tmp_path / "gru").length_limits == (3.0, 11)
+    assert load(tmp_path / "gru", tmp_path / "transformer").length_limits == (3.0, 40)
+    (tmp_path / "gru" / "lengths.json").unlink()
+    assert load(tmp_path / "gru").length_limits == SMALLEST, "a run of an older version"
+
+
+def test_both_engines_have_the_same_limits(runs, tmp_path):
+    """Also beyond the positions that CTranslate2 has tables for, and in an exported folder."""
+    pytest.importorskip("ctranslate2")
+    from weft.interop.export import export_run
+
+    shutil.copytree(runs / "transformer", tmp_path / "run")
+    for limits in (LengthLimits(2.0, 14), LengthLimits(2.0, 4200)):
+        limits.write(tmp_path / "run")
+        found = [
+            load(tmp_path / "run", device="cpu", engine=engine).translate(SOURCES, kind="greedy", no_loops=False)
+            for engine in ("torch", "ctranslate2")
+        ]
+        ours, theirs = ([(one.ids, one.ended_by_length) for one in some] for some in found)
+        assert ours == theirs
+    assert LengthLimits.read(export_run(tmp_path / "run", out=tmp_path / "exported")) == (2.0, 4200)

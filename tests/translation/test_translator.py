@@ -11,6 +11,7 @@ from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, SearchError
 from weft.models.build import choose_device
 from weft.models.interface import ModelOutput, StepOutput
+from weft.runs.length_limits import LengthLimits
 from weft.text import word_splitting as words
 from weft.text.tokenizer import Tokenizers, learn
 from weft.training.train import train
@@ -426,3 +427,45 @@ class TestAnyModel:
     def test_what_it_does_not_have_is_refused(self, own):
         assert "this model has no attention" in refusal(SearchError, own.attend, "a", "b")
         assert refusal(SearchError, own.heads, "a", "b").endswith("this model has no attention: nothing to show")
+
+
+class TestLengthLimits:
+    """What a run has learned holds where the settings say nothing; `LengthLimits` has the equation."""
+
+    @pytest.fixture
+    def endless_run(self, endless, monkeypatch):
+        """A model that never ends and has room for 8 tokens."""
+        run = endless("seq2seq")
+        monkeypatch.setattr(run, "length_limits", LengthLimits(1.5, 2))
+        return run
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam", "sample", "mbr", "exact"])
+    def test_in_every_search(self, endless_run, kind):
+        search = {"kind": kind, "samples": 3, "max_nodes": 50, "max_ratio": None, "max_extra": None}
+        for line, limit in (("a b", 5), ("c", 3), ("a b c d e f", 8)):
+            found = endless_run.translate(line, **search)
+            assert len(found.token_scores) == limit
+            assert found.ended_by_length == (kind != "exact"), "an exact search finds only what ends"
+
+    def test_what_is_set_wins(self, endless_run):
+        for search, limit in (({"max_extra": 0}, 3), ({"max_ratio": 2.0}, 6), ({"max_length": 4}, 4)):
+            found = endless_run.translate("a b", **{"max_ratio": None, "max_extra": None, **search})
+            assert (len(found.ids), found.ended) == (limit, "length")
+
+    def test_an_output_that_ended_by_itself(self, copier):
+        assert [one.ended_by_length for one in copier.translate(["a b", ""])] == [False, False]
+
+    def test_texts_of_a_language_model(self, attentive, monkeypatch):
+        """At least 100 tokens; more where the training texts were longer; what is given wins."""
+        run = attentive("language model")
+        limits = []
+        monkeypatch.setattr(
+            type(run.engine), "search", lambda self, request: limits.append(request.max_lengths(run.model)) or [[]]
+        )
+        for learned in (10, 170):
+            monkeypatch.setattr(run, "length_limits", LengthLimits(2.0, learned))
+            run.complete("a")
+        run.complete("a", max_length=30)
+        run.complete("a", length=7)
+        run.complete("a", length=7, max_length=30)
+        assert limits == [[101], [171], [30], [8], [8]]

@@ -1,0 +1,70 @@
+"""The lengths that limits are learned from: of the tokens that a model is trained on, however they are prepared."""
+
+import pytest
+
+from fixtures.small_corpora import recipe_of, write_tsv
+from oracles.lengths import length_limits
+from weft.preparation import lengths, prepare
+from weft.runs.length_limits import SMALLEST
+from weft.training.train import train
+
+PAIRS = [(" ".join("abc"[: 1 + n % 3]), " ".join("x" * (20 + 5 * (n % 3) + n % 2))) for n in range(12)]
+SHORT = [("a b c", "x y"), ("b c", "x")]
+EXPECTED = length_limits([(len(source.split()), len(target.split()) + 1) for source, target in PAIRS])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_tsv(tmp_path / "long.tsv", PAIRS)
+    write_tsv(tmp_path / "short.tsv", SHORT * 60)
+    return tmp_path
+
+
+@pytest.mark.parametrize("data", [{}, {"workers": 2}, {"streaming": True}, {"prepared": "store"}])
+def test_all_ways_to_prepare_learn_the_same(folder, data):
+    recipe = recipe_of("long.tsv", folder, **data)
+    found = prepare(recipe).length_limits
+    assert found == pytest.approx(EXPECTED) and found.max_ratio > 19
+    assert prepare(recipe).length_limits == found, "a prepared folder is opened"
+
+
+def test_a_small_corpus_beside_a_large_one_counts(folder):
+    assert prepare(recipe_of("short.tsv", folder)).length_limits == SMALLEST
+    assert prepare(recipe_of(["short.tsv", "long.tsv"], folder)).length_limits == pytest.approx(EXPECTED)
+
+
+def test_tokens_count_rather_than_words(folder):
+    """Characters, and BPE-dropout in several variants."""
+    characters = length_limits([(len(source), len(target) + 1) for source, target in PAIRS])
+    found = prepare(recipe_of("long.tsv", folder, tokenizer={"kind": "character"})).length_limits
+    assert found == pytest.approx(characters, abs=5e-5)
+    merges = {"kind": "bpe", "size": 30}
+    plain = prepare(recipe_of("long.tsv", folder, tokenizer=merges)).length_limits
+    pieces = prepare(recipe_of("long.tsv", folder, tokenizer={**merges, "dropout": 0.9, "variants": 3})).length_limits
+    assert pieces.max_extra > plain.max_extra
+
+
+@pytest.mark.parametrize("prompts", [False, True])
+def test_a_language_model(folder, prompts):
+    recipe = recipe_of("long.tsv", folder, prompts=prompts, model={"kind": "language_model"})
+    if prompts:
+        assert prepare(recipe).length_limits == pytest.approx(EXPECTED)
+        return
+    expected = length_limits([(0, len(target.split()) + 1) for _, target in PAIRS])
+    assert prepare(recipe).length_limits == expected == (2.0, 48)
+
+
+def test_of_a_large_corpus_a_sample_is_measured(folder, monkeypatch):
+    monkeypatch.setattr(lengths, "SAMPLE_PAIRS", 4)
+    sampled = length_limits([(len(source.split()), len(target.split()) + 1) for source, target in PAIRS[::3]])
+    assert prepare(recipe_of("long.tsv", folder)).length_limits == pytest.approx(sampled, abs=5e-5)
+
+
+def test_a_run_keeps_them_and_one_that_starts_from_it_learns_its_own(folder):
+    from weft.runs.load import load_run
+
+    list(train(recipe_of("long.tsv", folder), folder / "run"))
+    assert load_run(folder / "run").length_limits == pytest.approx(EXPECTED)
+    tuned = recipe_of("short.tsv", folder, training={"start": str(folder / "run")})
+    list(train(tuned, folder / "tuned"))
+    assert load_run(folder / "tuned").length_limits == SMALLEST
