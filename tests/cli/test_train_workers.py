@@ -16,8 +16,12 @@ import pytest
 import torch
 
 from weft.cli.train import _worker_arguments
+from weft.errors import FolderLockedError
+from weft.files import check_unlocked, lock_folder
 from weft.recipe import load_recipe
 from weft.runs.weights import read_tensors
+from weft.training.run_lock import lock_launch
+from weft.training.train import train
 
 CHANGES = (
     "data.train=copy",
@@ -131,6 +135,56 @@ def test_two_workers(tmp_path: Path) -> None:
 def test_what_a_worker_is_told() -> None:
     given = ["train", "x", "--workers", "2", "--set", "a=b", "--restarts=1", "--workers=3", "--resume"]
     assert _worker_arguments(given) == ["train", "x", "--set", "a=b", "--resume"]
+
+
+def test_a_killed_launcher_takes_its_workers_along(tmp_path: Path) -> None:
+    """They end, say so in the log, and hold the folder until then; a new process can take it at once."""
+    out = tmp_path / "run"
+    with running(*WEFT, *arguments(out, *setting("training.steps=100000"), "--workers", "2")) as launcher:
+        wait_for_step(out, 3)
+        with pytest.raises(FolderLockedError, match=f"in use by process {launcher.pid} on machine "):
+            check_unlocked(out)
+        launcher.kill()
+        with lock_launch(out):  # waits for the workers
+            [lost] = [event for event in log(out) if event["event"] == "launcherlost"]
+            assert lost["launcher"] == launcher.pid
+            size = (out / "log.jsonl").stat().st_size
+        _, stderr = launcher.communicate(timeout=PATIENCE)  # until both have closed it
+    assert (out / "log.jsonl").stat().st_size == size
+    assert stderr.splitlines()[-1] == (
+        f"weft: the launcher (process {launcher.pid}) has ended, so its workers end too; "
+        f"continue with: weft train {out} --resume"
+    )
+    resumed = train(load_recipe(out / "recipe.toml"), out, resume=True)
+    assert next(resumed).step >= lost["step"]
+    resumed.close()
+    assert lost in log(out), "it stays in the log"
+
+
+@pytest.mark.slow
+def test_a_killed_torchrun_takes_its_workers_along(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    many = setting("training.steps=100000")
+    with running(*TORCHRUN, "--nproc-per-node=2", "-m", "weft", *arguments(out, *many)) as launcher:
+        wait_for_step(out, 3)
+        launcher.kill()
+        with lock_folder(out, "testing", patience=PATIENCE):
+            assert "launcherlost" in [event["event"] for event in log(out)]
+        launcher.communicate(timeout=PATIENCE)  # until both have closed it
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_changes_nothing(tmp_path: Path) -> None:
+    """Resumed at once, with the same number of workers, the run ends where an undisturbed one ends, bit by bit."""
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    long = setting("training.steps=301", "training.save_every=7", "training.validate_every=50")
+    run(*WEFT, *arguments(calm, *long, "--workers", "2"))
+    with running(*WEFT, *arguments(killed, *long, "--workers", "2")) as launcher:
+        wait_for_step(killed, 20)
+        launcher.kill()
+        run(*WEFT, *arguments(killed, *long, *setting("training.accumulate=2"), "--workers", "2", "--resume"))
+        launcher.communicate(timeout=PATIENCE)
+    assert_equal(calm, killed)
 
 
 @pytest.mark.slow

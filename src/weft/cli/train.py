@@ -38,15 +38,18 @@ def command(
     docs/several-machines.md.
     """
     from weft.errors import WeftError
-    from weft.training.launch import EXIT_CODE_FILE, end_launch, launch, launch_has_ended
+    from weft.training.launch import EXIT_CODE_FILE, end_launch, end_with_launcher, launch, launch_has_ended
 
     if launch_has_ended():
         return
     request = TrainingRequest(recipe, changes or [], out, start, resume)
     if "RANK" not in os.environ:  # a worker reports its errors together with the others
         request.check()
+    else:
+        end_with_launcher(lambda: request.folder(request.settings()))
     if workers > 1:
-        raise typer.Exit(launch(_worker_arguments(sys.argv[1:]), workers=workers, restarts=restarts))
+        folder = request.folder(request.settings())
+        raise typer.Exit(launch(_worker_arguments(sys.argv[1:]), folder, workers=workers, restarts=restarts))
     from weft.training.distributed import WorkerLostError, Workers
 
     team = Workers.from_environment()
@@ -107,6 +110,7 @@ class TrainingRequest(NamedTuple):
 
     def check(self) -> None:
         """Fail on a recipe, a setting or a folder that cannot be used, without importing torch."""
+        from weft.files import check_unlocked
         from weft.runs.layout import RunFolder
 
         settings = self.settings()
@@ -114,6 +118,7 @@ class TrainingRequest(NamedTuple):
             self.saved_settings(settings)
         else:
             RunFolder.check_new(self.folder(settings))
+        check_unlocked(self.folder(settings))
 
 
 def _train(request: TrainingRequest, team: Workers) -> None:

@@ -180,13 +180,17 @@ class RunFolder:
         names = [folder.name for folder in self.training.glob("step-*")]
         return [int(name[5:]) for name in names if CHECKPOINT_FOLDER.fullmatch(name)]
 
-    def read_checkpoint(self) -> Checkpoint:
-        """The newest checkpoint."""
+    def newest_step(self) -> int:
+        """The step of the newest checkpoint."""
         self.check_no_links()
         complete = [step for step in self._checkpoint_steps() if (self.checkpoint_path(step) / "state.json").is_file()]
         if not complete:
             raise CheckpointError(f"{self.training}: no checkpoint to resume from; the folder is incomplete")
-        folder = self.checkpoint_path(max(complete))
+        return max(complete)
+
+    def read_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint."""
+        folder = self.checkpoint_path(self.newest_step())
         state = read_json(folder / "state.json")
         version = state.get("weft_format") if isinstance(state, dict) else None
         if not isinstance(version, int):

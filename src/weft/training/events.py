@@ -92,3 +92,11 @@ class Finished(Event):
     best_step: int
     dropped: dict[str, int] = field(default_factory=dict)
     """Rows of a streamed corpus that were not trained on, by drop reason; rows read twice count twice."""
+
+
+@dataclass(frozen=True)
+class LauncherLost(Event):
+    """The launcher of the workers has ended, and so have they; ``step`` is that of the newest checkpoint."""
+
+    launcher: int
+    """Its process."""

@@ -1,20 +1,25 @@
 """Launching several workers on this machine with PyTorch's elastic launcher, the one behind torchrun.
 
 If a worker dies, all are restarted and continue from the last checkpoint of their run. A user error is reported by the
-worker that meets it first and ends the launch: it would only happen again.
+worker that meets it first and ends the launch: it would only happen again. If the launcher dies, the workers end too.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shlex
+import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from weft.data.store.worker_processes import end_with_parent
 from weft.errors import TrainingError
+from weft.training.events import LauncherLost
+from weft.training.run_lock import LAUNCHER_PID, lock_launch
 
 EXIT_CODE_FILE = "WEFT_EXIT_CODE_FILE"
 """Environment variable: the file that holds the exit code once an error has ended this launch."""
@@ -31,15 +36,51 @@ def launch_has_ended() -> bool:
     return EXIT_CODE_FILE in os.environ and Path(os.environ[EXIT_CODE_FILE]).exists()
 
 
-def launch(arguments: Sequence[str], *, workers: int, restarts: int) -> int:
-    """Run ``weft ARGUMENTS`` in so many processes; returns the exit code."""
+def end_with_launcher(folder: Callable[[], Path]) -> None:
+    """In a worker: end soon after the launcher has, even if it was killed; the first worker logs that in the folder.
+
+    Without its launcher a worker would train on unseen, and hang as soon as it waits for a worker that has died.
+    """
+    if LAUNCHER_PID in os.environ:
+        launcher = int(os.environ[LAUNCHER_PID])
+    elif "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun
+        launcher = os.getppid()
+    else:
+        return
+    end_with_parent(launcher, lambda: _report_lost_launcher(launcher, folder))
+
+
+def _report_lost_launcher(launcher: int, folder: Callable[[], Path]) -> None:
+    from weft.runs.layout import RunFolder
+
+    if EXIT_CODE_FILE in os.environ:
+        shutil.rmtree(Path(os.environ[EXIT_CODE_FILE]).parent, ignore_errors=True)
+    run = RunFolder(folder())
+    if os.environ.get("RANK") != "0" or not run.path.is_dir():
+        return
+    run.append_log(LauncherLost(run.newest_step(), launcher).record())
+    resume = f"continue with: weft train {shlex.quote(str(run.path))} --resume"
+    print(f"weft: the launcher (process {launcher}) has ended, so its workers end too; {resume}", file=sys.stderr)
+
+
+def launch(arguments: Sequence[str], folder: Path, *, workers: int, restarts: int) -> int:
+    """Run ``weft ARGUMENTS``, which trains in a run folder, in so many processes; returns the exit code."""
+    for name in ("torch.distributed.elastic", "torch.distributed.launcher"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # the error below says it in one line
+    os.environ.setdefault("OMP_NUM_THREADS", str(max((os.cpu_count() or 1) // workers, 1)))
+    with lock_launch(folder):
+        os.environ[LAUNCHER_PID] = str(os.getpid())
+        try:
+            return _launch(arguments, workers=workers, restarts=restarts)
+        finally:
+            del os.environ[LAUNCHER_PID]
+
+
+def _launch(arguments: Sequence[str], *, workers: int, restarts: int) -> int:
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    for name in ("torch.distributed.elastic", "torch.distributed.launcher"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # the error below says it in one line
-    os.environ.setdefault("OMP_NUM_THREADS", str(max((os.cpu_count() or 1) // workers, 1)))
     with tempfile.TemporaryDirectory(prefix="weft-launch-") as folder:
         exit_code = Path(folder) / "exit_code"
         os.environ[EXIT_CODE_FILE] = str(exit_code)

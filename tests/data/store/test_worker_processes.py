@@ -1,6 +1,8 @@
 """The ordered map over fresh processes: the same answers as one process, errors that arrive, nothing left behind."""
 
 import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +38,9 @@ def work(kind):
             return item
         if kind == "process":
             return os.getpid()
+        if kind == "sleeps":
+            print("sleeping", file=sys.stderr, flush=True)
+            time.sleep(600)
         if kind == "dies" and item == 3:
             os.kill(os.getpid(), 9)
         if kind == "raises" and item == 3:
@@ -144,3 +149,18 @@ def test_an_error_of_the_items_stops_the_processes():
 
     with pytest.raises(KeyboardInterrupt):
         list(parallel_map(work, "echo", items(), workers=2))
+
+
+def test_a_killed_parent_leaves_no_processes():
+    """Whatever they are doing: these sleep and will not read their pipes for ten minutes."""
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_worker_processes import work
+from weft.data.store.worker_processes import parallel_map
+list(parallel_map(work, "sleeps", range(2), workers=2))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    assert [parent.stderr.readline() for _ in range(2)] == ["sleeping\n"] * 2
+    parent.kill()
+    assert parent.communicate(timeout=60)[1] == "", "closed by all, long before they would look at their pipes"

@@ -2,7 +2,7 @@
 
 Each worker is a fresh Python that runs this module: it receives a factory and its argument, makes the function, and
 then returns one result per item through its pipes. So a script that trains needs no ``if __name__ == "__main__"``,
-and nothing that the parent has loaded is copied.
+and nothing that the parent has loaded is copied. A worker ends with its parent, even if that is killed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +22,8 @@ from typing import Any, BinaryIO, TypeVar
 
 from weft.errors import DataError
 
+PARENT_SECONDS = 0.25
+"""How often a worker looks whether its parent still runs."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -69,7 +73,7 @@ def _start(factory: Callable[[Any], Any], argument: Any) -> subprocess.Popen[byt
     single_threaded = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     environment = {**os.environ, **single_threaded, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
-        [sys.executable, "-m", "weft.data.store.worker_processes"],
+        [sys.executable, "-m", "weft.data.store.worker_processes", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,
@@ -112,8 +116,22 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def _serve() -> None:
+def end_with_parent(parent: int, before: Callable[[], None] = lambda: None) -> None:
+    """End this process, whatever it does, soon after its parent process has ended; ``before`` is called first."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        with suppress(Exception):
+            before()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="weft-parent", daemon=True).start()
+
+
+def _serve(parent: int) -> None:
     """The loop of a worker, until its parent ends."""
+    end_with_parent(parent)
     requests, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # printed text must not get between the results
     function: Callable[[Any], Any] | None = None
@@ -137,4 +155,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]))
