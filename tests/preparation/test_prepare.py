@@ -2,6 +2,9 @@
 
 import importlib
 import os
+import shutil
+import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from weft.data.pairs import Pair
 from weft.data.reading import corpora
 from weft.data.store.block_tokenizer import BLANK, TOO_LONG, UNREADABLE
 from weft.data.store.encode import encode_pairs
+from weft.files import lock_folder
 from weft.preparation import prepare, read_corpus
 from weft.text import specials
 from weft.training.events import Finished
@@ -302,3 +306,41 @@ def test_progress_is_reported(tmp_path):
     reports = []
     prepare(recipe_of("pairs.tsv", tmp_path), on_progress=lambda name, rows: reports.append((name, rows)))
     assert reports[-1] == ("pairs.tsv", len(PAIRS))
+
+
+class TestTwoProcesses:
+    """Of one data.prepared: the second waits for the first, and then uses what that has prepared."""
+
+    def test_the_second_waits(self, tmp_path):
+        write_tsv(tmp_path / "pairs.tsv", many(20))
+        recipe = recipe_of("pairs.tsv", tmp_path, prepared="out")
+        started = []
+
+        def prepare_second(message, *_, **__):
+            started.append(str(message))
+            release.set()
+
+        release, results = threading.Event(), []
+        with warnings.catch_warnings():
+            warnings.showwarning = prepare_second
+            warnings.simplefilter("always")
+            with lock_folder(tmp_path / "out", "preparing"):
+                second = threading.Thread(target=lambda: results.append(prepare(recipe)))
+                second.start()
+                assert release.wait(60)
+                assert not results and not (tmp_path / "out").exists()
+                shutil.copytree(self.prepared_elsewhere(tmp_path), tmp_path / "out")
+            second.join(60)
+        assert len(started) == 1 and started[0].startswith(f"waiting: {tmp_path / 'out'}: in use by this process")
+        assert texts(results[0]) == texts(prepare(recipe))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "out", "pairs.tsv"]
+
+    def prepared_elsewhere(self, folder):
+        prepare(recipe_of("pairs.tsv", folder, prepared="elsewhere"))
+        return folder / "elsewhere"
+
+    def test_an_empty_folder_is_filled(self, tmp_path):
+        write_tsv(tmp_path / "pairs.tsv", many(20))
+        (tmp_path / "out").mkdir()
+        prepare(recipe_of("pairs.tsv", tmp_path, prepared="out"))
+        assert (tmp_path / "out" / "about.json").is_file() and not (tmp_path / "out" / ".lock").exists()

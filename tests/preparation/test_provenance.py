@@ -161,7 +161,7 @@ class TestAPreparedFolder:
             assert refusal(prepare, self.recipe(folder)).startswith(f"{about}: damaged; ")
 
     def test_a_folder_that_is_none_is_one_line(self, folder):
-        (folder / "out").mkdir()
+        (folder / "out" / "mine").mkdir(parents=True)
         assert refusal(prepare, self.recipe(folder)).startswith(f"{folder / 'out'}: not a prepared corpus")
         message = refusal(PreparedFolder.create, folder / "out", (9, 9), lambda *_: {})
         assert message == f"{folder / 'out'}: exists already; remove it, or choose another folder"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +27,8 @@ from weft.data.store.block_tokenizer import (
 )
 from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
 from weft.data.store.worker_processes import parallel_map
-from weft.errors import DataError
+from weft.errors import DataError, WeftWarning
+from weft.files import is_empty_folder, lock_folder
 from weft.preparation.corpora import CorpusEntry, Transform, find_corpora, pipeline_steps
 from weft.preparation.lengths import learn_length_limits
 from weft.preparation.provenance import MIXING_SETTINGS, check_provenance, corpus_files, provenance
@@ -70,7 +73,7 @@ def prepare(
     """The training corpus of a recipe.
 
     Tokenizers are the ones given, those of a run (``start``: its tokenizer files), those that the recipe names, or
-    learned from the corpus.
+    learned from the corpus. A folder (data.prepared) is made by one process; others that need it wait, and then use it.
     """
     transforms = (transforms,) if callable(transforms) else transforms
     corpus = _prepare(recipe, tokenizers, start, transforms, on_progress)
@@ -88,26 +91,27 @@ def _prepare(
     folder = None if recipe.data.prepared is None else Path(recipe.data.folder) / recipe.data.prepared
     if folder is not None and transforms:
         raise DataError("data.prepared: a folder cannot record Python functions; prepare without a folder")
-    exists = folder is not None and folder.exists()
+    exists = folder is not None and folder.exists() and not is_empty_folder(folder)
     entries = find_corpora(recipe, "train", allow_missing=exists)
     mixed = [Part(0, 1, **entry.settings.model_dump(include=MIXING_SETTINGS)) for entry in entries]
     Mixture(mixed, seed=recipe.seed).check(recipe.training.steps)  # before a long preparation
     if folder is not None and exists:
         return _open(recipe, folder, entries, tokenizers)
+    store = _StoreBuilder(recipe, entries, transforms, on_progress)
+    if folder is not None:
+        with lock_folder(folder, "preparing", patience=math.inf, on_wait=_report_waiting):
+            if folder.exists() and not is_empty_folder(folder):  # another process has prepared it in the meantime
+                return _open(recipe, folder, entries, tokenizers)
+            tokenizers = tokenizers or make_tokenizers(recipe, entries, start, transforms)
+            return store.prepare(tokenizers, folder)
     tokenizers = tokenizers or make_tokenizers(recipe, entries, start, transforms)
     if recipe.data.streaming:
         return _stream(recipe, entries, tokenizers, transforms)
-    store = _StoreBuilder(recipe, entries, transforms, on_progress)
-    vocabulary_sizes = (tokenizers.source.size, tokenizers.target.size)
-    if folder is not None:
-        pairs = PreparedFolder.create(folder, vocabulary_sizes, partial(store.fill, tokenizers)).pairs
-    else:
-        writer = StoreWriter(None, vocabulary_sizes)
-        with tempfile.TemporaryDirectory() as temporary:
-            store.write(tokenizers.save(Path(temporary)), writer)
-        pairs = writer.finish()
-    data = StoredCorpus(pairs, tuple(store.parts), recipe.data.temperature)
-    return PreparedCorpus(data, tokenizers, store.counts, [entry.name for entry in entries])
+    return store.prepare(tokenizers)
+
+
+def _report_waiting(reason: str) -> None:
+    warnings.warn(f"waiting: {reason}", WeftWarning, stacklevel=3)
 
 
 class _StoreBuilder:
@@ -126,6 +130,19 @@ class _StoreBuilder:
         self.on_progress = on_progress
         self.counts: list[RowCounts] = []
         self.parts: list[Part] = []
+
+    def prepare(self, tokenizers: Tokenizers, folder: Path | None = None) -> PreparedCorpus:
+        """All corpora, in a new folder or in memory."""
+        vocabulary_sizes = (tokenizers.source.size, tokenizers.target.size)
+        if folder is not None:
+            pairs = PreparedFolder.create(folder, vocabulary_sizes, partial(self.fill, tokenizers)).pairs
+        else:
+            writer = StoreWriter(None, vocabulary_sizes)
+            with tempfile.TemporaryDirectory() as temporary:
+                self.write(tokenizers.save(Path(temporary)), writer)
+            pairs = writer.finish()
+        data = StoredCorpus(pairs, tuple(self.parts), self.recipe.data.temperature)
+        return PreparedCorpus(data, tokenizers, self.counts, [entry.name for entry in self.entries])
 
     def write(self, tokenizer_paths: tuple[Path, ...], writer: StoreWriter) -> None:
         """Write all corpora, each in as many variants as BPE-dropout asks for."""

@@ -185,13 +185,30 @@ class TestAFolder:
             PreparedFolder.create(tmp_path / "made", (9, 9), spoilt)
         assert list(tmp_path.iterdir()) == []
         if isinstance(error, OSError):
-            assert str(caught.value) == f"{tmp_path / 'made'}: cannot write: No space left on device"
+            assert (
+                str(caught.value)
+                == f"{tmp_path / 'made'}: cannot write: No space left on device; nothing of it was kept"
+            )
 
     def refusal(self, function, *arguments):
         with pytest.raises(DataError) as caught:
             function(*arguments)
         assert "\n" not in str(caught.value)
         return str(caught.value)
+
+    def test_an_error_of_the_corpus_stays_what_it_is(self, tmp_path):
+        def unreadable(path, writer):
+            raise FileNotFoundError(2, "No such file or directory", str(tmp_path / "train.tsv"))
+
+        with pytest.raises(FileNotFoundError):
+            PreparedFolder.create(tmp_path / "made", (9, 9), unreadable)
+
+    def test_what_killed_processes_left_is_removed(self, tmp_path):
+        for name in (".made.part", ".made.4711.part"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "source.ids").write_bytes(b"half")
+        PreparedFolder.create(tmp_path / "made", (9, 9), fill)
+        assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
     def test_that_exists_is_not_overwritten(self, made):
         message = self.refusal(PreparedFolder.create, made, (9, 9), fill)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from weft.data.pairs import Pair
 from weft.data.store.block_tokenizer import BLANK, TOO_LONG, TokenizedBlock
 from weft.data.store.token_store import CorpusSize, PairStore, TokenStore
 from weft.errors import DataError
-from weft.files import save_text
+from weft.files import creating_folder, is_empty_folder, part_folder, save_text
 
 FORMAT = 2
 CHUNK_ROWS = 1 << 20
@@ -255,23 +254,20 @@ class PreparedFolder:
     def create(
         cls, path: Path, vocabulary_sizes: tuple[int, int], fill: Callable[[Path, StoreWriter], dict[str, Any]]
     ) -> PreparedFolder:
-        """A new one; `fill` writes it and returns what else about.json is to contain."""
-        if path.exists():
+        """A new one; `fill` writes it and returns what else about.json is to contain. The caller holds its lock."""
+        if path.exists() and not is_empty_folder(path):
             raise DataError(f"{path}: exists already; remove it, or choose another folder")
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-        shutil.rmtree(temporary, ignore_errors=True)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.mkdir()
-            writer = StoreWriter(temporary, vocabulary_sizes)
-            additions = fill(temporary, writer)
-            pairs = writer.finish()
-            ids = {side: dtype.name for side, dtype in zip(SIDES, writer.dtypes, strict=True)}
-            about = {"weft_prepared": FORMAT, "corpus_size": pairs.corpus_size._asdict(), "ids": ids, **additions}
-            save_text(temporary / "about.json", json.dumps(about, indent=1, ensure_ascii=False))
-            temporary.rename(path)
+            with creating_folder(path) as temporary:
+                writer = StoreWriter(temporary, vocabulary_sizes)
+                additions = fill(temporary, writer)
+                pairs = writer.finish()
+                ids = {side: dtype.name for side, dtype in zip(SIDES, writer.dtypes, strict=True)}
+                about = {"weft_prepared": FORMAT, "corpus_size": pairs.corpus_size._asdict(), "ids": ids, **additions}
+                save_text(temporary / "about.json", json.dumps(about, indent=1, ensure_ascii=False))
         except OSError as error:
-            raise DataError(f"{path}: cannot write: {error.strerror or error}") from None
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            failed = None if error.filename is None else Path(error.filename)
+            if failed and path.resolve() != failed and part_folder(path) not in (failed, *failed.parents):
+                raise  # of a file of the corpus
+            raise DataError(f"{path}: cannot write: {error.strerror or error}; nothing of it was kept") from None
         return cls.open(path)
