@@ -1,10 +1,15 @@
 """The model card says what the recipe says, and how the run ended."""
 
+import math
+import shlex
+from pathlib import Path
+
 import pytest
 
 from fixtures.tokenizers import learn
 from weft.recipe import make_recipe
-from weft.runs.model_card import model_card
+from weft.runs.model_card import TrainingStatus, model_card
+from weft.runs.origin import WeightsOrigin
 from weft.text.tokenizer import Tokenizers
 from weft.training.events import Finished
 
@@ -13,8 +18,11 @@ OTHER = learn("character", ["abcde"])
 JOINT = Tokenizers(ONE, ONE)
 
 
-def card(*changes, tokenizers=JOINT, finished=None, validation=None):
-    return model_card(make_recipe({}, changes), tokenizers, finished=finished, validation=validation)
+INITIAL = WeightsOrigin("initial", (0,))
+
+
+def card(*changes, tokenizers=JOINT, run="runs/mine", weights=INITIAL, finished=None, sample=None):
+    return model_card(make_recipe({}, changes), tokenizers, TrainingStatus(Path(run), weights, finished, sample))
 
 
 def test_what_it_is_of():
@@ -80,14 +88,45 @@ def test_two_vocabularies():
 
 
 def test_a_run_that_goes_on():
-    text = card()
-    assert "- state: training has started; resume it with `weft train … --resume`\n" in text and "trained:" not in text
+    text = card(run="runs/it's mine")
+    command = """weft train 'runs/it'"'"'s mine' --resume"""
+    line = f"- state: training has started; after an interruption, continue it with `{command}`\n"
+    assert line in text and "trained:" not in text and "weights:" not in text
+    assert shlex.split(command)[2] == "runs/it's mine"
 
 
-def test_a_run_that_ended():
-    text = card(
-        finished=Finished(400, "patience", 61.7, 300),
-        validation={"perplexity": 3.3201, "bleu": 31.257},
-    )
-    assert "- trained: 400 steps in 62 s (stopped by patience); weights of step 300\n" in text
-    assert "- last validation: perplexity 3.320, bleu 31.257\n" in text and "has started" not in text
+FINISHED = Finished(400, "patience", 61.7, 300)
+
+
+@pytest.mark.parametrize(
+    ("weights", "sample", "expected"),
+    [
+        (WeightsOrigin("last", (400,)), None, "step 400; never validated"),
+        (
+            WeightsOrigin("best", (300,), {"loss": 1.2, "perplexity": 3.3201, "bleu": 31.257}),
+            (200, 1014),
+            "step 300; validation loss 1.200, perplexity 3.320, bleu 31.257 "
+            "(bleu on a sample of 200 of 1,014 sentences)",
+        ),
+        (
+            WeightsOrigin("mean", (200, 300, 400), {"loss": 1.2, "perplexity": 3.3201, "bleu": 31.257}),
+            (1014, 1014),
+            "the mean of steps 200, 300 and 400; validation loss 1.200, perplexity 3.320, bleu 31.257",
+        ),
+        (
+            WeightsOrigin("last", (400,), {"loss": math.nan, "perplexity": math.nan}),
+            None,
+            "step 400; validation loss nan, perplexity nan: training diverged",
+        ),
+    ],
+)
+def test_a_run_that_ended(weights, sample, expected):
+    text = card(weights=weights, finished=FINISHED, sample=sample)
+    assert f"- trained: 400 steps in 62 s (stopped by patience)\n- weights: {expected}\n" in text
+    assert "has started" not in text
+
+
+def test_how_to_use_it():
+    text = card(run="runs/a b", finished=FINISHED)
+    assert "`weft translate 'runs/a b'`, or `weft.load('runs/a b')` in Python.\n" in text
+    assert "`weft sample runs/mine`" in card("model.kind=language_model")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from weft.data.batching.batches import Position
 from weft.recipe import TrainingSettings
 from weft.training.progress import Progress
@@ -24,6 +26,11 @@ def test_the_best_checkpoints_are_ranked_the_earlier_one_first_among_equals() ->
     assert progress.best_steps == [2, 4, 3]
 
 
+def test_a_score_that_is_not_finite_is_never_among_the_best() -> None:
+    progress, is_best = validated([-math.inf, math.nan, -5.0, -math.inf], TrainingSettings(average=4))
+    assert is_best == [False, False, True, False] and progress.best_steps == [3]
+
+
 def test_patience_counts_validations_without_improvement() -> None:
     settings = TrainingSettings(patience=2, steps=100)
     for scores, reason in (([1.0, 0.0], ""), ([1.0, 0.0, 0.0], "patience"), ([1.0, 0.0, 2.0, 0.0], "")):
@@ -33,7 +40,17 @@ def test_patience_counts_validations_without_improvement() -> None:
 
 def test_only_a_plateau_decays_and_starts_counting_again() -> None:
     scores = [1.0, 0.0, 0.0, 0.0, 0.0]
-    plateau = TrainingSettings(schedule="plateau", decay_patience=1, decay=0.5)
+    plateau = TrainingSettings(schedule="plateau", decay_patience=2, decay=0.5)
     progress, _ = validated(scores, plateau)
     assert progress.decays == 2 and progress.learning_rate_decay(plateau) == 0.25
     assert validated(scores, TrainingSettings(decay_patience=0))[0].decays == 0
+
+
+@pytest.mark.parametrize(
+    ("patience", "decays"), [(0, [0, 1, 2, 3, 4]), (1, [0, 1, 2, 3, 4]), (2, [0, 0, 1, 1, 2]), (3, [0, 0, 0, 1, 1])]
+)
+def test_the_learning_rate_decays_at_the_nth_validation_without_improvement(patience: int, decays: list[int]) -> None:
+    plateau = TrainingSettings(schedule="plateau", decay_patience=patience)
+    scores = [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert [validated(scores[:end], plateau)[0].decays for end in range(1, 6)] == decays
+    assert validated([1.0, 2.0, 3.0], plateau)[0].decays == 0

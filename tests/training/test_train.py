@@ -1,6 +1,7 @@
 """Whole runs: what a recipe describes is done, and what cannot be done is refused in one line."""
 
 import json
+import warnings
 from itertools import count
 
 import pytest
@@ -13,8 +14,9 @@ from fixtures.training_runs import (
     contents,
 )
 from weft.data.pairs import Pair
-from weft.errors import DataError, RecipeError, TrainingError
+from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
 from weft.recipe import load_recipe, make_recipe
+from weft.runs.layout import RunFolder
 from weft.runs.length_limits import LengthLimits
 from weft.training import update, validation
 from weft.training.distributed import Workers
@@ -53,13 +55,27 @@ class TestARun:
         [(reason, long)] = prepared.dropped.items()
         assert prepared.pairs + long == 120 and long > 0 and reason.startswith("more than")
         assert prepared.source_vocabulary == prepared.target_vocabulary == 3 + 7
-        model = load(tmp_path / "run").model
-        assert prepared.parameters == sum(one.numel() for one in model.parameters())
+        model = RunFolder(tmp_path / "run").read_model()
+        assert prepared.parameters == sum(tensor.numel() for tensor in model.tensors.values())
         assert (prepared.steps, prepared.path) == (6, str(tmp_path / "run"))
 
-    def test_can_be_loaded_from_its_first_event_on(self, tiny, tmp_path):
-        for event in train(tiny({"training.steps": 2, "training.save_every": 1}), tmp_path / "run"):
-            assert load(tmp_path / "run").translate("a b", kind="greedy").source == "a b", event
+    def test_can_be_loaded_once_there_is_something_to_load(self, tiny, tmp_path):
+        """Initial weights are refused; weights that were never validated are loaded, with a warning."""
+        path, messages = tmp_path / "run", []
+        for event in train(tiny({"training.steps": 2, "training.save_every": 1}), path):
+            if isinstance(event, Started) or (isinstance(event, Step) and event.step == 1):
+                with pytest.raises(CheckpointError) as caught:
+                    load(path)
+                assert str(caught.value) == (
+                    f"{path}: not trained yet: it holds the initial weights (step 0 of 2); "
+                    f"continue with: weft train {path} --resume"
+                )
+                continue
+            with warnings.catch_warnings(record=True) as caught_warnings:
+                assert load(path).translate("a b", kind="greedy").source == "a b", event
+            messages.append([str(warning.message) for warning in caught_warnings])
+        unfinished = f"{path}: training stands at step 1 of 2, and these weights were never validated; continue with: "
+        assert messages == [[f"{unfinished}weft train {path} --resume"]] * 2 + [[]] * 2
 
     def test_logs_every_event_but_only_some_steps(self, tiny, tmp_path):
         changes = {"training.steps": 7, "training.log_every": 3, "training.validate_every": 2, "training.save_every": 4}

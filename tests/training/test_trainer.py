@@ -18,7 +18,7 @@ from weft.runs.layout import RunFolder
 from weft.runs.weights import model_tensors, read_tensors
 from weft.training import trainer as loop
 from weft.training import update
-from weft.training.events import Finished, Saved, Skipped, Step, Validation
+from weft.training.events import Averaged, Finished, Saved, Skipped, Step, Validation
 from weft.training.loss import Loss, batch_loss
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext, UpdateResult, UpdateStatistics
@@ -344,15 +344,68 @@ class TestWhatIsKept:
         ],
     )
     def test_the_mean_of_the_best(self, make, average, scores, indices):
-        validation = FakeValidation(*scores)
+        validation = FakeValidation(*scores, 9)
         trainer = make(steps=4, validate=validation, average=average)
-        list(trainer.events())
+        events = list(trainer.events())
         chosen = [validation.seen[index] for index in indices]
         expected = {name: sum(one[name].double() for one in chosen) / len(chosen) for name in weights_of(trainer.model)}
         found = {name: one.double() for name, one in kept(trainer).tensors.items()}
         assert same(found, expected, atol=1e-7, rtol=1e-6)
         names = sorted(file.name for file in trainer.folder.best.iterdir())
         assert names == sorted(f"step-{index + 1}.safetensors" for index in indices)
+        steps = tuple(index + 1 for index in indices)
+        assert events[-2] == Averaged(4, steps, -9, 2.0, {}, is_best=True)
+        assert (events[-1].weights, events[-1].weight_steps) == ("mean", steps)
+        metadata = kept(trainer).metadata
+        assert metadata["weights"] == "mean" and metadata["step"] == ",".join(map(str, steps))
+        assert json.loads(metadata["validation"])["loss"] == -9
+        assert same(weights_of(trainer.model), validation.seen[3]), "the model is as training left it"
+
+    @pytest.mark.parametrize(("score", "kind"), [(4.9, "best"), (5, "best"), (5.1, "mean"), (math.nan, "best")])
+    def test_the_better_of_the_best_and_their_mean(self, make, score, kind):
+        validation = FakeValidation(1, 5, 3, 4, score)
+        trainer = make(steps=4, validate=validation, average=2)
+        events = list(trainer.events())
+        assert (events[-1].weights, events[-2].is_best) == (kind, kind == "mean")
+        found = kept(trainer)
+        assert found.metadata["weights"] == kind and same(found.tensors, validation.seen[4 if kind == "mean" else 1])
+        assert found.metadata["step"] == ("2" if kind == "best" else "2,4")
+
+    def test_of_equal_scores_the_lower_loss(self, make):
+        def validate(model):
+            return ValidationScores(next(losses), 2.0, {"bleu": 7.0}, 7.0)
+
+        for last, kind in ((1.0, "best"), (0.5, "mean")):
+            losses = iter([1.0, 3.0, 2.0, 2.0, last])
+            trainer = make(name=kind, steps=4, validate=validate, average=4)
+            assert list(trainer.events())[-1].weights == kind
+
+    def test_a_mean_is_not_delivered_before_it_is_validated(self, make):
+        """Whenever the process is killed, model.safetensors holds weights with the score that its metadata says."""
+        validation = FakeValidation(1, 2, 1.5, 3, 9)
+        trainer = make(steps=4, validate=validation, average=3, save_every=1)
+        for event in trainer.events():
+            metadata, tensors = kept(trainer).metadata, kept(trainer).tensors if trainer.folder.model.exists() else {}
+            if isinstance(event, Validation | Saved):
+                score = -json.loads(metadata["validation"])["loss"]
+                assert same(tensors, validation.seen[validation.scores.index(score)]) and metadata["weights"] == "best"
+
+    def test_a_finished_run_that_is_resumed_delivers_the_same(self, make):
+        first = make(steps=4, validate=FakeValidation(1, 5, 3, 4, 9), average=2)
+        list(first.events())
+        before = first.folder.model.read_bytes()
+        again = make(steps=4, validate=FakeValidation(9), average=2)
+        again.restore()
+        assert [type(event) for event in again.events()] == [Averaged, Finished]
+        assert again.folder.model.read_bytes() == before
+
+    def test_a_run_whose_every_validation_diverged(self, make):
+        """The last weights, and metadata that say so."""
+        trainer = make(steps=3, validate=FakeValidation(-math.inf, math.nan, -math.inf))
+        events = list(trainer.events())
+        assert not any(event.is_best for event in events if isinstance(event, Validation))
+        metadata = kept(trainer).metadata
+        assert metadata["weights"] == "last" and json.loads(metadata["validation"])["loss"] == math.inf
 
     def test_at_every_moment(self, make):
         validation = FakeValidation(1, 2, 1, 3)
@@ -364,7 +417,7 @@ class TestWhatIsKept:
         validation = FakeValidation(math.nan, 1, math.nan, 2)
         trainer = make(steps=4, validate=validation)
         events = list(trainer.events())
-        assert [event.is_best for event in events if isinstance(event, Validation)][1:] == [True, False, True]
+        assert [event.is_best for event in events if isinstance(event, Validation)] == [False, True, False, True]
         assert events[-1].best_step == 4
         assert same(kept(trainer).tensors, validation.seen[3])
 
@@ -373,7 +426,7 @@ class TestStopping:
     def test_by_patience(self, make):
         trainer = make(steps=50, validate=FakeValidation(3, 5, 4, 5), patience=2)
         events = list(trainer.events())
-        assert events[-1] == Finished(4, "patience", events[-1].seconds, 2)
+        assert events[-1] == Finished(4, "patience", events[-1].seconds, 2, "best", (2,))
         assert trainer.folder.read_checkpoint().state["step"] == 4
 
     def test_a_gain_renews_patience(self, make):
@@ -385,7 +438,7 @@ class TestStopping:
         assert (events[-1].step, events[-1].reason) == (8, "steps")
 
     def test_a_plateau_lowers_the_rate(self, make):
-        settings = {"schedule": "plateau", "learning_rate": 0.1, "decay": 0.5, "decay_patience": 1}
+        settings = {"schedule": "plateau", "learning_rate": 0.1, "decay": 0.5, "decay_patience": 2}
         events = make(steps=7, validate=FakeValidation(5, 1), **settings).events()
         rates = [event.learning_rate for event in events if isinstance(event, Step)]
         assert rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05, 0.025, 0.025])

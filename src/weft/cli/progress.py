@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from weft.cli.length_limit import cut_off_outputs
 
 if TYPE_CHECKING:
-    from weft.training.events import Event, Started, Step, Validation
+    from weft.training.events import Averaged, Event, Started, Step, Validation
 
 PLAIN_SECONDS = 10
 """Seconds between lines if stderr is not a terminal."""
@@ -32,7 +32,7 @@ class ProgressReporter:
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events, shown."""
-        from weft.training.events import Finished, Skipped, Started, Step, Validation
+        from weft.training.events import Averaged, Finished, Skipped, Started, Step, Validation
 
         try:
             for event in events:
@@ -42,6 +42,8 @@ class ProgressReporter:
                     self._step(event)
                 elif isinstance(event, Validation):
                     self._validation(event)
+                elif isinstance(event, Averaged):
+                    self._averaged(event)
                 elif isinstance(event, Skipped):
                     self.console.print(f"step {event.step}: loss not finite, update skipped", style="yellow")
                 elif isinstance(event, Finished):
@@ -88,13 +90,22 @@ class ProgressReporter:
             )
 
     def _validation(self, event: Validation) -> None:
-        extra = "".join(f", {name} {value:.2f}" for name, value in event.metrics.items())
         best = "  (best)" if event.is_best else ""
-        self.console.print(f"step {event.step}: validation perplexity {event.perplexity:.3f}{extra}{best}")
+        self.console.print(f"step {event.step}: {_scores(event)}{best}")
         if cut_off := cut_off_outputs(event.ended_by_length, event.outputs):
             self.console.print(f"step {event.step}: {cut_off}")
+
+    def _averaged(self, event: Averaged) -> None:
+        steps = ", ".join(map(str, event.steps))
+        choice = "better than the best of them" if event.is_best else "worse than the best of them, which is kept"
+        self.console.print(f"mean of steps {steps}: {_scores(event)}  ({choice})")
 
     def _close(self) -> None:
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
+
+
+def _scores(event: Validation | Averaged) -> str:
+    metrics = "".join(f", {name} {value:.2f}" for name, value in event.metrics.items())
+    return f"validation perplexity {event.perplexity:.3f}{metrics}"

@@ -25,7 +25,9 @@ class TrainingSettings(Settings):
     schedule: ScheduleName = Field("inverse_sqrt", description="learning rate schedule after the warmup")
     warmup: CountOrNone = Field(400, description="steps of linear warmup")
     decay: float = Field(0.5, gt=0, lt=1, description="plateau: factor of the learning rate at each decay")
-    decay_patience: CountOrNone = Field(2, description="plateau: validations without improvement before a decay")
+    decay_patience: CountOrNone = Field(
+        2, description="plateau: validations in a row without improvement that cause a decay (0 means 1)"
+    )
     clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0: no clipping")
     label_smoothing: Share = Field(0.1, description="label smoothing: probability spread evenly over the vocabulary")
     forcing: Literal["teacher", "scheduled", "free"] = Field(
@@ -35,9 +37,11 @@ class TrainingSettings(Settings):
     sampling: Probability = Field(0.25, description="scheduled: final probability of reading an own prediction")
     validate_every: CountOrNone = Field(500, description="steps between validations; 0: never")
     metric: str = Field("loss", description="criterion for the best checkpoint: loss, or a metric such as bleu")
-    valid_sentences: Count = Field(200, description="validation sentences translated for the metric")
+    valid_sentences: Count = Field(200, description="validation sentences translated for the metric: a random sample")
     patience: CountOrNone = Field(0, description="early stopping: validations without improvement; 0: never")
-    average: Count = Field(1, description="number of best checkpoints that are averaged")
+    average: Count = Field(
+        1, description="best checkpoints whose mean is validated at the end, and used if it is better"
+    )
     save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: only at the end")
     log_every: Count = Field(50, description="steps between log lines")
     start: str | None = Field(None, description="run folder whose weights and tokenizer training starts from")

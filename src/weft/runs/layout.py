@@ -3,10 +3,10 @@
     recipe.toml              every setting, defaults included
     tokenizer.json           or tokenizer.source.json and tokenizer.target.json
     lengths.json             how long outputs may become, learned from the training pairs
-    model.safetensors        the weights to use: the best so far (or the mean of the best), the format's version,
-                             the tokenizer's fingerprint
+    model.safetensors        the weights to use: the best so far, or at the end the mean of the best if it is better;
+                             which they are (origin.py), the format's version, the tokenizer's fingerprint
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
-    training/best/           the checkpoints that model.safetensors is the mean of
+    training/best/           the best checkpoints, as many as the mean is made of
     log.jsonl                one line per event
     metrics.json, README.md  the result, for programs and for people
 
@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import CheckpointError
 from weft.files import creating_folder, is_empty_folder, read_json, save_text, sync_folder
+from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import (
     FORMAT,
     TensorFile,
@@ -134,10 +135,9 @@ class RunFolder:
             )
         return both
 
-    def write_model(self, tensors: Tensors, *, step: int) -> None:
+    def write_model(self, tensors: Tensors, origin: WeightsOrigin) -> None:
         """Replace model.safetensors."""
-        metadata = {"tokenizer": fingerprint(self.tokenizer_paths()), "step": str(step)}
-        write_tensors(self.model, tensors, metadata)
+        write_tensors(self.model, tensors, {"tokenizer": fingerprint(self.tokenizer_paths()), **origin.metadata()})
 
     def read_model(self) -> TensorFile:
         """The weights of model.safetensors, checked to belong to the tokenizer of the folder."""

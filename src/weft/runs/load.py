@@ -10,7 +10,8 @@ from weft.models.build import build_model
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.length_limits import SMALLEST, LengthLimits
-from weft.runs.weights import load_weights
+from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import check_finite, load_weights
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ class LoadedRun(NamedTuple):
 def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
     """Read a run folder; the model is on the CPU, in the precision of its file.
 
-    ``model``: given the weights of the run in place of a model that its recipe describes.
+    Weights that are not trained, or not finite, are refused; of weights that were never validated or have learned
+    nothing, a `WeftWarning` tells. ``model``: given the weights of the run in place of a model that its recipe
+    describes.
     """
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
@@ -38,7 +41,16 @@ def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths())
     weights = folder.read_model()
+    own_model = model is not None
     if model is None:
         model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     load_weights(model, weights.tensors, where=str(folder.model))
+    check_finite(weights.tensors, where=str(folder.model))
+    if origin := WeightsOrigin.from_metadata(weights.metadata):
+        origin.check(
+            Path(path),
+            steps=recipe.training.steps,
+            target_vocabulary=tokenizers.target.size,
+            initialized=recipe.training.start is not None or own_model,
+        )
     return LoadedRun(model, tokenizers, recipe, Path(path), LengthLimits.read(folder.path))

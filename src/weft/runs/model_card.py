@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import shlex
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, as_list
+from weft.runs.origin import WeightsOrigin, resume_command
 from weft.text.tokenizer import Tokenizers
 
 
@@ -18,15 +21,23 @@ class TrainingResult(Protocol):
     def seconds(self) -> float: ...
     @property
     def reason(self) -> str: ...
-    @property
-    def best_step(self) -> int: ...
 
 
-def model_card(
-    recipe: Recipe, tokenizers: Tokenizers, *, finished: TrainingResult | None, validation: dict[str, float] | None
-) -> str:
+class TrainingStatus(NamedTuple):
+    """Where the training of a run stands."""
+
+    run: Path
+    """The run folder, as the user named it."""
+    weights: WeightsOrigin
+    finished: TrainingResult | None = None
+    """None: training has started."""
+    sample: tuple[int, int] | None = None
+    """How many sentences the validation metric was computed on, and how many the validation set has."""
+
+
+def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -> str:
     """README.md of a run folder."""
-    model = recipe.model
+    model, run = recipe.model, status.run
     name = {"prefix_lm": "prefix language model", "language_model": "language model"}.get(model.kind, "decoder")
     parts = [f"{model.decoder.kind} {name} {_stack(model.decoder)}"]
     if model.kind == "seq2seq":
@@ -49,17 +60,27 @@ def model_card(
         f"- data: {_corpus(recipe.data.train)}",
         f"- seed: {recipe.seed}",
     ]
-    if finished is None:
-        lines.append("- state: training has started; resume it with `weft train … --resume`")
+    if (finished := status.finished) is None:
+        lines.append(f"- state: training has started; after an interruption, continue it with `{resume_command(run)}`")
     else:
-        lines.append(
-            f"- trained: {finished.step} steps in {finished.seconds:.0f} s (stopped by {finished.reason}); "
-            f"weights of step {finished.best_step}"
-        )
-    if validation is not None:
-        lines.append("- last validation: " + ", ".join(f"{name} {value:.3f}" for name, value in validation.items()))
-    lines += ["", "All settings: `recipe.toml`. Use it: `weft translate FOLDER`, or `weft.load(FOLDER)` in Python.", ""]
+        lines.append(f"- trained: {finished.step} steps in {finished.seconds:.0f} s (stopped by {finished.reason})")
+        lines.append(f"- weights: {status.weights.describe()}; {_validation(status)}")
+    use = f"weft {'sample' if recipe.source_role == 'none' else 'translate'} {shlex.quote(str(run))}"
+    lines += ["", f"All settings: `recipe.toml`. Use it: `{use}`, or `weft.load({str(run)!r})` in Python.", ""]
     return "\n".join(lines)
+
+
+def _validation(status: TrainingStatus) -> str:
+    """How the weights did on the validation set."""
+    weights, sample = status.weights, status.sample
+    if weights.validation is None:
+        return "never validated"
+    text = "validation " + ", ".join(f"{name} {value:.3f}" for name, value in weights.validation.items())
+    if weights.diverged:
+        return f"{text}: training diverged"
+    if sample is not None and sample[0] < sample[1]:
+        text += f" ({list(weights.validation)[-1]} on a sample of {sample[0]:,} of {sample[1]:,} sentences)"
+    return text
 
 
 def _stack(stack: RecurrentSettings | TransformerSettings) -> str:

@@ -137,6 +137,16 @@ def load_weights(model: Model, tensors: Tensors, *, where: str) -> None:
             parameter.copy_(tensors[name])
 
 
+def check_finite(tensors: Tensors, *, where: str) -> None:
+    """Refuse weights that are infinite or not a number: nothing can be computed with them."""
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise CheckpointError(
+                f"{where}: tensor {name!r} has values that are not finite, from training that diverged or a damaged "
+                "file; train again with a lower training.learning_rate, or restore the file from a copy"
+            )
+
+
 def initialize_from(model: Model, tensors: Tensors, *, where: str) -> None:
     """Initialize a model with the weights of another run; new rows of a larger vocabulary stay as they are."""
     parameters = dict(model.named_parameters())

@@ -72,6 +72,21 @@ class Validation(Event):
     """Outputs that were searched for a metric …"""
     ended_by_length: int = 0
     """… and how many of them reached the length limit."""
+    sample: tuple[int, int] | None = None
+    """How many sentences the metrics were computed on, and how many the validation set has."""
+
+
+@dataclass(frozen=True)
+class Averaged(Event):
+    """The mean of the best checkpoints was validated, at the end of training."""
+
+    steps: tuple[int, ...]
+    """Of the checkpoints."""
+    loss: float
+    perplexity: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    is_best: bool = False
+    """Whether the mean is better than the best checkpoint, and becomes the model of the run in its place."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +105,11 @@ class Finished(Event):
     seconds: float
     """Training time, summed over all resumptions."""
     best_step: int
+    """Of the best checkpoint; without validations, the last step."""
+    weights: str = "last"
+    """What model.safetensors holds: the weights of the "last" or the "best" checkpoint, or the "mean" of the best."""
+    weight_steps: tuple[int, ...] = ()
+    """The step of these weights, or the steps of the mean."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Rows of a streamed corpus that were not trained on, by drop reason; rows read twice count twice."""
 

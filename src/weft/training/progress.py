@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from weft.data.batching.batches import Position
 from weft.recipe import TrainingSettings
+from weft.runs.origin import WeightsOrigin
 
 
 class BestCheckpoint(BaseModel):
@@ -16,6 +17,8 @@ class BestCheckpoint(BaseModel):
     step: int
     score: float
     """Its validation score; higher is better."""
+    validation: dict[str, float] | None = None
+    """Loss, perplexity and metric."""
 
 
 class Progress(BaseModel):
@@ -36,6 +39,8 @@ class Progress(BaseModel):
     skipped: int = 0
     seconds: float = 0.0
     last_validation: dict[str, float] | None = None
+    validation_sample: tuple[int, int] | None = None
+    """How many sentences the metrics of the last validation were computed on, and how many the validation set has."""
 
     @property
     def position(self) -> Position:
@@ -60,16 +65,26 @@ class Progress(BaseModel):
             return "patience"
         return "steps" if self.step >= settings.steps else ""
 
-    def add_validation(self, score: float, settings: TrainingSettings) -> bool:
-        """Take a validation score into account (NaN is the worst); whether it is the best so far."""
-        score = -math.inf if math.isnan(score) else score
-        is_best = not self.best or score > self.best[0].score
+    @property
+    def origin(self) -> WeightsOrigin:
+        """Of the weights to deliver before the end of training: the best, or as long as there are none, the last."""
+        if self.best:
+            return WeightsOrigin("best", (self.best[0].step,), self.best[0].validation)
+        return WeightsOrigin("last" if self.step else "initial", (self.step,), self.last_validation)
+
+    def add_validation(
+        self, score: float, settings: TrainingSettings, validation: dict[str, float] | None = None
+    ) -> bool:
+        """Take a validation score into account; whether it is the best so far. One that is not finite never is."""
+        is_best = math.isfinite(score) and (not self.best or score > self.best[0].score)
+        self.last_validation = validation
         self.validations_without_improvement = 0 if is_best else self.validations_without_improvement + 1
         self.validations_since_decay = 0 if is_best else self.validations_since_decay + 1
-        if settings.schedule == "plateau" and self.validations_since_decay > settings.decay_patience:
+        if settings.schedule == "plateau" and self.validations_since_decay >= max(settings.decay_patience, 1):
             self.decays += 1
             self.validations_since_decay = 0
-        candidates = [*self.best, BestCheckpoint(step=self.step, score=score)]
-        ranked = sorted(candidates, key=lambda checkpoint: (-checkpoint.score, checkpoint.step))
-        self.best = ranked[: settings.average]
+        if math.isfinite(score):
+            candidates = [*self.best, BestCheckpoint(step=self.step, score=score, validation=validation)]
+            ranked = sorted(candidates, key=lambda checkpoint: (-checkpoint.score, checkpoint.step))
+            self.best = ranked[: settings.average]
         return is_best

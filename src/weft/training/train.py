@@ -7,6 +7,7 @@ for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from pathlib import Path
 from weft.data.batching.streaming import StreamedCorpus
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
-from weft.errors import DataError, RecipeError, nearest
+from weft.errors import DataError, RecipeError, WeftWarning, nearest
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models.build import build_model, choose_device
@@ -24,8 +25,8 @@ from weft.preparation import PreparedCorpus, Transform, drop_reasons, find_corpo
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
-from weft.runs.model_card import model_card
-from weft.runs.weights import initialize_from
+from weft.runs.model_card import TrainingStatus, model_card
+from weft.runs.weights import check_finite, initialize_from
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Started, Step
@@ -100,7 +101,7 @@ def _train(
     if model is None:
         model = _build_model(recipe, tokenizers)
     if start is not None:
-        initialize_from(model, start.read_model().tensors, where=str(start.path))
+        _initialize(model, start)
     trainer = Trainer(
         model,
         prepared.data,
@@ -123,6 +124,13 @@ def _train(
 def _build_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
     source_size, target_size = tokenizers.source.size, tokenizers.target.size
     return build_model(recipe.model, source_size=source_size, target_size=target_size, seed=recipe.seed)
+
+
+def _initialize(model: Model, start: RunFolder) -> None:
+    """Initialize a model with the weights of another run."""
+    weights = start.read_model().tensors
+    check_finite(weights, where=f"--from {start.model}")
+    initialize_from(model, weights, where=str(start.path))
 
 
 def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped: dict[str, int]) -> Iterator[Event]:
@@ -201,7 +209,8 @@ def _create_folder(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus) -
         save_text(temporary.recipe, write_toml(recipe.model_copy(update={"data": data})))
         prepared.tokenizers.save(temporary.path)
         prepared.length_limits.write(temporary.path)
-        save_text(temporary.card, model_card(recipe, prepared.tokenizers, finished=None, validation=None))
+        status = TrainingStatus(final.path, trainer.delivered)
+        save_text(temporary.card, model_card(recipe, prepared.tokenizers, status))
         trainer.folder = temporary
         trainer.save()
 
@@ -232,12 +241,19 @@ def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
 
 def _write_result(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers, finished: Finished) -> None:
     """Write the result for programs (metrics.json) and for people (README.md)."""
-    folder, validation = trainer.folder, trainer.progress.last_validation
+    folder, progress, delivered = trainer.folder, trainer.progress, trainer.delivered
     result = {
         "steps": finished.step,
         "seconds": finished.seconds,
         "best_step": finished.best_step,
-        "last_validation": validation,
+        "weights": delivered.kind,
+        "weight_steps": delivered.steps,
+        "validation": delivered.validation,
+        "last_validation": progress.last_validation,
+        "validation_sample": progress.validation_sample,
     }
+    if delivered.diverged:
+        warnings.warn(f"{folder.path}: training diverged: no validation loss was finite", WeftWarning, stacklevel=2)
+    status = TrainingStatus(folder.path, delivered, finished, progress.validation_sample)
     save_text(folder.metrics, json.dumps(result, indent=1) + "\n")
-    save_text(folder.card, model_card(recipe, tokenizers, finished=finished, validation=validation))
+    save_text(folder.card, model_card(recipe, tokenizers, status))

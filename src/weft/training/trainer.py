@@ -9,8 +9,10 @@ of them runs this loop; the main process validates, writes files and takes the d
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -21,10 +23,11 @@ from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
 from weft.errors import CheckpointError, TrainingError
 from weft.models.interface import Model
 from weft.runs.layout import Checkpoint, RunFolder
+from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_capture
 from weft.training.distributed import full_tensor
-from weft.training.events import Event, Finished, Saved, Skipped, Step, Validation
+from weft.training.events import Averaged, Event, Finished, Saved, Skipped, Step, Validation
 from weft.training.forcing import sampling_probability
 from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
 from weft.training.progress import Progress
@@ -73,6 +76,8 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, self.settings)
         self.schedule = make_schedule(self.settings)
         self.progress = Progress()
+        self.delivered = self.progress.origin
+        """What model.safetensors holds, once training has ended."""
         self.saved_step = -1
         self.consecutive_skips = 0
         self.last_report_time = 0.0
@@ -124,14 +129,25 @@ class Trainer:
             weights = self._full_weights()
             tensors = {**optimizer_tensors(self.optimizer), **rng_tensors()}
         if self.workers.is_main:
+            self._check_finite(weights)
             if not progress.best:
-                self.folder.write_model(weights, step=progress.step)
+                self.folder.write_model(weights, progress.origin)
             self.folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
             self.folder.prune(progress.step, progress.best_steps)
         if self.in_loop:
             self.workers.barrier()
         self.saved_step = progress.step
         return Saved(progress.step, str(self.folder.checkpoint_path(progress.step)))
+
+    def _check_finite(self, weights: Tensors) -> None:
+        """End the run, as it was last saved, if a weight is not finite; the learning rate can do that by itself."""
+        if all(tensor.isfinite().all() for tensor in weights.values()):
+            return
+        saved = f"; {self.folder.path} stays as it was saved at step {self.saved_step}" if self.saved_step >= 0 else ""
+        raise TrainingError(
+            f"step {self.progress.step}: the weights are not finite any more{saved}; "
+            "lower training.learning_rate or training.clip and use --resume"
+        )
 
     def _full_weights(self) -> Tensors:
         """All weights, in the main process; a collective operation if they are sharded."""
@@ -174,8 +190,12 @@ class Trainer:
             progress.seconds = time.monotonic() - start_time
         if self.saved_step != progress.step:
             yield self.save()
+        self.delivered = progress.origin
+        if self.validate and len(progress.best) > 1:
+            yield self._validate_mean()
         best_step = progress.best[0].step if progress.best else progress.step
-        yield Finished(progress.step, reason, progress.seconds, best_step)
+        delivered = self.delivered
+        yield Finished(progress.step, reason, progress.seconds, best_step, delivered.kind, delivered.steps)
 
     def _steps(self) -> Iterator[StepBatches]:
         """The batches of each step that this worker computes."""
@@ -244,15 +264,51 @@ class Trainer:
         progress = self.progress
         weights = self._full_weights() if self.sharded or self.workers.is_main else {}
         scores = self.workers.from_main(lambda: self._validation_scores(weights))
-        is_best = progress.add_validation(scores.score, self.settings)
+        is_best = progress.add_validation(scores.score, self.settings, scores.numbers)
         if progress.step in progress.best_steps and self.workers.is_main:
-            write_tensors(self.folder.best / f"step-{progress.step}.safetensors", weights)
-            self._write_best_model()
-        progress.last_validation = {"loss": scores.loss, "perplexity": scores.perplexity, **scores.metrics}
-        counts = (scores.outputs, scores.ended_by_length)
+            write_tensors(self._best_file(progress.step), weights)
+            if is_best:
+                self.folder.write_model(weights, progress.origin)
+        progress.validation_sample = scores.sample
+        counts = (scores.outputs, scores.ended_by_length, scores.sample)
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
 
+    def _validate_mean(self) -> Averaged:
+        """At the end: validate the mean of the best checkpoints; model.safetensors := the better of it and the best.
+
+        Of equal scores, the one of the lower loss. A resumed run does this again, with the same result.
+        """
+        best, steps = self.progress.best, self.progress.best_steps
+        mean: Tensors = {}
+        if self.workers.is_main:
+            mean = average([read_tensors(self._best_file(step)).tensors for step in steps])
+        scores = self.workers.from_main(lambda: self._scores_of(mean))
+        best_loss = (best[0].validation or {}).get("loss", math.inf)
+        is_best = (scores.score, -scores.loss) > (best[0].score, -best_loss)
+        if is_best:
+            self.delivered = WeightsOrigin("mean", tuple(sorted(steps)), scores.numbers)
+        if self.workers.is_main:
+            weights = mean if is_best else read_tensors(self._best_file(best[0].step)).tensors
+            self.folder.write_model(weights, self.delivered)
+        averaged = tuple(sorted(steps))
+        return Averaged(self.progress.step, averaged, scores.loss, scores.perplexity, scores.metrics, is_best)
+
+    def _best_file(self, step: int) -> Path:
+        return self.folder.best / f"step-{step}.safetensors"
+
+    def _scores_of(self, weights: Tensors) -> ValidationScores:
+        """Validate other weights than the model's."""
+        if self.validation_model is not None:
+            return self._validation_scores(weights)
+        current = {name: tensor.clone() for name, tensor in model_tensors(self.model).items()}
+        load_weights(self.model, weights, where="validation")
+        try:
+            return self._validation_scores(weights)
+        finally:
+            load_weights(self.model, current, where="validation")
+
     def _validation_scores(self, weights: Tensors) -> ValidationScores:
+        """Validate the model, or the copy of it that gets all weights if they are sharded."""
         assert self.validate is not None
         if self.validation_model is None:
             self.model.eval()
@@ -262,9 +318,3 @@ class Trainer:
             return self.validate(self.validation_model.to(self.context.device).eval())
         finally:
             self.validation_model.to("cpu")
-
-    def _write_best_model(self) -> None:
-        """model.safetensors := the mean of the best checkpoints."""
-        files = [self.folder.best / f"step-{step}.safetensors" for step in self.progress.best_steps]
-        weights = average([read_tensors(file).tensors for file in files])
-        self.folder.write_model(weights, step=self.progress.best[0].step)

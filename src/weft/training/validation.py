@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
+from random import Random
 from typing import NamedTuple
 
 import torch
@@ -12,7 +14,7 @@ from weft.data.pairs import Pair
 from weft.data.store.encode import encode_pairs
 from weft.errors import DataError
 from weft.evaluation.metrics import compute_metrics, perplexity
-from weft.evaluation.references import GROUPINGS
+from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.recipe import Recipe
@@ -28,11 +30,18 @@ class ValidationScores(NamedTuple):
     perplexity: float
     metrics: dict[str, float]
     score: float
-    """The number by which checkpoints are ranked; higher is better."""
+    """The number by which checkpoints are ranked; higher is better, and minus infinity if the loss is not finite."""
     outputs: int = 0
     """Outputs that were searched for the metric …"""
     ended_by_length: int = 0
     """… and how many of them reached the length limit."""
+    sample: tuple[int, int] | None = None
+    """How many sentences the metrics were computed on, and how many the validation set has."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Loss, perplexity and metrics by name."""
+        return {"loss": self.loss, "perplexity": self.perplexity, **self.metrics}
 
 
 Validate = Callable[[Model], ValidationScores]
@@ -52,21 +61,32 @@ def make_validation(recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus,
     if not len(encoded):
         raise DataError("data.valid: no pair is left to validate on")
     items = GROUPINGS[recipe.evaluation.references](pairs)
-    sources = items.sources[: recipe.training.valid_sentences]
-    references = items.references[: recipe.training.valid_sentences]
+    sources, references = sample_items(items, recipe.training.valid_sentences, seed=recipe.seed)
+    sample = len(sources), len(items.sources)
     metric = recipe.training.metric
 
     def validate(model: Model) -> ValidationScores:
         scored = likelihood(model, encoded, begin=specials.BEGIN, device=device)
         per_token = perplexity(scored.log_probability, scored.tokens).value
+        diverged = not math.isfinite(per_token)  # the loss is infinite, NaN, or so large that its exponential overflows
         if metric == "loss":
-            return ValidationScores(scored.loss, per_token, {}, -scored.loss)
+            return ValidationScores(scored.loss, per_token, {}, -math.inf if diverged else -scored.loss)
         translator = Translator(model, tokenizers, recipe, device=device)
         translator.length_limits = prepared.length_limits
         translations = translator.translate(sources, return_attention=False)
         [result] = compute_metrics([metric], [translation.text for translation in translations], references)
-        score = result.value if result.better == "higher" else -result.value
-        cut_off = sum(translation.ended_by_length for translation in translations)
-        return ValidationScores(scored.loss, per_token, {metric: result.value}, score, len(translations), cut_off)
+        score = -math.inf if diverged else result.value if result.better == "higher" else -result.value
+        counts = len(translations), sum(translation.ended_by_length for translation in translations), sample
+        return ValidationScores(scored.loss, per_token, {metric: result.value}, score, *counts)
 
     return validate
+
+
+def sample_items(items: EvaluationItems, size: int, *, seed: int) -> EvaluationItems:
+    """A sample of so many items from the whole of a validation set, in its order; all of them if there are fewer.
+
+    The sample is a function of the seed, and so the same throughout a run.
+    """
+    count = len(items.sources)
+    chosen = sorted(Random(seed).sample(range(count), min(size, count)))
+    return EvaluationItems([items.sources[index] for index in chosen], [items.references[index] for index in chosen])

@@ -1,0 +1,84 @@
+"""Validation: a seeded sample of the whole set, what was left out of it, and losses that are not finite."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from weft.data.pairs import Pair
+from weft.evaluation.references import EvaluationItems, each_pair
+from weft.recipe import Recipe
+from weft.training import validation
+from weft.training.events import Started, Validation
+from weft.training.train import train
+from weft.training.validation import make_validation, sample_items
+
+Tiny = Callable[..., Recipe]
+ITEMS = each_pair(Pair(f"source {number}", f"target {number}") for number in range(1000))
+
+
+class TestSample:
+    def test_is_of_the_whole_set_in_its_order(self) -> None:
+        sources, references = sample_items(ITEMS, 50, seed=1)
+        numbers = [int(source.split()[1]) for source in sources]
+        assert numbers == sorted(set(numbers)) and len(numbers) == 50
+        assert min(numbers) < 100 and max(numbers) >= 900, "not a head of the file"
+        assert references == [[f"target {number}"] for number in numbers]
+
+    def test_depends_on_the_seed_alone(self) -> None:
+        assert sample_items(ITEMS, 50, seed=1) == sample_items(ITEMS, 50, seed=1) != sample_items(ITEMS, 50, seed=2)
+
+    @pytest.mark.parametrize("size", [1000, 1001])
+    def test_a_small_set_is_taken_whole(self, size: int) -> None:
+        assert sample_items(ITEMS, size, seed=1) == ITEMS
+        assert sample_items(EvaluationItems([], []), size, seed=1) == EvaluationItems([], [])
+
+    def test_its_size_is_in_the_log_and_on_the_card(self, tiny: Tiny, tmp_path: Path) -> None:
+        changes = {"training.metric": "exact_match", "training.validate_every": 1, "training.valid_sentences": 7}
+        events = list(train(tiny({**changes, "training.steps": 1}), tmp_path / "run"))
+        [event] = [event for event in events if isinstance(event, Validation)]
+        assert event.sample == (7, 20)
+        metrics = json.loads((tmp_path / "run" / "metrics.json").read_text("utf-8"))
+        assert metrics["validation_sample"] == [7, 20]
+        card = (tmp_path / "run" / "README.md").read_text("utf-8")
+        assert ", exact_match 0.000 (exact_match on a sample of 7 of 20 sentences)\n" in card
+
+
+@pytest.mark.parametrize("loss", [math.inf, math.nan, 1000.0])
+@pytest.mark.parametrize("metric", ["loss", "exact_match"])
+def test_a_loss_that_is_not_finite_is_the_worst(
+    tiny: Tiny, loss: float, metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose perplexity overflows: a perplexity of infinity is never the best."""
+    from fixtures.tokenizers import learn
+    from weft.text.tokenizer import Tokenizers
+
+    tokenizer = learn("word", ["a b"])
+    prepared = SimpleNamespace(tokenizers=Tokenizers(tokenizer, tokenizer), length_limits=None)
+    scored = SimpleNamespace(loss=loss, log_probability=-loss * 10, tokens=10)
+    monkeypatch.setattr(validation, "likelihood", lambda *_, **__: scored)
+    translator = SimpleNamespace(
+        translate=lambda lines, **_: [SimpleNamespace(text="b", ended_by_length=False) for _ in lines]
+    )
+    monkeypatch.setattr(validation, "Translator", lambda *_, **__: translator)
+    recipe = tiny({"training.metric": metric, "training.validate_every": 1})
+    validate = make_validation(recipe, [Pair("a", "b")], prepared, torch.device("cpu"))  # type: ignore[arg-type]
+    scores = validate(None)  # type: ignore[arg-type]
+    assert scores.score == -math.inf and not math.isfinite(scores.perplexity)
+
+
+def test_rows_left_out_of_the_validation_set_are_told(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("a b\tb a\nc\td\n", "utf-8")
+    (tmp_path / "valid.tsv").write_text("a\tb\none column\nc\td\nanother\n", "utf-8")
+    files = {"data.train": "train.tsv", "data.valid": "valid.tsv", "data.folder": str(tmp_path)}
+    changes = {**files, "data.bad_rows": "skip", "training.validate_every": 1}
+    started = next(train(tiny(changes), tmp_path / "run"))
+    assert isinstance(started, Started)
+    [(reason, count)] = started.dropped.items()
+    assert reason.startswith("of data.valid (") and count == 2
