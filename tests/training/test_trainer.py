@@ -385,8 +385,8 @@ class TestWhatIsKept:
         validation = FakeValidation(1, 2, 1.5, 3, 9)
         trainer = make(steps=4, validate=validation, average=3, save_every=1)
         for event in trainer.events():
-            metadata, tensors = kept(trainer).metadata, kept(trainer).tensors if trainer.folder.model.exists() else {}
             if isinstance(event, Validation | Saved):
+                tensors, metadata = kept(trainer)
                 score = -json.loads(metadata["validation"])["loss"]
                 assert same(tensors, validation.seen[validation.scores.index(score)]) and metadata["weights"] == "best"
 
