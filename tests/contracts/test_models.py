@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from oracles.recurrent import CONNECTIONS
 from oracles.transformer import POSITIONS
-from weft.models.build import build_model
+from weft.models.build import build_model, parameter_shapes
 from weft.models.interface import Model, alignment_weights
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
@@ -304,6 +304,20 @@ def test_a_fixed_layout_changes_nothing(case: str) -> None:
     padded_NV = model(*batch).logits_NV[: len(whole_NV)]
     close(padded_NV, whole_NV)
     close(torch.autograd.grad((padded_NV * probe).sum(), list(model.parameters())), expected)
+
+
+@every_model
+def test_shapes_are_known_without_weights(case: str) -> None:
+    """And a model whose weights will be replaced has the same buffers, whatever its weights are."""
+    settings, built = ModelSettings.model_validate(CASES[case]), model_of(case)
+    sizes = {"source_size": TARGET_SIZE if settings.tie == "all" else SOURCE_SIZE, "target_size": TARGET_SIZE}
+    expected = {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
+    assert parameter_shapes(settings, **sizes) == expected
+    uninitialized = build_model(settings, **sizes, initialize=False)
+    assert {name: tuple(parameter.shape) for name, parameter in uninitialized.named_parameters()} == expected
+    buffers = dict(built.named_buffers())
+    for name, buffer in uninitialized.named_buffers():
+        torch.testing.assert_close(buffer.double(), buffers[name], rtol=0, atol=0)
 
 
 def test_every_table_entry_is_in_a_case() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from weft.errors import RecipeError
 from weft.models.encoders import make_encoder
@@ -36,8 +39,36 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def build_model(settings: ModelSettings, *, source_size: int, target_size: int, seed: int = 1) -> AnyModel:
-    """A model with fresh weights, which depend on the seed alone; sizes are those of the vocabularies."""
+def parameter_shapes(settings: ModelSettings, *, source_size: int, target_size: int) -> dict[str, tuple[int, ...]]:
+    """The name and the shape of every parameter of a model, without memory for its weights."""
+    with torch.device("meta"):
+        model = build_model(settings, source_size=source_size, target_size=target_size, initialize=False)
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+class _Uninitialized(TorchFunctionMode):
+    """Leaves weights as they are allocated, where those of a file take their place."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in (Tensor.uniform_, Tensor.normal_):
+            return args[0]
+        if func is torch.linalg.qr:  # of an orthogonal initialization
+            return args[0], args[0][: args[0].shape[1]]
+        return func(*args, **(kwargs or {}))
+
+
+def build_model(
+    settings: ModelSettings, *, source_size: int, target_size: int, seed: int = 1, initialize: bool = True
+) -> AnyModel:
+    """A model with fresh weights, which depend on the seed alone; sizes are those of the vocabularies.
+
+    ``initialize``: False if the weights will be replaced, which saves most of the time.
+    """
+    if not initialize:
+        with _Uninitialized():
+            return build_model(settings, source_size=source_size, target_size=target_size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if settings.kind == "prefix_lm":

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from weft.recipe.base import Count, CountOrNone, Settings
+from weft.recipe.base import Count, Settings
 from weft.recipe.corpus import Corpora
 from weft.recipe.pipeline import AnyStep
 
@@ -43,7 +43,9 @@ class DataSettings(Settings):
     prompts: bool = Field(False, description="language model: the source is a prompt; the loss is of the target alone")
     prepared: str | None = Field(None, description="folder of the prepared corpus; made if it does not exist")
     streaming: bool = Field(False, description="train on the text while it is read, without preparing it")
-    workers: CountOrNone = Field(0, description="processes that tokenize; 0: one per core if the corpus is large")
+    workers: int = Field(
+        0, ge=0, le=1_024, description="processes that tokenize; 0: one per core if the corpus is large"
+    )
 
     @field_validator("options")
     @classmethod

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from weft.recipe.base import Count, CountOrNone, Settings, Share
+from weft.recipe.base import Layers, Settings, Share, Width
 from weft.recipe.choices import ENCODERS, CellName, EncoderName, NormalizerName, ScoreName
 
 
@@ -14,8 +14,8 @@ class RecurrentSettings(Settings):
     """A stack of recurrent layers, in an encoder or a decoder."""
 
     kind: CellName = Field("lstm", description="recurrent cell, or transformer")
-    layers: Count = Field(1, description="number of layers")
-    hidden: Count = Field(512, description="hidden size; of a bidirectional encoder, of both directions together")
+    layers: Layers = Field(1, description="number of layers")
+    hidden: Width = Field(512, description="hidden size; of a bidirectional encoder, of both directions together")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="connections between layers")
     layer_norm: bool = Field(False, description="layer normalization of the outputs of each layer")
 
@@ -38,11 +38,13 @@ class TransformerSettings(Settings):
     """A stack of Transformer layers, in an encoder or a decoder."""
 
     kind: Literal["transformer"] = Field("transformer", description="transformer, or rnn, gru, lstm")
-    layers: Count = Field(6, description="number of layers")
-    hidden: Count = Field(512, description="hidden size")
-    heads: Count = Field(8, description="attention heads; they divide the hidden size")
-    key_value_heads: CountOrNone = Field(0, description="key-value heads (grouped-query); 0: as many as heads")
-    feed_forward: Count = Field(2048, description="inner size of the feed-forward networks")
+    layers: Layers = Field(6, description="number of layers")
+    hidden: Width = Field(512, description="hidden size")
+    heads: Width = Field(8, description="attention heads; they divide the hidden size")
+    key_value_heads: int = Field(
+        0, ge=0, le=1_000_000, description="key-value heads (grouped-query); 0: as many as heads"
+    )
+    feed_forward: Width = Field(2048, description="inner size of the feed-forward networks")
     activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward networks")
     norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
     norm_placement: Literal["pre", "post"] = Field(
@@ -51,7 +53,7 @@ class TransformerSettings(Settings):
     positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = Field(
         "sinusoidal", description="position encoding"
     )
-    max_positions: Count = Field(1_024, description="learned positions: maximum sequence length")
+    max_positions: int = Field(1_024, ge=1, le=10_000_000, description="learned positions: maximum sequence length")
     scale_embedding: bool = Field(True, description="multiply embeddings by the square root of their size")
     embedding_dropout: Share | None = Field(None, description="dropout of embeddings; if not set, model.dropout")
     residual_dropout: Share | None = Field(None, description="dropout of sub-layer outputs; if not set, model.dropout")
@@ -99,7 +101,9 @@ class AttentionSettings(Settings):
     placement: Literal["after", "before"] = Field(
         "after", description="attend after the recurrent step (Luong) or before it (Bahdanau)"
     )
-    size: CountOrNone = Field(0, description="hidden size of the additive and concat scores; 0: that of the decoder")
+    size: int = Field(
+        0, ge=0, le=1_000_000, description="hidden size of the additive and concat scores; 0: that of the decoder"
+    )
     project: bool = Field(False, description="learn projections of keys and values")
     temperature: float = Field(0.1, gt=0, description="cosine score: temperature that divides it")
 
@@ -110,7 +114,7 @@ class ModelSettings(Settings):
     kind: Literal["seq2seq", "language_model", "prefix_lm"] = Field(
         "seq2seq", description="encoder and decoder; decoder only; or one decoder stack for source and target"
     )
-    embedding: Count = Field(256, description="embedding size")
+    embedding: Width = Field(256, description="embedding size")
     tie: Literal["none", "target", "all"] = Field(
         "none", description="share the output projection with the target embedding, or with both embeddings"
     )

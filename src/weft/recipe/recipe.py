@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from weft.recipe.base import Settings
+from weft.recipe.base import Seed, Settings
 from weft.recipe.data import DataSettings
 from weft.recipe.evaluation import EvaluationSettings
 from weft.recipe.model import ModelSettings, TransformerSettings
@@ -21,7 +21,7 @@ class Recipe(Settings):
 
     name: str = Field("unnamed", description="name of the recipe and, under runs/, of its run folder")
     summary: str = Field("", description="one-line description")
-    seed: int = Field(1, ge=0, description="random seed of weights, data order, dropout and sampling")
+    seed: Seed = Field(1, description="random seed of weights, data order, dropout and sampling")
     data: DataSettings = DataSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: ModelSettings = ModelSettings()

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from weft.recipe.base import Count, CountOrNone, Probability, Settings
+from weft.recipe.base import Count, CountOrNone, Probability, Seed, Settings
 from weft.recipe.choices import StrategyName, UtilityName
 
 
@@ -59,7 +59,7 @@ class SearchSettings(Settings):
     typical: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="sample, mbr: draw from the most typical tokens that hold this probability"
     )
-    seed: CountOrNone | None = Field(None, description="sample, mbr: random seed; if not set, the recipe's seed")
+    seed: Seed | None = Field(None, description="sample, mbr: random seed; if not set, the recipe's seed")
     samples: Count = Field(32, description="mbr: samples per sentence")
     utility: UtilityName = Field("chrf", description="mbr: the utility function that compares samples")
     prefix: str = Field("", description="text that every output begins with")

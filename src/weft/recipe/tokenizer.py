@@ -23,7 +23,9 @@ class TokenizerSettings(Settings):
         None, description="use this tokenizer (tokenizer.json, SentencePiece) instead of learning one"
     )
     target_file: str | None = Field(None, description="the target's tokenizer, if different; needs joint = false")
-    size: Count = Field(8_000, description="vocabulary size, special tokens included (bpe, unigram, word)")
+    size: int = Field(
+        8_000, ge=1, le=10_000_000, description="vocabulary size, special tokens included (bpe, unigram, word)"
+    )
     joint: bool = Field(True, description="one vocabulary for both sides")
     minimum_count: Count = Field(1, description="drop symbols that are rarer than this (word, character)")
     normalize: Literal["none", "nfc", "nfkc"] = Field("none", description="Unicode normalization form")
@@ -45,7 +47,9 @@ class TokenizerSettings(Settings):
         False, description="character: decompose text (NFD), e.g. a Korean syllable into its letters"
     )
     dropout: Share = Field(0.0, description="bpe: probability of skipping a merge in training (BPE-dropout)")
-    variants: Count = Field(8, description="dropout: number of tokenizations kept of each pair, one per epoch in turn")
+    variants: int = Field(
+        8, ge=1, le=1_000, description="dropout: number of tokenizations kept of each pair, one per epoch in turn"
+    )
     sample: Count = Field(50_000_000, description="characters to learn from; a larger corpus is sampled at random")
 
     @property

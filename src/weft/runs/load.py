@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.errors import CheckpointError
-from weft.models.build import build_model
+from weft.models.build import build_model, parameter_shapes
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import check_finite, load_weights
+from weft.runs.weights import check_finite, check_shapes, load_weights, read_shapes
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 if TYPE_CHECKING:
@@ -40,10 +40,15 @@ def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
     folder = RunFolder(path).check()
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths())
+    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+    if model is None:  # before anything of the size that the recipe says is allocated
+        given, where = read_shapes(folder.model), str(folder.model)
+        _check_layers(recipe, len(given), where=where)
+        check_shapes(parameter_shapes(recipe.model, **sizes), given, where=where)
     weights = folder.read_model()
     own_model = model is not None
     if model is None:
-        model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+        model = build_model(recipe.model, **sizes, initialize=False)
     load_weights(model, weights.tensors, where=str(folder.model))
     check_finite(weights.tensors, where=str(folder.model))
     if origin := WeightsOrigin.from_metadata(weights.metadata):
@@ -54,3 +59,13 @@ def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
             initialized=recipe.training.start is not None or own_model,
         )
     return LoadedRun(model, tokenizers, recipe, Path(path), LengthLimits.read(folder.path))
+
+
+def _check_layers(recipe: Recipe, tensors: int, *, where: str) -> None:
+    """Fail if a recipe has more layers than the file has tensors: computing their shapes would take forever."""
+    for side in ("encoder", "decoder") if recipe.model.kind == "seq2seq" else ("decoder",):
+        layers = getattr(recipe.model, side).layers
+        if layers > tensors:
+            raise CheckpointError(
+                f"{where}: does not fit its recipe: it has {tensors} tensors, fewer than model.{side}.layers = {layers}"
+            )

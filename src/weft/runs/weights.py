@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -28,7 +30,11 @@ FORMAT = 2
 HASH_THREADS = 4
 """Threads that hash tensors; each hashes about 0.7 GB a second."""
 
+MAX_HEADER_BYTES = 16 << 20
+"""The largest header of a safetensors file that is read; 100,000 tensors have one of 10 MB."""
+
 Tensors = dict[str, "Tensor"]
+Shapes = dict[str, tuple[int, ...]]
 
 
 class TensorFile(NamedTuple):
@@ -58,28 +64,52 @@ def _with_sorted_header(content: bytes) -> bytes:
 
 def read_tensors(path: Path) -> TensorFile:
     """Read a safetensors file; each way it can be wrong has an error of its own."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = _checked(path, file.metadata())
-            return TensorFile({name: file.get_tensor(name) for name in file.keys()}, metadata)  # noqa: SIM118
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: missing; the run folder is incomplete") from None
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: damaged ({error}); restore it from a copy, or train again") from None
+    from weft.runs.size_limits import check_weights_memory
+
+    with _opened(path, "pt") as file:
+        metadata = _checked(path, file.metadata())
+        check_weights_memory(str(path), path.stat().st_size)
+        return TensorFile({name: file.get_tensor(name) for name in file.keys()}, metadata)  # noqa: SIM118
+
+
+def read_shapes(path: Path) -> Shapes:
+    """The name and the shape of each tensor of a safetensors file, from its header alone."""
+    with _opened(path, "np") as file:
+        _checked(path, file.metadata())
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def check_tensor_format(path: Path) -> None:
     """Refuse a file of another format from its header alone; a missing or damaged file is left to `read_tensors`."""
     try:
-        with safe_open(path, framework="np") as file:
-            _checked(path, file.metadata())
-    except (SafetensorError, OSError):
+        with _opened(path, "np") as file:
+            metadata = file.metadata()
+    except CheckpointError:
         return
+    _checked(path, metadata)
+
+
+@contextmanager
+def _opened(path: Path, framework: str) -> Iterator[Any]:
+    """A safetensors file, open; one that is not what it should be, or has too large a header, is a CheckpointError."""
+    try:
+        if not path.exists():
+            raise CheckpointError(f"{path}: missing; the run folder is incomplete")
+        if not path.is_file():
+            raise CheckpointError(f"{path}: not a regular file")
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        if header > MAX_HEADER_BYTES:
+            raise SafetensorError(f"its header has {header:,} bytes, the limit is {MAX_HEADER_BYTES:,}")
+        with safe_open(path, framework=framework) as tensors:
+            yield tensors
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: damaged ({error}); restore it from a copy, or train again") from None
 
 
 def _checked(path: Path, metadata: dict[str, str] | None) -> dict[str, str]:
     version = (metadata or {}).get("weft_format", "")
-    if not version.isdigit():
+    if not re.fullmatch("[0-9]{1,9}", version):
         raise CheckpointError(f"{path}: not written by weft (it names no format version)")
     check_format(path, int(version))
     return metadata or {}
@@ -118,17 +148,26 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         return hashlib.sha256(b"".join(pool.map(digest, sorted(tensors.items())))).hexdigest()
 
 
+def check_shapes(expected: Shapes, given: Shapes, *, where: str) -> None:
+    """Fail unless names and shapes are exactly those of a model's parameters."""
+    for name in [*expected, *given]:
+        if name not in given or name not in expected:
+            kind = "lacks" if name not in given else "has an unknown"
+            raise CheckpointError(f"{where}: does not fit its recipe: it {kind} tensor {name!r}")
+        if expected[name] != given[name]:
+            raise CheckpointError(
+                f"{where}: does not fit its recipe: tensor {name!r} is {given[name]}, expected {expected[name]}"
+            )
+
+
 def load_weights(model: Model, tensors: Tensors, *, where: str) -> None:
     """Copy weights into a model; names and shapes must be exactly those of its parameters."""
     parameters = dict(model.named_parameters())
-    for name in [*parameters, *tensors]:
-        if name not in tensors or name not in parameters:
-            kind = "lacks" if name not in tensors else "has an unknown"
-            raise CheckpointError(f"{where}: does not fit its recipe: it {kind} tensor {name!r}")
-        if parameters[name].shape != tensors[name].shape:
+    check_shapes(shapes_of(parameters), shapes_of(tensors), where=where)
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
             raise CheckpointError(
-                f"{where}: does not fit its recipe: tensor {name!r} is {tuple(tensors[name].shape)}, "
-                f"expected {tuple(parameters[name].shape)}"
+                f"{where}: tensor {name!r} is of type {tensor.dtype}, expected floating-point numbers"
             )
     import torch
 
@@ -145,6 +184,11 @@ def check_finite(tensors: Tensors, *, where: str) -> None:
                 f"{where}: tensor {name!r} has values that are not finite, from training that diverged or a damaged "
                 "file; train again with a lower training.learning_rate, or restore the file from a copy"
             )
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
+    """The shape of every tensor, by name."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def initialize_from(model: Model, tensors: Tensors, *, where: str) -> None:

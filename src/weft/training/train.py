@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from weft.data.batching.streaming import StreamedCorpus
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
@@ -26,6 +28,7 @@ from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import TrainingStatus, model_card
+from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import check_finite, initialize_from
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.distributed import SINGLE_PROCESS, Workers
@@ -99,7 +102,7 @@ def _train(
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "there were none"
         raise DataError(f"data.train: no pair is left to train on ({reasons})")
     if model is None:
-        model = _build_model(recipe, tokenizers)
+        model = _build_model(recipe, tokenizers, device)
     if start is not None:
         _initialize(model, start)
     trainer = Trainer(
@@ -121,8 +124,9 @@ def _train(
     yield from _logged(_events(trainer, recipe, prepared, dropped), folder if workers.is_main else None, recipe)
 
 
-def _build_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
+def _build_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
     source_size, target_size = tokenizers.source.size, tokenizers.target.size
+    check_training_memory(recipe, source_size=source_size, target_size=target_size, device=device)
     return build_model(recipe.model, source_size=source_size, target_size=target_size, seed=recipe.seed)
 
 
