@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "evaluation": {
         *("translation", "runs", "models", "attention", "search", "data", "text", "recipe", "ragged", "errors"),
-        *("training.train", "training.events", "training.precision"),  # its speed is measured too
+        *("preparation", "training.train", "training.events", "training.precision"),  # its speed is measured too
     },
     "training": {
         *("preparation", "evaluation", "translation", "runs", "models", "attention", "kernels", "search", "data"),

@@ -7,17 +7,20 @@
         print(event)
     run = weft.load("runs/grammar")
     run.translate("he hit me with a pie").text                     # one source, or a list of them
+    print(weft.evaluate(run))                                      # on the test set of its recipe
 
 Functions
     load_recipe(name, changes)   a recipe, with settings changed: "training.steps=500"
     make_recipe(settings)        a recipe from nested dictionaries
     train(recipe, folder)        train a model into a run folder; an iterator of events
     load(folder)                 a trained run, as a Translator
+    evaluate(run, pairs)         metrics of a run, as a Report
 
 Classes
     Recipe        every setting of a run
     Translator    translates, scores, samples and shows attention
     Translation   an output: text, score, tokens, attention, word links
+    Report        scores with their signatures, outputs, and what they were computed from
     Pair          a source, its target and their word links
     WeftError     every error that weft raises on purpose; its message is one line
 
@@ -32,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.errors import WeftError
+    from weft.evaluation.report import Report, evaluate
     from weft.recipe import Recipe, load_recipe, make_recipe
     from weft.training.train import train
     from weft.translation.load import load
@@ -40,13 +44,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Pair", "Recipe", "Translation", "Translator", "WeftError", "load", "load_recipe", "make_recipe", "train"]
+__all__ = [
+    "Pair",
+    "Recipe",
+    "Report",
+    "Translation",
+    "Translator",
+    "WeftError",
+    "evaluate",
+    "load",
+    "load_recipe",
+    "make_recipe",
+    "train",
+]
 
 _MODULES = {
     "load": "weft.translation.load",
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
     "train": "weft.training.train",
+    "evaluate": "weft.evaluation.report",
+    "Report": "weft.evaluation.report",
     "Recipe": "weft.recipe",
     "load_recipe": "weft.recipe",
     "make_recipe": "weft.recipe",

@@ -61,3 +61,8 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
     names = list(allowed)
     close = difflib.get_close_matches(given, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count and its noun in a message: ``1 pair``, ``2,000 pairs``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

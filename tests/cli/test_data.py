@@ -170,6 +170,19 @@ class TestCheck:
         first, _ = said_as_json(command("data", "check", "recipe.toml", "--set", change, "--json"))
         assert first["kept"] == 0 and first["dropped"]["pattern: with 'never' on both sides"] == 6
 
+    def test_pairs_of_other_splits_that_are_in_the_training_data(self, command):
+        """What is trained on counts: a pair that was dropped from the training data is not in it."""
+        Path("test.tsv").write_text("a\tx\na\tanother\nd\td\nnew\tx\n\t\n", "utf-8")
+        Path("train.tsv").write_text("a\tx\nb\ty\nd\td\n", "utf-8")
+        changes = ["data.train=train.tsv", "data.test=test.tsv", 'data.pipeline=[{kind = "identical"}]']
+        asked = ["data", "check", "copy.toml", *(word for change in changes for word in ("--set", change))]
+        Path("copy.toml").write_text("[tokenizer]\nkind = 'word'\n", "utf-8")
+        said = command(*asked).stdout
+        assert said.endswith("\n\ndata.test: 2 of 4 pairs have a source in the training data, 1 with the same target\n")
+        assert said_as_json(command(*asked, "--json"))[-1] == {
+            "in_training_data": {"test": {"sources": 2, "pairs": 1, "compared": 4}}
+        }
+
     def test_an_unknown_recipe_is_one_line(self, refusal):
         assert refusal("data", "check", "gramar").startswith("gramar: no such recipe; did you mean 'grammar'")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,41 @@ def test_what_cannot_be_measured(
 ) -> None:
     (tmp_path / "pairs.tsv").write_text(SEVERAL, "utf-8")
     assert refusal("evaluate", runs("lstm"), tmp_path / "pairs.tsv", *options) == message
+
+
+def test_blank_rows_are_told_and_never_right(
+    command: Command, refusal: Callable[..., str], runs: Runs, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("\t\n" * 10 + "a\tz z z z z z z z z\n" * 10, "utf-8")
+    asked = ["evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--metric", "exact_match"]
+    printed, told = command(*asked, "--output", tmp_path / "out.txt")
+    assert told == "left out: 10 rows with a blank side\n"
+    assert printed.split()[:3] == ["exact", "match", "0.00"] and printed.splitlines()[-1].startswith("10 pairs, ")
+    assert (tmp_path / "out.txt").read_text("utf-8").count("\n") == 10
+    found = json.loads(command(*asked, "--json")[0])
+    assert (found["pairs"], found["left_out"]) == (10, {"blank": 10})
+    assert found["in_training_data"]["compared"] == 10
+    judged = json.loads(command("evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--search-errors", "--json")[0])
+    assert (judged["sentences"], judged["left_out"]) == (10, {"blank": 10})
+    (tmp_path / "blank.tsv").write_text("\t\n", "utf-8")
+    assert refusal("evaluate", runs("lstm"), tmp_path / "blank.tsv") == (
+        "there are no pairs to evaluate on (1 row left out)"
+    )
+
+
+def test_an_output_is_one_line(command: Command, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `translate` writes it: 200 outputs with line ends were 400 lines."""
+    from weft.translation.results import empty_translation
+    from weft.translation.translator import Translator
+
+    monkeypatch.setattr(
+        Translator,
+        "translate",
+        lambda self, lines, **_: [replace(empty_translation(line), text="x\ny\tz\r") for line in lines],
+    )
+    (tmp_path / "pairs.tsv").write_text("a\ta\nb\tb\n", "utf-8")
+    command("evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--output", tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_bytes() == b"x y z \n" * 2
 
 
 def test_an_output_that_cannot_be_written_is_one_line(refusal: Callable[..., str], runs: Runs, tmp_path: Path) -> None:

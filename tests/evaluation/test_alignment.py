@@ -58,6 +58,8 @@ def test_alignment_error_rate_by_hand() -> None:
     assert score.recall == pytest.approx(100 * 2 / 3)
     assert score.error_rate == pytest.approx(100 * (1 - (2 + 3) / (5 + 3)))
     assert score.signature.startswith("pairs:2|predicted:5|sure:3|average:corpus|version:weft ")
+    from_attention = alignment_error_rate([{(0, 0)}], [{(0, 0)}], [set()], threshold=0.15)
+    assert "|average:corpus|threshold:0.15|version:weft " in from_attention.signature
 
 
 @given(st.lists(st.tuples(LINKS, LINKS, LINKS), min_size=1, max_size=5))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import weft
 from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.evaluation.metrics import METRICS
 from weft.evaluation.report import evaluate
+from weft.preparation import read_corpus
+from weft.translation.load import load
 from weft.translation.translator import Translator
 
 PAIRS = [Pair("a b c", "c b a"), Pair("b a", "b a"), Pair("a b c", "a b c"), Pair("b a", "a"), Pair("c", "b")]
@@ -109,3 +114,58 @@ def test_an_answer_is_as_long_as_the_search_allows(speaker: Translator) -> None:
     run = changed(speaker, "data", prompts=True)
     found = evaluate(run, PAIRS, ["exact_match"], kind="greedy", max_length=2, min_length=2)
     assert all(len(output.split()) <= 2 for output in found.outputs)
+
+
+def test_blank_pairs_never_count_as_right(copier: Translator) -> None:
+    """Ten blank pairs and ten wrong ones were 50 % right: the output of an empty source is empty."""
+    pairs = [Pair("", "")] * 10 + [Pair("a b", "c")] * 10
+    report = evaluate(copier, pairs, ["exact_match"])
+    assert report.scores[0].value == 0 and report.pairs == 10
+    assert report.left_out == {"blank": 10} and report.record()["left_out"] == {"blank": 10}
+
+
+def test_pairs_that_the_run_was_trained_on(finished: Path) -> None:
+    """Counted with the fingerprints of the run: its training data is not read."""
+    run = load(finished)
+    train = list(read_corpus(run.recipe, "train"))
+    known = train[0].source
+    other = next(pair.target for pair in train if pair.source != known)
+    assert other != train[0].target
+    given = [train[0], Pair(known, other), Pair("not in it", "at all"), Pair("", "")]
+    report = evaluate(run, given, [])
+    assert report.training_overlap is not None
+    assert report.record()["in_training_data"] == {"sources": 2, "pairs": 1, "compared": 3}
+    assert "2 of 3 pairs have a source in the training data, 1 with the same target" in report.summary()
+    by_itself = Translator(run.model, run.tokenizers, run.recipe)
+    assert evaluate(by_itself, given, []).record()["in_training_data"] is None, "no run folder"
+
+
+def test_the_report_in_a_line_and_in_full(copier: Translator) -> None:
+    report = evaluate(copier, PAIRS[:1], ["exact_match"])
+    assert re.fullmatch(r"<Report: 1 pair; exact match 0.00, perplexity \d+\.\d{3}>", repr(report))
+    assert str(report).splitlines() == report.summary()
+    assert report.summary()[0].startswith("exact match ") and report.summary()[-1].startswith("1 pair, searched in ")
+
+
+def test_a_folder_and_a_split(finished: Path) -> None:
+    report = weft.evaluate(finished, metrics=["exact_match"], split="valid", limit=3, kind="greedy")
+    assert report.pairs == 3 and report.search == "search:greedy"
+    with pytest.raises(weft.WeftError, match="no such run folder"):
+        weft.evaluate("nowhere")
+
+
+def test_precision_and_recall_of_the_links(copier: Translator) -> None:
+    """Each by its own name: two of two predicted links are right, of four gold links."""
+    [forced] = copier.force_decode([Pair("a b", "a b")])
+    assert len(forced.links) == 2
+    wrong = [(0, 1), (1, 0)] if sorted(forced.links) == [(0, 0), (1, 1)] else [(0, 0), (1, 1)]
+    gold = Pair("a b", "a b", tuple(sorted([*forced.links, *wrong])))
+    report = evaluate(copier, [gold], [])
+    assert report.alignment is not None
+    assert (report.alignment.precision, report.alignment.recall) == (100, 50)
+    assert report.alignment.error_rate == pytest.approx(100 * (1 - 4 / 6))
+    record = report.record()["metrics"]["alignment error rate"]
+    assert (record["precision"], record["recall"]) == (100, 50)
+    assert "|threshold:0.15|" in record["signature"]
+    table = {line[:24].strip(): float(line[24:32]) for line in report.summary()[:3]}
+    assert table == {"alignment error rate": 33.33, "precision": 100, "recall": 50}

@@ -2,9 +2,11 @@
 
 import importlib
 import os
+import re
 import shutil
 import threading
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -77,11 +79,18 @@ class TestBadAndBlankRows:
         message = refusal(next, train(recipe_of("pairs.tsv", folder), folder / "run"))
         assert message.startswith(f"{folder}/pairs.tsv:6: ") and not (folder / "run").exists()
 
-    def test_evaluation_has_the_same_policy_and_keeps_blanks(self, folder):
+    def test_evaluation_has_the_same_policy(self, folder):
         recipe = recipe_of("copy", folder, valid="pairs.tsv")
         assert refusal(list, read_corpus(recipe, "valid")).startswith(f"{folder}/pairs.tsv:6: 1 column")
         recipe = recipe_of("copy", folder, valid="pairs.tsv", bad_rows="skip")
-        assert len(list(read_corpus(recipe, "valid"))) == 12
+        left_out = Counter()
+        assert len(list(read_corpus(recipe, "valid", left_out))) == 10
+        assert left_out["blank"] == 2
+        recipe = recipe_of("copy", folder, valid="pairs.tsv", bad_rows="skip", blank_rows="error")
+        message = refusal(list, read_corpus(recipe, "valid"))
+        assert re.fullmatch(
+            rf"{folder}/pairs.tsv:\d+: the (source|target) is blank; fix it, or set data.blank_rows = 'skip'", message
+        )
 
     def test_a_json_text_that_is_no_unicode(self, tmp_path):
         """Half a surrogate pair can be written in JSON, and must not end anything in a traceback."""
@@ -120,7 +129,7 @@ class TestWorkers:
             found.append({path.name: path.read_bytes() for path in out.iterdir()})
         assert found[0] == found[1] == found[2]
         assert set(found[0]) == {
-            *("about.json", "tokenizer.json"),
+            *("about.json", "fingerprints.bin", "tokenizer.json"),
             *("source.ids", "source.starts", "target.ids", "target.starts"),
         }
 

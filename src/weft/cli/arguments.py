@@ -84,6 +84,15 @@ SourceFile = Annotated[Path | None, typer.Option("--source", help="A file of sou
 TargetFile = Annotated[Path | None, typer.Option("--target", help="A file of target lines; needs --source.")]
 
 
+LINE_BREAKERS = str.maketrans("\t\r\n", "   ")
+"""Characters of an output that would end a column or a line."""
+
+
+def in_one_line(text: str) -> str:
+    """An output as it is written in a file of lines or columns."""
+    return text.translate(LINE_BREAKERS)
+
+
 def check_runs(*runs: Path) -> None:
     """Fail if one of these is not a run folder that this version can read."""
     from weft.runs.layout import RunFolder

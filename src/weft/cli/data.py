@@ -90,18 +90,27 @@ def check_command(
 ) -> None:
     """Show what a recipe drops from its training corpora, and why, without training.
 
-    Invalid rows are counted, whatever the value of data.bad_rows.
+    Invalid rows are counted, whatever the value of data.bad_rows. Last, how many validation and test pairs are in the
+    training data.
     """
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), "data.bad_rows=skip", "data.blank_rows=skip"])
-    from weft.preparation import check_corpus
+    from weft.preparation import check_corpus, find_corpora, fingerprint_collector, training_overlaps
 
-    for number, (corpus, counts) in enumerate(check_corpus(recipe, examples=examples)):
+    fingerprints = fingerprint_collector(recipe, find_corpora(recipe, "train"))
+    checked = check_corpus(recipe, examples=examples, fingerprints=fingerprints)
+    for number, (corpus, counts) in enumerate(checked):
         if as_json:
             typer.echo(json.dumps({"corpus": corpus, **_record(recipe, counts)}, ensure_ascii=False))
         else:
             typer.echo(("\n" if number else "") + _report(recipe, corpus, counts))
+    overlaps = training_overlaps(recipe, fingerprints.finish())
+    if as_json and overlaps:
+        record = {split: overlap.record() for split, overlap in overlaps.items()}
+        typer.echo(json.dumps({"in_training_data": record}))
+    elif overlaps:
+        typer.echo("\n" + "\n".join(f"data.{split}: {overlap.describe()}" for split, overlap in overlaps.items()))
 
 
 @app.command("prepare", epilog="Try:  weft data prepare grammar --out prepared/grammar")

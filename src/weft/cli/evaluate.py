@@ -21,17 +21,17 @@ from weft.cli.arguments import (
     SourceFile,
     TargetFile,
     With,
+    in_one_line,
     read_given,
     search_changes,
 )
 from weft.cli.length_limit import warn_of_cut_off
+from weft.data.pairs import BLANK_KIND
+from weft.errors import plural
 from weft.evaluation.metrics import METRICS, check_metrics
 
 if TYPE_CHECKING:
-    from weft.data.pairs import Pair
-    from weft.evaluation.report import Report
     from weft.evaluation.search_errors import SearchErrors
-    from weft.recipe import Recipe
 
 Metrics = Annotated[
     list[str] | None,
@@ -62,7 +62,10 @@ def command(
     errors: Annotated[
         bool, typer.Option("--search-errors", help="Count search errors and model errors instead.")
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="Write the translations to this file.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Write the translations to this file, one line for each item."),
+    ] = None,
     as_json: Json = False,
     more: With = None,
     precision: Precision = None,
@@ -72,7 +75,9 @@ def command(
 ) -> None:
     """Evaluate a run: metrics with their signatures.
 
-    The pairs are the given ones or, by default, the test set of the run's recipe. With --search-errors: how often the
+    The pairs are the given ones or, by default, the test set of the run's recipe. Pairs with a blank side are left out
+    and counted, unless data.blank_rows of the recipe says otherwise. The report tells how many of the pairs the run was
+    trained on. With --search-errors: how often the
     search missed the output that the model scores highest (found by an exact search of at most search.max_nodes
     nodes), and how often that output is not the reference.
     """
@@ -85,17 +90,19 @@ def command(
     from weft.files import save_text
 
     model = arguments.load()
-    given = (_corpus(model.recipe, split) if given is None else given)[:limit]
     if errors:
-        judged = search_errors(model, given, **settings)
+        judged = search_errors(model, given, split=split, limit=limit, **settings)
         outputs, record = [sentence.output.text for sentence in judged.sentences], judged.record()
-        lines = _search_error_lines(judged)
+        lines, left_out = _search_error_lines(judged), judged.left_out
     else:
-        report = evaluate(model, given, metric, references=references, **settings)
-        outputs, record, lines = report.outputs, report.record(), _metric_lines(report)
+        report = evaluate(model, given, metric, split=split, references=references, limit=limit, **settings)
+        outputs, record, lines, left_out = report.outputs, report.record(), report.summary(), report.left_out
         warn_of_cut_off(report.ended_by_length, len(outputs), model.search_settings(settings))
+    for kind, count in left_out.items():
+        reason = "with a blank side" if kind == BLANK_KIND else f"that cannot be read ({kind})"
+        typer.echo(f"left out: {plural(count, 'row')} {reason}", err=True)
     if output is not None:
-        save_text(output, "".join(line + "\n" for line in outputs))
+        save_text(output, "".join(in_one_line(text) + "\n" for text in outputs))
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
 
 
@@ -111,35 +118,6 @@ def _check_options(metrics: list[str], references: str | None, split: str, *, er
     if split not in ("test", "valid"):
         raise DataError(f"--split {split}: use test or valid")
     check_metrics(metrics)
-
-
-def _corpus(recipe: Recipe, split: str) -> list[Pair]:
-    """The pairs of the recipe's test or validation set; dropped rows are reported on stderr."""
-    from collections import Counter
-
-    from weft.preparation import read_corpus
-
-    problems: Counter[str] = Counter()
-    pairs = list(read_corpus(recipe, split, problems))
-    for kind, count in problems.items():
-        typer.echo(f"dropped: {count:,} rows that cannot be read ({kind})", err=True)
-    return pairs
-
-
-def _metric_lines(report: Report) -> list[str]:
-    """One line per score, followed by that of the references if they have one."""
-    lines = []
-    for score in report.scores:
-        lines.append(f"{score.name:<24}{score.value:8.2f}   {score.signature}|{report.search}")
-        if score.name in report.reference_scores:
-            lines.append(f"{'  in the references':<24}{report.reference_scores[score.name].value:8.2f}")
-    if report.alignment is not None:
-        lines.append(f"{'alignment error rate':<24}{report.alignment.error_rate:8.2f}   {report.alignment.signature}")
-    lines.append(f"{'perplexity':<24}{report.perplexity.value:8.3f}   {report.perplexity.signature}")
-    counts = f"{report.pairs} pairs"
-    if report.items is not None:
-        counts = f"{report.items} items with {report.pairs} references"
-    return [*lines, f"{counts}, searched in {report.seconds:.1f} s"]
 
 
 def _search_error_lines(judged: SearchErrors) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.arguments import Changes, Device, Run, check_runs, search_changes
+from weft.cli.arguments import Changes, Device, Run, check_runs, in_one_line, search_changes
 from weft.cli.length_limit import warn_of_cut_off
 
 
@@ -32,7 +32,7 @@ def command(
     model = load(run, device=device)
     outputs = model.complete(prompt, count=count, length=length, seed=seed, **settings)
     for output in outputs:
-        typer.echo(output.text)
+        typer.echo(in_one_line(output.text))
     if length is None:
         cut_off = sum(output.ended_by_length for output in outputs)
         warn_of_cut_off(cut_off, len(outputs), model.search_settings(settings), "--length")

@@ -23,15 +23,13 @@ from weft.cli.arguments import (
     Search,
     With,
     check_file,
+    in_one_line,
     search_changes,
 )
 
 if TYPE_CHECKING:
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
-
-WHITESPACE = str.maketrans("\t\r\n", "   ")
-"""Characters of an output that would end a column or a line."""
 
 
 class OutputFormat(NamedTuple):
@@ -49,7 +47,7 @@ class OutputFormat(NamedTuple):
             return json.dumps(record(translation), ensure_ascii=False) + "\n"
         text = ""
         for hypothesis in (translation, *translation.alternatives):
-            columns = [hypothesis.text.translate(WHITESPACE)]
+            columns = [in_one_line(hypothesis.text)]
             columns += [f"{hypothesis.score:.4f}"] if self.n_best > 1 else []
             columns += [write_pharaoh(hypothesis.links)] if self.align else []
             text += "\t".join(columns) + "\n"

@@ -35,7 +35,6 @@ def command(
     recipe = load_recipe("grammar", changes or ())
     from weft.cli.progress import ProgressReporter
     from weft.evaluation.report import evaluate
-    from weft.preparation import read_corpus
     from weft.training.train import train
     from weft.translation.load import load
     from weft.views.attention_map import draw_map, terminal_map
@@ -46,7 +45,7 @@ def command(
     for _ in ProgressReporter(console)(train(recipe, folder)):
         pass
     run = load(folder, device=recipe.training.device)
-    report = evaluate(run, list(read_corpus(run.recipe, "test")), ["exact_match", "bleu"])
+    report = evaluate(run, metrics=["exact_match", "bleu"])
     exact, bleu = (score.value for score in report.scores)
     picture = folder / "attention.svg"
     for sentence in reversed(SENTENCES):

@@ -30,6 +30,9 @@ class RowError(NamedTuple):
     """A complete error message in one line, from the location (``FILE:LINE: ``) to what was expected."""
 
 
+BLANK_KIND = "blank"
+"""The kind of row error that a blank side is."""
+
 Row = tuple[int, Pair | RowError]
 """The number of a line or record in its file, from 1, and its pair or error."""
 
@@ -38,3 +41,9 @@ def is_blank(pair: Pair, *, sources: bool = True) -> bool:
     """Whether a side consists of white space only; without ``sources``, whether the target does."""
     source, target = pair.source, pair.target
     return not target or target.isspace() or (sources and (not source or source.isspace()))
+
+
+def blank_error(pair: Pair, where: str, *, sources: bool = True) -> RowError:
+    """The row error of a pair with a blank side."""
+    side = "source" if sources and not pair.source.strip() else "target"
+    return RowError(BLANK_KIND, f"{where}: the {side} is blank")

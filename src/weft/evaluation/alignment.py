@@ -65,6 +65,8 @@ def alignment_error_rate(
     predicted: Sequence[Collection[tuple[int, int]]],
     sure: Sequence[Collection[tuple[int, int]]],
     possible: Sequence[Collection[tuple[int, int]]],
+    *,
+    threshold: float | None = None,
 ) -> AlignmentScore:
     """Precision, recall and alignment error rate over a corpus, one collection of links for each sentence pair.
 
@@ -72,7 +74,8 @@ def alignment_error_rate(
     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), where S ⊆ P      Och and Ney 2003, section 6
 
     Counts are summed over the corpus before dividing. Sure links are possible ones whether or not `possible` repeats
-    them. Precision with nothing predicted, and recall with nothing sure, are 0.
+    them. Precision with nothing predicted, and recall with nothing sure, are 0. ``threshold``: for the signature, the
+    attention weight below which no link was predicted, if the links are those of attention.
     """
     if not len(predicted) == len(sure) == len(possible):
         raise DataError(
@@ -93,5 +96,5 @@ def alignment_error_rate(
         recall=100.0 * found_sure / max(number_sure, 1),
         error_rate=100.0 * (1 - (found_sure + found_possible) / (number_predicted + number_sure)),
         signature=f"pairs:{len(sure)}|predicted:{number_predicted}|sure:{number_sure}|average:corpus|"
-        f"version:weft {__version__}",
+        f"{'' if threshold is None else f'threshold:{threshold:g}|'}version:weft {__version__}",
     )

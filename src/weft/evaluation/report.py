@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from weft import __version__
 from weft.data.pairs import Pair
-from weft.errors import DataError, RecipeError, SearchError
+from weft.data.store.fingerprints import Overlap
+from weft.errors import RecipeError, SearchError, plural
 from weft.evaluation.alignment import AlignmentScore, alignment_error_rate
 from weft.evaluation.metrics import METRICS, MetricScore, check_metrics, compute_metrics, perplexity
+from weft.evaluation.pairs import GivenPairs, find_pairs, training_overlap
 from weft.evaluation.references import GROUPINGS
 from weft.evaluation.search_errors import TOLERANCE, ScoredOutput, SearchErrors, SearchSpace, classify
 from weft.models.ensemble import Ensemble
@@ -22,9 +25,10 @@ from weft.translation.engines.interface import max_output_length
 from weft.translation.results import Translation
 from weft.translation.setting_scopes import irrelevant_settings
 from weft.translation.translator import Translator
+from weft.translation.word_alignment import NULL_THRESHOLD
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The result of an evaluation."""
 
@@ -45,6 +49,38 @@ class Report:
     """Distinct sources, if all pairs of a source were one item with several references."""
     ended_by_length: int = 0
     """Outputs that reached the length limit."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows that were not evaluated, by the kind of error: those with a blank side are "blank"."""
+    training_overlap: Overlap | None = None
+    """How many of the pairs the run was trained on; None if the run does not know: see docs/data.md."""
+
+    def __repr__(self) -> str:
+        values = [f"{score.name} {score.value:.2f}" for score in self.scores]
+        return f"<Report: {self._counts()}; {', '.join([*values, f'perplexity {self.perplexity.value:.3f}'])}>"
+
+    def __str__(self) -> str:
+        return "\n".join(self.summary())
+
+    def summary(self) -> list[str]:
+        """The report line by line: scores with their signatures, and what they were computed from."""
+        lines = []
+        for score in self.scores:
+            lines.append(f"{score.name:<24}{score.value:8.2f}   {score.signature}|{self.search}")
+            if score.name in self.reference_scores:
+                lines.append(f"{'  in the references':<24}{self.reference_scores[score.name].value:8.2f}")
+        if self.alignment is not None:
+            lines.append(f"{'alignment error rate':<24}{self.alignment.error_rate:8.2f}   {self.alignment.signature}")
+            lines.append(f"{'  precision':<24}{self.alignment.precision:8.2f}")
+            lines.append(f"{'  recall':<24}{self.alignment.recall:8.2f}")
+        lines.append(f"{'perplexity':<24}{self.perplexity.value:8.3f}   {self.perplexity.signature}")
+        if self.training_overlap is not None:
+            lines.append(self.training_overlap.describe())
+        return [*lines, f"{self._counts()}, searched in {self.seconds:.1f} s"]
+
+    def _counts(self) -> str:
+        if self.items is None:
+            return plural(self.pairs, "pair")
+        return f"{plural(self.items, 'item')} with {plural(self.pairs, 'reference')}"
 
     def record(self) -> dict[str, Any]:
         """For ``--json``: every number with its signature."""
@@ -57,80 +93,139 @@ class Report:
         if self.alignment is not None:
             numbers["alignment error rate"] = {
                 "value": self.alignment.error_rate,
+                "precision": self.alignment.precision,
+                "recall": self.alignment.recall,
                 "signature": self.alignment.signature,
             }
         counts = {"pairs": self.pairs} if self.items is None else {"pairs": self.pairs, "items": self.items}
-        searched = {"search": self.search, "seconds": self.seconds, "ended_by_length": self.ended_by_length}
-        return {**counts, **searched, "metrics": numbers}
+        overlap = None if self.training_overlap is None else self.training_overlap.record()
+        return {
+            **counts,
+            "left_out": dict(self.left_out),
+            "in_training_data": overlap,
+            "search": self.search,
+            "seconds": self.seconds,
+            "ended_by_length": self.ended_by_length,
+            "metrics": numbers,
+        }
 
 
 def evaluate(
-    run: Translator,
-    pairs: Sequence[Pair],
+    run: Translator | Path | str,
+    pairs: GivenPairs | None = None,
     metrics: Sequence[str] | None = None,
     *,
+    split: str = "test",
     references: str | None = None,
+    limit: int | None = None,
     **search: Any,
 ) -> Report:
-    """Translate the sources and compare with the targets; ``search`` changes settings, e.g. ``size=8``.
+    """Translate the sources of some pairs and compare with the targets: metrics, each with its signature.
 
+    ``run``: a run of `weft.load`, or its folder.
+    ``pairs``: pairs (or tuples of source and target), or the name of a TSV file; without them, those of ``split`` of
+    the run's recipe, "test" or "valid". ``limit``: only the first so many. Pairs with a blank side are left out and
+    counted, or an error, as data.blank_rows of the recipe says.
+    ``metrics``: names, by default those of the recipe.
     ``references``: "each" pair is an item, or pairs with the same source are "grouped" to one item with several
     references; by default as the recipe says. Perplexity and alignment are over all pairs either way. Scores of the
     references are over the first reference of each item, so that there are as many texts as outputs.
+    ``search`` changes search settings, e.g. ``size=8``.
     """
-    if not pairs:
-        raise DataError("there are no pairs to evaluate on")
-    grouping = run.recipe.evaluation.references if references is None else references
-    if grouping not in GROUPINGS:
-        raise RecipeError(f"evaluation.references: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
+    run = _loaded(run)
+    grouping = _grouping(run, references)
     searches = run.source_role != "none"
     names = [] if not searches else run.recipe.evaluation.metrics if metrics is None else metrics
-    items = GROUPINGS[grouping](pairs)
+    check_metrics(names)
+    usable, left_out = find_pairs(run.recipe, pairs, split=split, limit=limit)
+    items = GROUPINGS[grouping](usable)
     check_metrics(names, several_references=any(len(line) > 1 for line in items.references))
-    pair_scores = run.score(pairs)
-    tokens = sum(len(score.token_scores) for score in pair_scores)
-    corpus_perplexity = perplexity(sum(score.log_probability for score in pair_scores), tokens)
+    likelihood_report = Report(
+        pairs=len(usable),
+        scores=[],
+        perplexity=_perplexity(run, usable),
+        alignment=None,
+        search="none",
+        seconds=0.0,
+        outputs=[],
+        left_out=left_out,
+        training_overlap=training_overlap(run.folder, usable),
+    )
     if not searches:
-        return Report(len(pairs), [], corpus_perplexity, None, "none", 0.0, [])
+        return likelihood_report
     settings = run.search_settings(search)
     start = time.monotonic()
     translations = run.translate(items.sources, return_attention=False, **search)
     outputs = [translation.text for translation in translations]
     seconds = time.monotonic() - start
-    first = [line[0] for line in items.references]
-    on_outputs = [name for name in names if not METRICS[name].uses_references]
-    return Report(
-        pairs=len(pairs),
+    return replace(
+        likelihood_report,
         scores=compute_metrics(names, outputs, items.references),
-        perplexity=corpus_perplexity,
-        alignment=score_alignment(run, pairs),
+        alignment=score_alignment(run, usable),
         search=_run_signature(run, settings),
         seconds=seconds,
         outputs=outputs,
-        reference_scores={score.name: score for score in compute_metrics(on_outputs, first, first)},
+        reference_scores=_reference_scores(names, items.references),
         items=len(items.sources) if grouping == "grouped" else None,
         ended_by_length=sum(translation.ended_by_length for translation in translations),
     )
 
 
-def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> SearchErrors:
+def _grouping(run: Translator, references: str | None) -> str:
+    """How pairs become items, as given or as the recipe says."""
+    grouping = run.recipe.evaluation.references if references is None else references
+    if grouping not in GROUPINGS:
+        raise RecipeError(f"evaluation.references: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
+    return grouping
+
+
+def _reference_scores(names: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, MetricScore]:
+    """The scores of the first reference of each item, for metrics that use no references."""
+    first = [line[0] for line in references]
+    without_references = [name for name in names if not METRICS[name].uses_references]
+    return {score.name: score for score in compute_metrics(without_references, first, first)}
+
+
+def _perplexity(run: Translator, pairs: Sequence[Pair]) -> MetricScore:
+    """Of the targets, given the sources."""
+    scores = run.score(pairs)
+    return perplexity(sum(score.log_probability for score in scores), sum(len(score.token_scores) for score in scores))
+
+
+def _loaded(run: Translator | Path | str) -> Translator:
+    """A run, loaded if it is a folder."""
+    if isinstance(run, Translator):
+        return run
+    from weft.translation.load import load
+
+    return load(run)
+
+
+def search_errors(
+    run: Translator,
+    pairs: GivenPairs | None = None,
+    *,
+    split: str = "test",
+    limit: int | None = None,
+    **search: Any,
+) -> SearchErrors:
     """The outputs of a search beside the best of all outputs, sentence by sentence; ``search`` changes settings.
 
     The best is that of `search.kind = "exact"`: by the same normalization and within the same length limits, expanding
     at most `search.max_nodes` prefixes. It has no constraints, so an output that `search.no_loops` prevented may count
-    as a search error. Pairs with an empty source are left out.
+    as a search error. ``pairs``, ``split`` and ``limit`` are those of `evaluate`.
     """
     if not run.recipe.model.has_source:
         raise SearchError("search errors: this run is a language model; they need a source to translate")
     settings = run.search_settings(search)
-    pairs = [pair for pair in pairs if pair.source.strip()]
-    sources = [pair.source for pair in pairs]
+    usable, left_out = find_pairs(run.recipe, pairs, split=split, limit=limit)
+    sources = [pair.source for pair in usable]
     best = run.translate(sources, return_attention=False, **{**search, "kind": "exact"})  # refuses what it cannot do
     outputs = run.translate(sources, return_attention=False, **search)
     ranking = Ranking(settings.normalization, settings.length_penalty)
     sentences = []
-    for pair, output, exact, score in zip(pairs, outputs, best, run.score(pairs), strict=True):
-        limit = max_output_length(run.model, settings, run.length_limits, source=len(output.source_tokens))
+    for pair, output, exact, score in zip(usable, outputs, best, run.score(usable), strict=True):
+        max_length = max_output_length(run.model, settings, run.length_limits, source=len(output.source_tokens))
         ids = tuple(run.tokenizers.target.encode(pair.target))
         sentences.append(
             classify(
@@ -139,7 +234,7 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
                 _scored(exact),
                 ScoredOutput(pair.target, ids, score.log_probability),
                 proven=exact.proven,
-                space=SearchSpace(ranking, limit),
+                space=SearchSpace(ranking, max_length),
             )
         )
     parts = [
@@ -148,7 +243,7 @@ def search_errors(run: Translator, pairs: Sequence[Pair], **search: Any) -> Sear
         f"length_penalty:{ranking.alpha:g}",
     ]
     parts = [*dict.fromkeys("|".join(parts).split("|")), f"max_nodes:{settings.max_nodes}", f"tolerance:{TOLERANCE:g}"]
-    return SearchErrors(sentences, ranking, "|".join([*parts, f"version:weft {__version__}"]))
+    return SearchErrors(sentences, ranking, "|".join([*parts, f"version:weft {__version__}"]), left_out)
 
 
 def _scored(result: Translation) -> ScoredOutput:
@@ -162,7 +257,7 @@ def score_alignment(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | 
         return None
     predicted = [frozenset(result.links) for result in run.force_decode(linked)]
     gold = [frozenset(pair.links or ()) for pair in linked]
-    return alignment_error_rate(predicted, gold, gold)
+    return alignment_error_rate(predicted, gold, gold, threshold=NULL_THRESHOLD)
 
 
 def _run_signature(run: Translator, settings: SearchSettings) -> str:

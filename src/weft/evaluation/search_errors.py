@@ -19,12 +19,12 @@ count as equal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
-from weft.errors import DataError
+from weft.errors import DataError, plural
 from weft.search.ranking import Ranking
 
 TOLERANCE = 1e-5
@@ -135,6 +135,8 @@ class SearchErrors:
     sentences: list[SentenceErrors]
     ranking: Ranking
     signature: str
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows that were not judged, by the kind of error: those with a blank side are "blank"."""
 
     def __post_init__(self) -> None:
         if not self.sentences:
@@ -197,6 +199,7 @@ class SearchErrors:
         gaps = self.gaps
         return {
             "sentences": len(self.sentences),
+            "left_out": dict(self.left_out),
             "search": {
                 "best": self.count_search("best"),
                 "error": self.count_search("error"),
@@ -239,7 +242,8 @@ class SearchErrors:
     def summary(self) -> list[str]:
         """The counts in words, line by line."""
         lines = [
-            f"{len(self.sentences)} sentences; the best output there is proven for {len(self.proven)} of them",
+            f"{plural(len(self.sentences), 'sentence')}; the best output there is proven for {len(self.proven)} "
+            "of them",
             "",
             "Did the search find what the model rates highest?",
             self._row("yes: the best there is, proven", self.count_search("best")),
@@ -266,7 +270,7 @@ class SearchErrors:
         if (lengths := self.mean_lengths()) is not None:
             lines += [
                 "",
-                f"Where the best is known ({len(self.proven)} sentences)",
+                f"Where the best is known ({plural(len(self.proven), 'sentence')})",
                 f"  mean length in tokens: found {lengths['found']:.1f}, best {lengths['best']:.1f}, "
                 f"reference {lengths['reference']:.1f}",
                 f"  the best is to say nothing: {self.empty} of {len(self.proven)}",

@@ -8,7 +8,14 @@ training only those that are not filters or noise); then the corpus's tag is put
 """
 
 from weft.preparation.corpora import Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
-from weft.preparation.prepare import PreparedCorpus, check_corpus, drop_reasons, prepare
+from weft.preparation.prepare import (
+    PreparedCorpus,
+    check_corpus,
+    drop_reasons,
+    fingerprint_collector,
+    prepare,
+    training_overlaps,
+)
 from weft.preparation.tokenizers import EmptyCorpusError, learn_tokenizers
 
 __all__ = [
@@ -18,9 +25,11 @@ __all__ = [
     "check_corpus",
     "drop_reasons",
     "find_corpora",
+    "fingerprint_collector",
     "has_corpus",
     "learn_tokenizers",
     "pipeline_steps",
     "prepare",
     "read_corpus",
+    "training_overlaps",
 ]

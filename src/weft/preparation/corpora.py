@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from weft import tasks
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.filtering.steps import Call, Prefix, Step
-from weft.data.pairs import Pair, Row, RowError
+from weft.data.pairs import BLANK_KIND, Pair, Row, RowError, blank_error, is_blank
 from weft.data.reading import corpora
 from weft.data.reading.corpora import PlainLines, TextPairs
 from weft.errors import DataError, nearest
@@ -159,22 +159,44 @@ def pipeline_steps(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[
 
 
 def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = None) -> Iterator[Pair]:
-    """The pairs of a split (train, valid or test) as a model sees them; nothing is filtered out.
+    """The pairs of a split (train, valid or test) as a model sees them; no pair is filtered out.
 
-    ``row_errors`` counts the rows that data.bad_rows skips, by the kind of error.
+    ``row_errors`` counts the rows that data.bad_rows and data.blank_rows skip, by the kind of error.
     """
+    reads_sources = recipe.source_role != "none"
+    counts = Counter[str]() if row_errors is None else row_errors
     for _, corpus, settings in find_corpora(recipe, split):
         pipeline = Pipeline(pipeline_steps(recipe, settings), seed=recipe.seed).for_evaluation()
         for block in corpus.blocks():
-            yield from pipeline.run(list(readable_pairs(block.rows(), recipe, row_errors))).pairs
+            numbers: list[int] = []
+            pairs: list[Pair] = []
+            for number, row in block.rows():
+                if isinstance(row, RowError):
+                    skip_row(recipe, row, counts)
+                else:
+                    numbers.append(number)
+                    pairs.append(row)
+            outcome = pipeline.run(pairs)
+            for index, pair in zip(outcome.rows, outcome.pairs, strict=True):
+                if is_blank(pair, sources=reads_sources):
+                    where = f"{block.name}:{numbers[index]}"
+                    skip_row(recipe, blank_error(pair, where, sources=reads_sources), counts)
+                else:
+                    yield pair
 
 
-def readable_pairs(rows: Iterable[Row], recipe: Recipe, row_errors: Counter[str] | None = None) -> Iterator[Pair]:
-    """The pairs among rows; row errors are raised, or skipped and counted."""
+def skip_row(recipe: Recipe, error: RowError, counts: Counter[str]) -> None:
+    """Count a row that cannot be used, or raise: as data.bad_rows and data.blank_rows say."""
+    setting = "blank_rows" if error.kind == BLANK_KIND else "bad_rows"
+    if getattr(recipe.data, setting) == "error":
+        raise DataError(f"{error.message}; fix it, or set data.{setting} = 'skip'")
+    counts[error.kind] += 1
+
+
+def readable_pairs(rows: Iterable[Row], recipe: Recipe) -> Iterator[Pair]:
+    """The pairs among rows, blank ones included; row errors are raised or skipped."""
     for _, row in rows:
-        if not isinstance(row, RowError):
+        if isinstance(row, RowError):
+            skip_row(recipe, row, Counter())
+        else:
             yield row
-        elif recipe.data.bad_rows == "error":
-            raise DataError(f"{row.message}; fix it, or set data.bad_rows = 'skip'")
-        elif row_errors is not None:
-            row_errors[row.kind] += 1

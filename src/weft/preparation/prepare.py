@@ -25,11 +25,12 @@ from weft.data.store.block_tokenizer import (
     MultiCorpusTokenizer,
     TokenizedBlock,
 )
+from weft.data.store.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
 from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError, WeftWarning
 from weft.files import is_empty_folder, lock_folder
-from weft.preparation.corpora import CorpusEntry, Transform, find_corpora, pipeline_steps
+from weft.preparation.corpora import CorpusEntry, Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
 from weft.preparation.lengths import learn_length_limits
 from weft.preparation.provenance import MIXING_SETTINGS, check_provenance, corpus_files, provenance
 from weft.preparation.tokenizers import EmptyCorpusError, make_tokenizers
@@ -54,6 +55,15 @@ class PreparedCorpus(NamedTuple):
     names: list[str]
     length_limits: LengthLimits = SMALLEST
     """How long outputs may become, learned from the lengths of the pairs."""
+    fingerprints: Fingerprints | None = None
+    """Of the pairs; None for a stream, and for a folder that was prepared without them."""
+
+    def save(self, folder: Path) -> None:
+        """Write what a run keeps of its training data: tokenizers, length limits, and fingerprints of the pairs."""
+        self.tokenizers.save(folder)
+        self.length_limits.write(folder)
+        if self.fingerprints is not None:
+            self.fingerprints.save(folder)
 
     @property
     def pairs(self) -> int:
@@ -130,6 +140,7 @@ class _StoreBuilder:
         self.on_progress = on_progress
         self.counts: list[RowCounts] = []
         self.parts: list[Part] = []
+        self.fingerprints = fingerprint_collector(recipe, entries)
 
     def prepare(self, tokenizers: Tokenizers, folder: Path | None = None) -> PreparedCorpus:
         """All corpora, in a new folder or in memory."""
@@ -142,7 +153,8 @@ class _StoreBuilder:
                 self.write(tokenizers.save(Path(temporary)), writer)
             pairs = writer.finish()
         data = StoredCorpus(pairs, tuple(self.parts), self.recipe.data.temperature)
-        return PreparedCorpus(data, tokenizers, self.counts, [entry.name for entry in self.entries])
+        names = [entry.name for entry in self.entries]
+        return PreparedCorpus(data, tokenizers, self.counts, names, fingerprints=self.fingerprints.finish())
 
     def write(self, tokenizer_paths: tuple[Path, ...], writer: StoreWriter) -> None:
         """Write all corpora, each in as many variants as BPE-dropout asks for."""
@@ -150,7 +162,9 @@ class _StoreBuilder:
         for entry in self.entries:
             start = writer.rows
             for variant in range(variants):
-                spec = replace(tokenizer_spec(self.recipe, entry, tokenizer_paths, self.transforms), variant=variant)
+                spec = tokenizer_spec(self.recipe, entry, tokenizer_paths, self.transforms)
+                length_divisor = 0 if variant else self.fingerprints.length_divisor
+                spec = replace(spec, variant=variant, length_divisor=length_divisor)
                 counts = writer.write(self._reported(tokenize(self.recipe, entry, spec), entry.name))
             self.counts.append(counts)
             mixing = entry.settings.model_dump(include=MIXING_SETTINGS)
@@ -160,6 +174,7 @@ class _StoreBuilder:
         """Write tokenizers and corpora into a folder; what else about.json must record."""
         made_of = provenance(self.recipe, self.entries)
         self.write(tokenizers.save(path), writer)
+        self.fingerprints.finish().save(path)
         return {
             "made_of": made_of,
             "names": [entry.name for entry in self.entries],
@@ -168,9 +183,10 @@ class _StoreBuilder:
         }
 
     def _reported(self, blocks: Iterable[TokenizedBlock], name: str) -> Iterator[TokenizedBlock]:
-        """The same blocks; progress is reported after each."""
+        """The same blocks; their fingerprints are collected, and progress is reported after each."""
         rows = 0
         for block in blocks:
+            self.fingerprints.add(block.fingerprints)
             yield block
             rows += len(block.drop_reasons)
             self.on_progress(name, rows)
@@ -207,18 +223,40 @@ def _text_bytes(entry: CorpusEntry) -> int:
     return sum(path.stat().st_size for path in corpus_files(entry) if path.is_file())
 
 
-def check_corpus(recipe: Recipe, *, examples: int = 0) -> Iterator[tuple[str, RowCounts]]:
-    """What a recipe would drop of each of its training corpora; nothing is kept."""
+def fingerprint_collector(recipe: Recipe, entries: Sequence[CorpusEntry]) -> FingerprintCollector:
+    """What collects the fingerprints of the pairs of these corpora."""
+    length_divisor = length_divisor_for(sum(map(_text_bytes, entries)))
+    return FingerprintCollector(sources=recipe.source_role != "none", length_divisor=length_divisor)
+
+
+def check_corpus(
+    recipe: Recipe, *, examples: int = 0, fingerprints: FingerprintCollector | None = None
+) -> Iterator[tuple[str, RowCounts]]:
+    """What a recipe would drop of each of its training corpora; nothing is kept but the fingerprints."""
     entries = find_corpora(recipe, "train")
+    fingerprints = fingerprints or fingerprint_collector(recipe, entries)
     with tempfile.TemporaryDirectory() as temporary:
         try:
             paths = make_tokenizers(recipe, entries).save(Path(temporary))
         except EmptyCorpusError:
             paths = ()
         for entry in entries:
-            spec = replace(tokenizer_spec(recipe, entry, paths), examples=examples)
+            spec = tokenizer_spec(recipe, entry, paths)
+            spec = replace(spec, examples=examples, length_divisor=fingerprints.length_divisor)
             blocks = tokenize(recipe, entry, spec)
-            yield entry.name, count_rows(blocks, lambda block: None, examples=examples)[0]
+            yield (
+                entry.name,
+                count_rows(blocks, lambda block: fingerprints.add(block.fingerprints), examples=examples)[0],
+            )
+
+
+def training_overlaps(recipe: Recipe, fingerprints: Fingerprints) -> dict[str, Overlap]:
+    """How many pairs of the validation and test sets of a recipe are in its training data, by split."""
+    return {
+        split: fingerprints.overlap(list(read_corpus(recipe, split)))
+        for split in ("valid", "test")
+        if has_corpus(recipe, split)
+    }
 
 
 def drop_reasons(recipe: Recipe) -> dict[int, str]:
@@ -257,7 +295,8 @@ def _open(
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{folder / 'about.json'}: damaged; remove {folder} and prepare it again") from None
     data = StoredCorpus(opened.pairs, parts, recipe.data.temperature)
-    return PreparedCorpus(data, tokenizers or prepared_with, counts, [entry.name for entry in entries])
+    names = [entry.name for entry in entries]
+    return PreparedCorpus(data, tokenizers or prepared_with, counts, names, fingerprints=Fingerprints.load(folder))
 
 
 def _stream(

@@ -7,6 +7,7 @@
                              which they are (origin.py), the format's version, the tokenizer's fingerprint
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
     training/best/           the best checkpoints, as many as the mean is made of
+    fingerprints.bin         hashes of the training pairs (`weft.data.store.fingerprints`)
     log.jsonl                one line per event
     metrics.json, README.md  the result, for programs and for people
 

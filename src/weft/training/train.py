@@ -211,8 +211,7 @@ def _create_folder(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus) -
     def fill(temporary: RunFolder) -> None:
         data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
         save_text(temporary.recipe, write_toml(recipe.model_copy(update={"data": data})))
-        prepared.tokenizers.save(temporary.path)
-        prepared.length_limits.write(temporary.path)
+        prepared.save(temporary.path)
         status = TrainingStatus(final.path, trainer.delivered)
         save_text(temporary.card, model_card(recipe, prepared.tokenizers, status))
         trainer.folder = temporary

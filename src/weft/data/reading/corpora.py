@@ -25,11 +25,10 @@ from weft.data.reading.arrow import read_dataset
 from weft.data.reading.blocks import Block, LineSplitter
 from weft.data.reading.compression import display_name
 from weft.data.reading.formats import read_table
-from weft.data.reading.messages import plural
 from weft.data.reading.plain_text import LineBlock, PairBlock, parallel_blocks
 from weft.data.reading.tables import Column, Filled, Joined, RecordBlock, Replies, Selection, Turns
 from weft.data.reading.templates import Template
-from weft.errors import DataError
+from weft.errors import DataError, plural
 from weft.recipe.corpus import DialogueFile, HubDataset, InstructionFile, TableFile
 
 Files = tuple[str, ...]

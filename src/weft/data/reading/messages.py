@@ -10,11 +10,6 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + "…")
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 column``, ``2 columns``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def column_phrase(column: int | str) -> str:
     """How messages name a column."""
     return f"column {column!r}"

@@ -10,7 +10,7 @@ from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import blocks
 from weft.data.reading.blocks import Chunk, LineSplitter, RecordError, decode_lines
 from weft.data.reading.links import parse_links
-from weft.data.reading.messages import plural
+from weft.errors import plural
 
 
 @dataclass(frozen=True, slots=True)

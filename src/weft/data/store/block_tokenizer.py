@@ -18,8 +18,9 @@ import numpy as np
 
 from weft.data.filtering.pipeline import KEPT, Pipeline
 from weft.data.filtering.steps import Step
-from weft.data.pairs import Pair, RowError, is_blank
+from weft.data.pairs import BLANK_KIND, Pair, RowError, blank_error, is_blank
 from weft.data.reading.blocks import Block
+from weft.data.store.fingerprints import fingerprint
 from weft.errors import VocabularyError
 from weft.recipe import Recipe
 from weft.text.bpe import BPE
@@ -28,8 +29,6 @@ from weft.text.tokenizer import Tokenizer, load
 
 UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
 """Drop reasons besides `KEPT` (-1) and the indices of the pipeline's steps."""
-BLANK_KIND = "blank"
-"""The kind of row error that a blank side is."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,8 @@ class BlockTokenizerSpec:
     """BPE-dropout gives each variant another tokenization."""
     examples: int = 0
     """How many dropped pairs to send back for each drop reason."""
+    length_divisor: int = 0
+    """Which pairs get a fingerprint: those whose source has a length that this divides; 0: none."""
 
 
 class FlatSequences(NamedTuple):
@@ -84,6 +85,8 @@ class TokenizedBlock:
     """The first message of each kind of error."""
     examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
     """For each drop reason some pairs, with their locations."""
+    fingerprints: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Of the pairs that are kept; those that a `duplicates` step will drop are among them."""
     fatal: str | None = None
     """The error that ends the preparation here."""
 
@@ -130,8 +133,7 @@ class BlockTokenizer:
         if isinstance(row, RowError):
             reason, error, policy, setting = UNREADABLE, row, self.settings.bad_rows, "bad_rows"
         elif is_blank(row, sources=self.reads_sources):
-            side = "source" if self.reads_sources and not row.source.strip() else "target"
-            error = RowError(BLANK_KIND, f"{where}: the {side} is blank")
+            error = blank_error(row, where, sources=self.reads_sources)
             reason, policy, setting = BLANK, self.settings.blank_rows, "blank_rows"
         else:
             return KEPT
@@ -164,6 +166,9 @@ class BlockTokenizer:
         keep = ~blank & ~too_long
         if not keep.all():
             source, target = source.select(keep), target.select(keep)
+        if self.spec.length_divisor:
+            kept = [pair for pair, is_kept in zip(pairs, keep.tolist(), strict=True) if is_kept]
+            result.fingerprints = fingerprint(kept, sources=self.reads_sources, length_divisor=self.spec.length_divisor)
         result.target = target.with_end()
         result.source = source.with_end() if self.spec.recipe.source_role == "text" else source
 

@@ -4,6 +4,7 @@
     tokenizer*.json            what its ids mean
     source.ids, target.ids     all sequences end to end, 2 bytes per id (4 for vocabularies above 65,536)
     source.starts, ...         where each sequence starts, 8 bytes each, and where the last one ends
+    fingerprints.bin           hashes of the pairs (`weft.data.store.fingerprints`)
 
 Files are memory-mapped, not read. The folder appears as a whole when it is complete.
 """

@@ -1,0 +1,92 @@
+"""The pairs of an evaluation: given ones, or a split of the run's recipe; without those that have a blank side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weft.data.pairs import BLANK_KIND, Pair, blank_error, is_blank
+from weft.data.reading.pair_files import read_pairs
+from weft.data.store.fingerprints import Fingerprints, Overlap
+from weft.errors import DataError, plural
+from weft.recipe import Recipe
+
+SPLITS = ("test", "valid")
+
+
+class EvaluationPairs(NamedTuple):
+    """Pairs to evaluate on, and how many rows were left out, by the kind of error."""
+
+    pairs: list[Pair]
+    left_out: dict[str, int]
+
+
+GivenPairs = Iterable[Pair | tuple[str, str]] | Path | str
+"""Pairs of a program, or the name of a TSV file."""
+
+
+def find_pairs(
+    recipe: Recipe, pairs: GivenPairs | None, *, split: str = "test", limit: int | None = None
+) -> EvaluationPairs:
+    """The pairs to evaluate on: the given ones, or those of a split of the recipe; at least one, at most ``limit``."""
+    if limit is not None and limit < 1:
+        raise DataError(f"limit: {limit} was given; expected at least 1")
+    usable = _split_pairs(recipe, split) if pairs is None else _usable_pairs(recipe, _given(pairs))
+    if not usable.pairs:
+        left_out = f" ({plural(sum(usable.left_out.values()), 'row')} left out)" if usable.left_out else ""
+        raise DataError(f"there are no pairs to evaluate on{left_out}")
+    return usable._replace(pairs=usable.pairs[:limit])
+
+
+def _usable_pairs(recipe: Recipe, pairs: Iterable[Pair]) -> EvaluationPairs:
+    """Given pairs; those with a blank side are left out and counted, or an error, as data.blank_rows says."""
+    reads_sources = recipe.source_role != "none"
+    usable: list[Pair] = []
+    left_out: Counter[str] = Counter()
+    for number, pair in enumerate(pairs, 1):
+        if not is_blank(pair, sources=reads_sources):
+            usable.append(pair)
+            continue
+        if recipe.data.blank_rows == "error":
+            error = blank_error(pair, f"pair {number}", sources=reads_sources)
+            raise DataError(f"{error.message}; fix it, or set data.blank_rows = 'skip'")
+        left_out[BLANK_KIND] += 1
+    return EvaluationPairs(usable, dict(left_out))
+
+
+def _split_pairs(recipe: Recipe, split: str) -> EvaluationPairs:
+    """The pairs of the test or validation set that a recipe names."""
+    from weft.preparation import read_corpus
+
+    if split not in SPLITS:
+        raise DataError(f"split: {split!r} was given; use {' or '.join(SPLITS)}")
+    left_out: Counter[str] = Counter()
+    return EvaluationPairs(list(read_corpus(recipe, split, left_out)), dict(left_out))
+
+
+def _given(pairs: Any) -> Iterator[Pair]:
+    """The pairs that a program passed on, or those of a file that it named."""
+    if isinstance(pairs, Path | str):
+        return read_pairs(pairs)
+    if isinstance(pairs, bytes) or not isinstance(pairs, Iterable):
+        raise DataError(
+            f"pairs: {str(pairs)[:40]} was given; expected pairs of source and target, or the name of a TSV file"
+        )
+    return map(_pair, pairs)
+
+
+def _pair(item: object) -> Pair:
+    """A pair, also from a tuple of two texts."""
+    if isinstance(item, Pair):
+        return item
+    if isinstance(item, tuple | list) and len(item) == 2 and all(isinstance(text, str) for text in item):
+        return Pair(*item)
+    raise DataError(f"pairs: {str(item)[:40]!r} is no pair; expected weft.Pair or a tuple of two strings")
+
+
+def training_overlap(folder: Path | None, pairs: list[Pair]) -> Overlap | None:
+    """How many of the pairs the run in a folder was trained on; None if the run does not know."""
+    fingerprints = None if folder is None else Fingerprints.load(folder)
+    return None if fingerprints is None else fingerprints.overlap(pairs)
