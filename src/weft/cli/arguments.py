@@ -101,6 +101,13 @@ def check_runs(*runs: Path) -> None:
         RunFolder(run).check()
 
 
+def check_output(output: Path | None) -> None:
+    """Fail if a file cannot be written there, before anything is computed for it."""
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        reason = "is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+        raise DataError(f"{output}: cannot write: {reason}")
+
+
 def check_file(file: str) -> None:
     """Fail if there is no such file; ``-`` is standard input."""
     if file != "-" and not Path(file).exists():

@@ -21,6 +21,7 @@ from weft.cli.arguments import (
     SourceFile,
     TargetFile,
     With,
+    check_output,
     in_one_line,
     read_given,
     search_changes,
@@ -85,6 +86,7 @@ def command(
     arguments = RunArguments(run, more, device, precision, engine)
     arguments.check()
     settings = search_changes(run, search, changes)
+    check_output(output)
     given = read_given(pairs, source, target)
     from weft.evaluation.report import evaluate, search_errors
     from weft.files import save_text

@@ -188,7 +188,7 @@ class Translator:
                 f"{self.recipe.name}: `sample` needs a language model (model.kind = 'language_model'); "
                 "this one has a source: use `translate --search sample`"
             )
-        count, length = as_count(count, "count"), as_count(length, "length")
+        count, length = as_count(count, "count"), None if length is None else as_count(length, "length")
         settings = self.search_settings({"kind": "sample", **search})
         prompt = as_text(prompt, "prompt")
         prefix = self.tokenizers.target.encode(prompt or settings.prefix)
