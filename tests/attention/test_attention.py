@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.attention.attention import Attention, attend
+from weft.attention.attention import Attention, AttentionParts, attend
 from weft.attention.scores import make_score
 from weft.ragged import Ragged
 from weft.recipe.choices import SCORES, resolve
@@ -29,7 +29,7 @@ def make(name: str, project: bool, *, width: int = SOURCE_SIZE) -> Attention:
     if project:
         keys, values = nn.Linear(width, QUERY_SIZE, bias=False), nn.Linear(width, VALUE_SIZE, bias=False)
     score = make_score(name, queries=QUERY_SIZE, keys=QUERY_SIZE if project else width, size=11, temperature=0.3)
-    return Attention(score, key_projection=keys, value_projection=values).double()
+    return Attention(score, AttentionParts(key_projection=keys, value_projection=values)).double()
 
 
 def ragged(lengths: list[int], size: int) -> Ragged:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from weft import tasks
 from weft.attention.scores import Dot
+from weft.attention.windows import Window
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.filtering.steps import Kept, Step
 from weft.data.pairs import Pair
@@ -73,6 +74,18 @@ def test_attention_normalizer(monkeypatch: pytest.MonkeyPatch) -> None:
     transformer = {"kind": "transformer", "heads": 2, "layers": 1, "feed_forward": 8}
     for sides in ({}, {"encoder": transformer, "decoder": transformer}):
         assert run_model({**sides, "attention": {"normalizer": "hardmax"}}).shape == (5, 11)
+
+
+class LastPosition(Window):
+    """A window around the last source token."""
+
+    def positions(self, queries_BTD: Tensor, steps_BT: Tensor, lengths_B: Tensor) -> Tensor:
+        return (lengths_B[:, None] - 1).expand_as(steps_BT)
+
+
+def test_attention_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, choices.WINDOWS, "last", "LastPosition")
+    assert run_model({"attention": {"window": "last"}}).shape == (5, 11)
 
 
 class MinimalGatedUnit(Cell):

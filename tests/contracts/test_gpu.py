@@ -34,6 +34,9 @@ VARIANTS = {
     "after": ["model.attention.score=general", "model.encoder.layers=2", "model.encoder.connections=residual"],
     "input feeding": ["model.attention.score=dot", "model.decoder.input_feeding=true", "model.decoder.layers=2"],
     "before": ["model.attention.score=additive", "model.attention.placement=before"],
+    "coverage": ["model.attention.score=additive", "model.attention.coverage=fertility"],
+    "location": ["model.attention.score=additive", "model.attention.location=true", "model.decoder.input_feeding=true"],
+    "window": ["model.attention.window=predictive", "model.attention.window_size=2"],
     "sparse": ["model.attention.normalizer=entmax15", "model.decoder.input_feeding=true"],
     "language model": ["model.kind=language_model", "model.attention.score=dot"],
 }

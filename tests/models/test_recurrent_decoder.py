@@ -83,6 +83,25 @@ def as_tensor(numbers: list[list[float]]) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
+ALIGNMENTS: dict[str, dict[str, Any]] = {
+    "monotonic window": {"window": "monotonic", "window_size": 1},
+    "predictive window": {"window": "predictive", "window_size": 2, "score": "general"},
+    "coverage": {"coverage": "sum"},
+    "fertility": {"coverage": "fertility"},
+    "location": {"location": True, "location_filters": 3, "location_width": 3, "score": "concat"},
+    "all of them": {"window": "predictive", "window_size": 1, "coverage": "fertility", "location": True},
+}
+
+
+@pytest.mark.parametrize("placement", ["after", "after+feeding", "before"])
+@pytest.mark.parametrize("name", ALIGNMENTS)
+def test_windows_and_earlier_weights(name: str, placement: str) -> None:
+    settings, model = make(placement, attention={"score": "additive", **ALIGNMENTS[name]})
+    for parameter in model.decoder.attention.parameters():
+        nn.init.normal_(parameter)  # large enough to matter
+    check(settings, model)
+
+
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("connections", CONNECTIONS)
 @pytest.mark.parametrize("kind", CELLS)

@@ -12,7 +12,7 @@ from typing import get_args
 
 from torch import nn
 
-from weft.recipe import ModelSettings, RecurrentSettings
+from weft.recipe import AttentionSettings, ModelSettings, RecurrentSettings
 
 CONNECTIONS = get_args(RecurrentSettings.model_fields["connections"].annotation)
 """The connections between layers that the settings have."""
@@ -153,17 +153,45 @@ class SlowStack:
 
 
 class SlowAttention:
-    """An attention below ``prefix``: every score's equation for one query and one key."""
+    """An attention below ``prefix``: every score's equation for one query and one key; the weights of each step."""
 
-    def __init__(self, parameters: Parameters, prefix: str, score: str, temperature: float) -> None:
-        self.parameters, self.prefix = parameters, prefix
-        self.score, self.temperature = score, temperature
+    def __init__(self, parameters: Parameters, prefix: str, settings: AttentionSettings) -> None:
+        self.parameters, self.prefix, self.settings = parameters, prefix, settings
+        self.score, self.temperature = settings.score, settings.temperature
+        self.steps: list[Vector] = []
+        """The weights of the steps so far, of the row that is being computed."""
 
     def project(self, name: str, item: Vector) -> Vector:
         weight = f"{self.prefix}{name}.weight"
         return times(self.parameters[weight], item) if weight in self.parameters else item
 
-    def compare(self, q: Vector, k: Vector) -> float:
+    def features(self, j: int, items: list[Vector]) -> Vector:
+        """u_j: coverage (See et al. 2017; Tu et al. 2016) and location (Chorowski et al. 2015)."""
+        size = len(self.parameters[f"{self.prefix}score.vector"])
+        u = [0.0] * size
+        if self.settings.coverage != "none":
+            covered = sum(weights[j] for weights in self.steps)
+            if self.settings.coverage == "fertility":
+                [of_state] = times(self.parameters[f"{self.prefix}features.fertility.weight"], items[j])
+                covered /= 2 / (1 + math.exp(-of_state))
+            u = plus(u, times(self.parameters[f"{self.prefix}features.coverage.weight"], [covered]))
+        if self.settings.location:
+            half = self.settings.location_width // 2
+            previous = self.steps[-1] if self.steps else [0.0] * len(items)
+            near = [previous[i] if 0 <= i < len(items) else 0.0 for i in range(j - half, j + half + 1)]
+            filtered = [dot(kernel[0], near) for kernel in self.parameters[f"{self.prefix}features.filters.weight"]]
+            u = plus(u, times(self.parameters[f"{self.prefix}features.location.weight"], filtered))
+        return u
+
+    def center(self, q: Vector, length: int) -> float:
+        """p_t of a local attention   Luong et al. 2015, 3.2."""
+        if self.settings.window == "monotonic":
+            return min(len(self.steps), length - 1)
+        hidden = tanh(times(self.parameters[f"{self.prefix}window.hidden.weight"], q))
+        [share] = sigmoid(times(self.parameters[f"{self.prefix}window.vector.weight"], hidden))
+        return min(length * share, length - 0.5)
+
+    def compare(self, q: Vector, k: Vector, u: Vector | None = None) -> float:
         def parameter(name: str) -> list:
             return self.parameters[f"{self.prefix}score.{name}"]
 
@@ -177,10 +205,12 @@ class SlowAttention:
             case "scaled_general":
                 return dot(q, times(parameter("weight_QK"), k)) / math.sqrt(len(k))
             case "concat":
-                return dot(parameter("vector"), tanh(times(parameter("weight"), q + k)))
+                hidden = times(parameter("weight"), q + k)
+                return dot(parameter("vector"), tanh(plus(hidden, u) if u else hidden))
             case "additive":
                 of_key = plus(times(parameter("key_projection.weight"), k), parameter("key_projection.bias"))
-                return dot(parameter("vector"), tanh(plus(of_key, times(parameter("query_projection.weight"), q))))
+                hidden = plus(of_key, times(parameter("query_projection.weight"), q))
+                return dot(parameter("vector"), tanh(plus(hidden, u) if u else hidden))
             case "cosine":
                 length = math.sqrt(dot(q, q)) * math.sqrt(dot(k, k))
                 return dot(q, k) / length / self.temperature if length else 0.0
@@ -188,7 +218,21 @@ class SlowAttention:
 
     def look(self, q: Vector, items: list[Vector]) -> tuple[Vector, Vector]:
         """The context and the weights."""
-        weights = softmax([self.compare(q, self.project("key_projection", item)) for item in items])
+        remembers = self.settings.coverage != "none" or self.settings.location
+        scores = [
+            self.compare(q, self.project("key_projection", item), self.features(j, items) if remembers else None)
+            for j, item in enumerate(items)
+        ]
+        if self.settings.window == "none":
+            weights = softmax(scores)
+        else:
+            center, size = self.center(q, len(items)), self.settings.window_size
+            inside = [j for j in range(len(items)) if abs(j - center) <= size]
+            alpha = dict(zip(inside, softmax([scores[j] for j in inside]), strict=True))
+            if self.settings.window == "predictive":
+                alpha = {j: alpha[j] * math.exp(-((j - center) ** 2) / (2 * (size / 2) ** 2)) for j in inside}
+            weights = [alpha.get(j, 0.0) for j in range(len(items))]
+        self.steps.append(weights)
         return mix(weights, [self.project("value_projection", item) for item in items]), weights
 
 
@@ -201,7 +245,7 @@ class SlowSeq2Seq:
         encoder, decoder, attention = settings.encoder, settings.decoder, settings.attention
         self.encoder = SlowStack(self.parameters, "encoder.stack.", encoder.kind, encoder.connections, encoder.layers)
         self.decoder = SlowStack(self.parameters, "decoder.stack.", decoder.kind, decoder.connections, decoder.layers)
-        self.attention = SlowAttention(self.parameters, "decoder.attention.", attention.score, attention.temperature)
+        self.attention = SlowAttention(self.parameters, "decoder.attention.", attention)
 
     def encode(self, source: list[int]) -> tuple[list[Vector], tuple[LayerState, ...]]:
         encoder = self.settings.encoder
@@ -243,6 +287,7 @@ class SlowSeq2Seq:
         attends = settings.attention.score != "none"
         before = attends and settings.attention.placement == "before"
         items, final = self.encode(source)
+        self.attention.steps = []
         state = self.bridge(final)
         summary = final[-1][0] if settings.decoder.feed_summary else []
         width = len(self.parameters["output.weight_VD"][0])
@@ -274,9 +319,7 @@ class SlowLanguageModel:
         self.parameters = Parameters(model)
         decoder = settings.decoder
         self.stack = SlowStack(self.parameters, "stack.", decoder.kind, decoder.connections, decoder.layers)
-        self.attention = SlowAttention(
-            self.parameters, "attention.", settings.attention.score, settings.attention.temperature
-        )
+        self.attention = SlowAttention(self.parameters, "attention.", settings.attention)
 
     def logits(self, inputs: list[int]) -> tuple[list[Vector], list[Vector]]:
         attends = self.settings.attention.score != "none"

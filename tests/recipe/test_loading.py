@@ -418,6 +418,35 @@ class TestContradictions:
                 "model.attention.project: a parameter-free attention learns no projections; use 'dot'",
             ),
             (
+                ["model.decoder.kind=transformer", "model.attention.window=predictive"],
+                "model.attention.window: a Transformer has no such thing; set model.decoder.kind = 'lstm' or 'gru'",
+            ),
+            (
+                ["model.attention.score=general", "model.attention.coverage=sum"],
+                "model.attention.coverage: needs the hidden layer of an additive score; "
+                "set model.attention.score = 'additive' or 'concat' (it is 'general')",
+            ),
+            (
+                ["model.kind=language_model", "model.attention.score=additive", "model.attention.location=true"],
+                "model.attention.location: a language model has no source to attend to; use model.kind = 'seq2seq'",
+            ),
+            (
+                ["model.attention.score=none", "model.attention.window=monotonic"],
+                "model.attention.window: this model has no attention; set model.attention.score",
+            ),
+            (
+                ["model.attention.score=additive", "model.attention.location=true", "model.attention.location_width=4"],
+                "model.attention.location_width: 4 is even; choose an odd number",
+            ),
+            (
+                ["model.attention.score=none", "training.coverage_loss=1"],
+                "training.coverage_loss: this model has no attention to a source; set it to 0",
+            ),
+            (
+                ["training.forcing=free", "training.coverage_loss=1"],
+                "training.coverage_loss: needs training.forcing = 'teacher'",
+            ),
+            (
                 ["model.tie=all", "tokenizer.joint=false"],
                 "model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true",
             ),

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from weft.training.loss import cross_entropy
+from weft.data.store.token_store import Batch
+from weft.models.build import build_model
+from weft.models.interface import alignment_weights
+from weft.ragged import Ragged
+from weft.recipe import ModelSettings
+from weft.text.specials import BEGIN
+from weft.training.loss import batch_loss, coverage_loss, cross_entropy
 
 TOKENS, VOCABULARY = 5, 7
 SMOOTHINGS = [0.0, 0.1, 0.5]
@@ -86,3 +92,36 @@ def test_low_precision_logits_are_summed_in_single() -> None:
     assert found.smoothed.dtype == torch.float32 and torch.equal(found.smoothed, expected.smoothed)
     found.smoothed.backward()
     assert low.grad is not None and low.grad.dtype == torch.bfloat16
+
+
+def test_the_coverage_loss() -> None:
+    """Σ_t Σ_j min(α_tj, Σ_{t' < t} α_t'j) with scalars, over the tokens of each row."""
+    torch.manual_seed(3)
+    weights_BTS = torch.rand(2, 4, 3, dtype=torch.float64).softmax(-1).requires_grad_()
+    lengths = [4, 2]
+    expected = 0.0
+    for row, length in enumerate(lengths):
+        covered = [0.0, 0.0, 0.0]
+        for weights in weights_BTS[row, :length].tolist():
+            expected += sum(min(weight, before) for weight, before in zip(weights, covered, strict=True))
+            covered = [before + weight for before, weight in zip(covered, weights, strict=True)]
+    real_BT = torch.arange(4) < torch.tensor(lengths)[:, None]
+    loss = coverage_loss(weights_BTS, real_BT)
+    assert loss.item() == pytest.approx(expected)
+    [gradient_BTS] = torch.autograd.grad(loss, weights_BTS)
+    assert not gradient_BTS[1, 2:].any() and gradient_BTS[0].any()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+def test_the_coverage_loss_is_part_of_a_batchs_loss(kind: str) -> None:
+    stack = {"kind": kind, "hidden": 8, **({"heads": 2, "feed_forward": 8} if kind == "transformer" else {})}
+    settings = ModelSettings.model_validate({"embedding": 8, "dropout": 0.0, "encoder": stack, "decoder": stack})
+    model = build_model(settings, source_size=11, target_size=13).double()
+    batch = Batch(Ragged.of([[3, 4, 2], [5, 2]]), Ragged.of([[3, 4, 5, 2], [7, 2]]))
+    plain, covered = batch_loss(model, batch, smoothing=0.1), batch_loss(model, batch, smoothing=0.1, coverage=0.5)
+    inputs = batch.target.shifted(BEGIN)
+    weights_BTS = alignment_weights(model(batch.source, inputs, return_attention=True).attention, batch.source.layout)
+    assert weights_BTS is not None
+    added = coverage_loss(weights_BTS, ~inputs.layout.masked_BS)
+    assert covered.smoothed.item() == pytest.approx(plain.smoothed.item() + 0.5 * added.item())
+    assert covered.negative_log_likelihood == plain.negative_log_likelihood

@@ -1,4 +1,4 @@
-"""Attention by a score: weights α = normalize(e), context Σ_j α_j v_j.
+"""Attention by a score: weights α = normalize(e), context Σ_j α_j v_j; optionally local, or aware of earlier weights.
 
 Keys and values are given as a Ragged, which `Attention.project` pads and masks once per source. Every query gets an
 output.
@@ -11,8 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from weft.attention.alignment_history import AlignmentHistory, HistoryFeatures
 from weft.attention.normalizers import Normalizer, softmax
-from weft.attention.scores import Score
+from weft.attention.scores import HiddenLayerScore, Score
+from weft.attention.windows import Window
 from weft.kernels.deferred_gradients import DeferredMatrices, Matrices, as_tensor, weighted_sum
 from weft.ragged import Ragged, additive_mask
 
@@ -25,13 +27,15 @@ class ProjectedKeys(NamedTuple):
     values_BSD: Matrices
     mask_BS: Tensor
     """Additive: 0 at a source state, −∞ at padding."""
+    fertility_BS: Tensor | None = None
+    """Φ_j of each source state, if the coverage is divided by it."""
 
     def deferred(self) -> ProjectedKeys:
         """The same for use step by step in training: gradients are taken once, after the last step."""
         if not torch.is_grad_enabled():
             return self
-        return ProjectedKeys(
-            DeferredMatrices(as_tensor(self.keys_BSD)), DeferredMatrices(as_tensor(self.values_BSD)), self.mask_BS
+        return self._replace(
+            keys_BSD=DeferredMatrices(as_tensor(self.keys_BSD)), values_BSD=DeferredMatrices(as_tensor(self.values_BSD))
         )
 
 
@@ -43,22 +47,33 @@ def attend(
     return weighted_sum(weights_BTS, values_BSD), weights_BTS
 
 
+class AttentionParts(NamedTuple):
+    """The parts of an attention that it need not have."""
+
+    normalize: Normalizer = softmax
+    key_projection: nn.Module | None = None
+    value_projection: nn.Module | None = None
+    window: Window | None = None
+    features: HistoryFeatures | None = None
+    """What the weights of earlier steps add to the scores; needs a `HiddenLayerScore`."""
+
+
 class Attention(nn.Module):
     """A score, and keys and values that are the source states themselves or learned projections of them."""
 
-    def __init__(
-        self,
-        score: Score,
-        *,
-        normalize: Normalizer = softmax,
-        key_projection: nn.Module | None = None,
-        value_projection: nn.Module | None = None,
-    ) -> None:
+    def __init__(self, score: Score, parts: AttentionParts = AttentionParts()) -> None:
         super().__init__()
         self.score = score
-        self.normalize = normalize
-        self.key_projection = key_projection or nn.Identity()
-        self.value_projection = value_projection or nn.Identity()
+        self.normalize = parts.normalize
+        self.key_projection = parts.key_projection or nn.Identity()
+        self.value_projection = parts.value_projection or nn.Identity()
+        self.window = parts.window
+        self.features = parts.features
+
+    @property
+    def is_stepwise(self) -> bool:
+        """Whether the weights of a step depend on those of the steps before it."""
+        return self.features is not None
 
     def project(self, states: Ragged) -> ProjectedKeys:
         """Keys and values of a batch of sources. Every row must have at least one state."""
@@ -71,12 +86,39 @@ class Attention(nn.Module):
 
     def _project(self, states_BSD: Tensor, mask_BS: Tensor) -> ProjectedKeys:
         keys_BSD = self.score.project_keys(self.key_projection(states_BSD))
-        return ProjectedKeys(keys_BSD, self.value_projection(states_BSD), mask_BS)
+        fertility_BS = None if self.features is None else self.features.fertility_of(states_BSD)
+        return ProjectedKeys(keys_BSD, self.value_projection(states_BSD), mask_BS, fertility_BS)
 
-    def forward(self, queries_BTD: Tensor, keys: ProjectedKeys) -> tuple[Tensor, Tensor]:
-        """The contexts (B, T, D) and the weights (B, T, S) for T queries per row."""
-        scores_BTS = self.score(queries_BTD, keys.keys_BSD)
-        return attend(scores_BTS, keys.values_BSD, keys.mask_BS[:, None], self.normalize)
+    def start(self, keys: ProjectedKeys) -> AlignmentHistory | None:
+        """The history before the first step, if the attention needs one."""
+        return None if self.window is None and self.features is None else AlignmentHistory.start(keys.mask_BS)
+
+    def forward(
+        self, queries_BTD: Tensor, keys: ProjectedKeys, history: AlignmentHistory | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The contexts (B, T, D) and the weights (B, T, S) for T queries per row.
+
+        ``history``: of each query by itself, if there is one; else the queries are those of steps 0 … T − 1.
+        """
+        if self.features is None:
+            scores_BTS = self.score(queries_BTD, keys.keys_BSD)
+        else:
+            assert history is not None and isinstance(self.score, HiddenLayerScore)
+            features_BTSA = self.features(history, rows=len(queries_BTD), fertility_BS=keys.fertility_BS)
+            scores_BTS = self.score(queries_BTD, keys.keys_BSD, features_BTSA)
+        mask_B1S = keys.mask_BS[:, None]
+        if self.window is None:
+            return attend(scores_BTS, keys.values_BSD, mask_B1S, self.normalize)
+        rows, queries = queries_BTD.shape[:2]
+        if history is None:
+            steps_BT = torch.arange(queries, device=queries_BTD.device).expand(rows, -1)
+        else:
+            steps_BT = history.steps_R.view(rows, queries)
+        window = self.window(queries_BTD, steps_BT, keys.mask_BS)
+        weights_BTS = self.normalize(scores_BTS + mask_B1S + window.mask_BTS)
+        if window.factor_BTS is not None:
+            weights_BTS = weights_BTS * window.factor_BTS
+        return weighted_sum(weights_BTS, keys.values_BSD), weights_BTS
 
     def attend_ragged(self, queries: Ragged, keys: ProjectedKeys) -> tuple[Ragged, Tensor]:
         """The same for a ragged batch of queries; weights (B, longest, S)."""

@@ -51,6 +51,26 @@ class Score(nn.Module, ABC):
         """e_ij (B, T, S) for every query and projected key of a row."""
 
 
+class HiddenLayerScore(Score):
+    """e_j = vᵀ tanh(W₁ k_j + W₂ q), to whose hidden layer features of earlier weights can be added."""
+
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        self.size = options.size
+
+    vector: nn.Parameter
+
+    @abstractmethod
+    def project_queries(self, queries_BTD: Tensor) -> Tensor:
+        """W₂ q (B, T, A)."""
+
+    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices, features_BTSA: Tensor | None = None) -> Tensor:
+        hidden_BTSA = as_tensor(keys_BSD)[:, None] + self.project_queries(queries_BTD)[:, :, None]
+        if features_BTSA is not None:
+            hidden_BTSA = hidden_BTSA + features_BTSA
+        return torch.tanh(hidden_BTSA) @ self.vector
+
+
 class Dot(Score):
     """e_j = q·k_j   Luong et al. 2015, eq. 8 (dot)."""
 
@@ -93,7 +113,7 @@ class ScaledGeneral(General):
         return super().project_keys(keys_BSD) / math.sqrt(keys_BSD.shape[-1])
 
 
-class Additive(Score):
+class Additive(HiddenLayerScore):
     """e_j = vᵀ tanh(W₁ k_j + W₂ q)   Bahdanau et al. 2015, A.1.2; the width of v is a free choice."""
 
     def __init__(self, options: ScoreOptions) -> None:
@@ -105,12 +125,11 @@ class Additive(Score):
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return self.key_projection(keys_BSD)
 
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
-        queries_BTA = self.query_projection(queries_BTD)
-        return torch.tanh(as_tensor(keys_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
+    def project_queries(self, queries_BTD: Tensor) -> Tensor:
+        return self.query_projection(queries_BTD)
 
 
-class Concat(Score):
+class Concat(HiddenLayerScore):
     """e_j = vᵀ tanh(W [q; k_j])   Luong et al. 2015, eq. 8 (concat): one matrix for both, no bias."""
 
     def __init__(self, options: ScoreOptions) -> None:
@@ -123,9 +142,8 @@ class Concat(Score):
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight[:, self.query_width :])
 
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
-        queries_BTA = functional.linear(queries_BTD, self.weight[:, : self.query_width])
-        return torch.tanh(as_tensor(keys_BSD)[:, None] + queries_BTA[:, :, None]) @ self.vector
+    def project_queries(self, queries_BTD: Tensor) -> Tensor:
+        return functional.linear(queries_BTD, self.weight[:, : self.query_width])
 
 
 class Cosine(Score):

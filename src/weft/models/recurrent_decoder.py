@@ -19,10 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention.attention import Attention, ProjectedKeys
+from weft.attention.alignment_history import AlignmentHistory, HistoryFeatures
+from weft.attention.attention import Attention, AttentionParts, ProjectedKeys
 from weft.attention.normalizers import make_normalizer, softmax
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.attention.scores import Dot, General, make_score
+from weft.attention.windows import Window
 from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
 from weft.models.bridge import make_bridge
 from weft.models.encoders import Encoded
@@ -31,6 +33,7 @@ from weft.models.layers import dropout, dropout_mask
 from weft.models.recurrent import LayerMaps, RecurrentStack, StackState
 from weft.ragged import Ragged
 from weft.recipe import AttentionSettings, ModelSettings, RecurrentDecoderSettings
+from weft.recipe.choices import WINDOWS, resolve
 from weft.tree import first, map_tree
 
 
@@ -51,6 +54,8 @@ class DecoderState(NamedTuple):
     layers: StackState
     attentional_BD: Tensor | None
     """ã_{t−1}, with input feeding."""
+    history: AlignmentHistory | None = None
+    """The weights of the steps so far, if the attention depends on them."""
 
 
 class DecoderMaps(NamedTuple):
@@ -82,8 +87,19 @@ def make_attention(settings: AttentionSettings, *, queries: int, states: int) ->
         size=settings.size or queries,
         temperature=settings.temperature,
     )
-    normalize = make_normalizer(settings.normalizer)
-    return Attention(score, normalize=normalize, key_projection=keys, value_projection=values)
+    window: Window | None = None
+    if settings.window != "none":
+        window = resolve(WINDOWS, settings.window)(query_width=queries, size=settings.window_size)
+    features = None
+    if settings.coverage != "none" or settings.location:
+        features = HistoryFeatures(
+            size=settings.size or queries,
+            states=states,
+            coverage=settings.coverage,
+            filters=settings.location_filters if settings.location else 0,
+            width=settings.location_width,
+        )
+    return Attention(score, AttentionParts(make_normalizer(settings.normalizer), keys, values, window, features))
 
 
 class RecurrentDecoder(nn.Module):
@@ -127,7 +143,10 @@ class RecurrentDecoder(nn.Module):
     def start(self, memory: Memory) -> DecoderState:
         top_BD = memory.initial[0][0]
         attentional_BD = top_BD.new_zeros(len(top_BD), self.size) if self.input_feeding else None
-        return DecoderState(memory.initial, attentional_BD)
+        history = None
+        if self.attention is not None and memory.keys is not None:
+            history = self.attention.start(memory.keys)
+        return DecoderState(memory.initial, attentional_BD, history)
 
     # One step
 
@@ -150,17 +169,20 @@ class RecurrentDecoder(nn.Module):
         context_BD = weights_BS = None
         summary_BD = _repeat_rows(memory.summary_BD, len(embedded_BE))
         if self.attends_before:
-            context_BD, weights_BS = self._attend(state.layers[-1][0], memory)
+            context_BD, weights_BS = self._attend(state.layers[-1][0], memory, state.history)
         extras = [extra for extra in (context_BD, state.attentional_BD, summary_BD) if extra is not None]
         extra_BD = torch.cat(extras, -1) if len(extras) > 1 else extras[0] if extras else None
         inputs_BD = None if self.stack.connections == "plain" else torch.cat([embedded_BE, *extras], -1)
         output_BD, layers = self.stack.step(inputs_BD, input_BG, state.layers, maps.layers, extra_BD)
         if self.attends_after:
-            context_BD, weights_BS = self._attend(output_BD, memory)
+            context_BD, weights_BS = self._attend(output_BD, memory, state.history)
         attentional_BD = None
         if self.input_feeding:
             attentional_BD = output_BD = self._readout(maps.readout, output_BD, context_BD, summary_BD, embedded_BE)
-        return _Step(output_BD, context_BD, weights_BS, DecoderState(layers, attentional_BD))
+        history = state.history
+        if history is not None and weights_BS is not None:
+            history = history.advance(weights_BS)
+        return _Step(output_BD, context_BD, weights_BS, DecoderState(layers, attentional_BD, history))
 
     def _step_maps(self) -> DecoderMaps:
         readout = None if self.readout is None else deferred_linear(self.readout.weight, self.readout.bias)
@@ -171,11 +193,12 @@ class RecurrentDecoder(nn.Module):
         first_layer = self.stack.weights(0)
         return functional.linear(embedded_NE, first_layer.input_GD[:, : self.embedding_size], first_layer.input_bias_G)
 
-    def _attend(self, queries_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    def _attend(self, queries_RD: Tensor, memory: Memory, history: AlignmentHistory | None) -> tuple[Tensor, Tensor]:
         """The contexts (R, D) and the weights (R, S)."""
         assert self.attention is not None and memory.keys is not None
         sources = len(memory.keys.mask_BS)
-        context_BTD, weights_BTS = self.attention(queries_RD.view(sources, -1, queries_RD.shape[-1]), memory.keys)
+        queries_BTD = queries_RD.view(sources, -1, queries_RD.shape[-1])
+        context_BTD, weights_BTS = self.attention(queries_BTD, memory.keys, history)
         return context_BTD.flatten(0, 1), weights_BTS.flatten(0, 1)
 
     def _readout(
@@ -236,7 +259,8 @@ class RecurrentDecoder(nn.Module):
         self, embedded: Ragged, return_attention: bool
     ) -> Callable[[Ragged, Memory, bool], tuple[Tensor, Tensor | None]] | None:
         """A faster way than `_forward_steps` with the same results, if there is one."""
-        if not (self.attends_before or self.input_feeding):
+        stepwise = self.attention is not None and self.attention.is_stepwise
+        if not (self.attends_before or self.input_feeding or stepwise):
             return self._forward_layers
         differentiable_weights = return_attention and torch.is_grad_enabled()
         if embedded.values.is_cuda or differentiable_weights or not self._is_input_feeding_lstm:
@@ -262,6 +286,7 @@ class RecurrentDecoder(nn.Module):
             self.input_feeding
             and self.attention is not None
             and self.attention.normalize is softmax
+            and self.attention.window is None
             and type(self.attention.score).forward in (Dot.forward, General.forward)
             and self.stack.is_single_lstm
             and not self.feeds_summary

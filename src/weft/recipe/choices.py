@@ -3,8 +3,8 @@
 Each table maps a name to ``"module:Class"``. The module is imported when the class is used, so that reading a recipe
 does not import PyTorch. A recipe contains names only, never modules: loading a recipe cannot run foreign code.
 
-To add an attention score, a normalizer, a recurrent cell, an encoder, a pipeline step or a tokenizer: write the class
-and add its line here.
+To add an attention score, a normalizer, a window, a recurrent cell, an encoder, a pipeline step or a tokenizer: write
+the class and add its line here.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ NORMALIZERS: dict[str, str] = {
     "entmax15": "weft.attention.normalizers:entmax15",
 }
 """How an attention turns scores into weights."""
+
+WINDOWS: dict[str, str] = {
+    "monotonic": "weft.attention.windows:Monotonic",
+    "predictive": "weft.attention.windows:Predictive",
+}
+"""Which source states a local attention attends to."""
 
 CELLS: dict[str, str] = {
     "rnn": "weft.models.cells:RNN",
@@ -141,6 +147,7 @@ class Choice:
 
 ScoreName = Annotated[str, Choice(SCORES, besides=("none",))]
 NormalizerName = Annotated[str, Choice(NORMALIZERS)]
+WindowName = Annotated[str, Choice(WINDOWS, besides=("none",))]
 CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
 TokenizerKind = Annotated[str, Choice(TOKENIZERS)]

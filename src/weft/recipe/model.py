@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from weft.recipe.base import Layers, Settings, Share, Width
-from weft.recipe.choices import ENCODERS, CellName, EncoderName, NormalizerName, ScoreName
+from weft.recipe.base import Count, Layers, Settings, Share, Width
+from weft.recipe.choices import ENCODERS, CellName, EncoderName, NormalizerName, ScoreName, WindowName
 
 
 class RecurrentSettings(Settings):
@@ -101,6 +101,20 @@ class AttentionSettings(Settings):
     placement: Literal["after", "before"] = Field(
         "after", description="attend after the recurrent step (Luong) or before it (Bahdanau)"
     )
+    window: WindowName = Field(
+        "none", description="local attention around the position of the step, or around one that is predicted"
+    )
+    window_size: Count = Field(10, description="local attention: source tokens to each side of the position")
+    coverage: Literal["none", "sum", "fertility"] = Field(
+        "none",
+        description="additive and concat scores: how much each source token was attended to, as it is or divided by "
+        "its predicted fertility",
+    )
+    location: bool = Field(
+        False, description="additive and concat scores: a convolution over the weights of the step before"
+    )
+    location_filters: Width = Field(10, description="location: number of filters")
+    location_width: Width = Field(7, description="location: source tokens that a filter spans, an odd number")
     size: int = Field(
         0, ge=0, le=1_000_000, description="hidden size of the additive and concat scores; 0: that of the decoder"
     )
@@ -163,9 +177,32 @@ class ModelSettings(Settings):
                 "model.decoder.input_feeding: needs an attention placed 'after' the step; "
                 "set model.attention.score and model.attention.placement"
             )
+        _check_attention(self)
         if self.attention.score == "parameter_free" and self.attention.project:
             raise ValueError("model.attention.project: a parameter-free attention learns no projections; use 'dot'")
         return self
+
+
+def _check_attention(model: ModelSettings) -> None:
+    """Windows and histories belong to the attention of a recurrent decoder over a source."""
+    attention = model.attention
+    names = [name for name in ("window", "coverage") if getattr(attention, name) != "none"]
+    names += ["location"] if attention.location else []
+    for name in names:
+        where = f"model.attention.{name}"
+        if isinstance(model.decoder, TransformerSettings):
+            raise ValueError(f"{where}: a Transformer has no such thing; set model.decoder.kind = 'lstm' or 'gru'")
+        if model.kind == "language_model":
+            raise ValueError(f"{where}: a language model has no source to attend to; use model.kind = 'seq2seq'")
+        if attention.score == "none":
+            raise ValueError(f"{where}: this model has no attention; set model.attention.score")
+        if name != "window" and attention.score not in ("additive", "concat"):
+            raise ValueError(
+                f"{where}: needs the hidden layer of an additive score; set model.attention.score = 'additive' or "
+                f"'concat' (it is '{attention.score}')"
+            )
+    if attention.location and attention.location_width % 2 == 0:
+        raise ValueError(f"model.attention.location_width: {attention.location_width} is even; choose an odd number")
 
 
 def _check_heads(where: str, stack: TransformerSettings) -> None:

@@ -70,6 +70,11 @@ class Recipe(Settings):
             raise ValueError("training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32")
         if self.data.prompts and self.model.kind == "language_model" and self.training.forcing != "teacher":
             raise ValueError("data.prompts: prompts need training.forcing = 'teacher'")
+        if self.training.coverage_loss:
+            if not (self.model.attends and self.model.has_source):
+                raise ValueError("training.coverage_loss: this model has no attention to a source; set it to 0")
+            if self.training.forcing != "teacher":
+                raise ValueError("training.coverage_loss: needs training.forcing = 'teacher'")
         if self.tokenizer.extend and self.training.start is None:
             raise ValueError("tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)")
         if self.training.metric != "loss" and not self.training.validate_every:

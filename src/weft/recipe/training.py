@@ -30,6 +30,9 @@ class TrainingSettings(Settings):
     )
     clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0: no clipping")
     label_smoothing: Share = Field(0.1, description="label smoothing: probability spread evenly over the vocabulary")
+    coverage_loss: float = Field(
+        0.0, ge=0, description="weight of the loss for attending again to what was attended to before"
+    )
     forcing: Literal["teacher", "scheduled", "free"] = Field(
         "teacher",
         description="decoder inputs: the reference (teacher forcing), scheduled sampling, or its own predictions",

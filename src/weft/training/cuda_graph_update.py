@@ -30,7 +30,7 @@ from weft.models.transformer_encoder import TransformerEncoder
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN
-from weft.training.loss import output_cross_entropy
+from weft.training.loss import forced_loss
 from weft.training.precision import allow_tf32, autocast, is_recurrent, resolve_precision
 from weft.training.update import TrainingContext, UpdateResult, UpdateStatistics
 
@@ -247,9 +247,13 @@ class CudaGraphUpdate:
             for group in self.optimizer.param_groups:  # every time: a restored optimizer has rates of its own
                 group["lr"] = self.learning_rate
             with autocast(self.precision, self.device):
-                states = self.model.hidden_states(captured.source.ragged(), captured.inputs.ragged()).states
-                loss = output_cross_entropy(
-                    self.model.output, states.values, captured.targets, smoothing=self.settings.label_smoothing
+                loss = forced_loss(
+                    self.model,
+                    captured.source.ragged(),
+                    captured.inputs.ragged(),
+                    captured.targets,
+                    smoothing=self.settings.label_smoothing,
+                    coverage=self.settings.coverage_loss,
                 )
             (loss.smoothed / captured.target_tokens).backward()
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf, foreach=True)

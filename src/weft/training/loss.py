@@ -1,6 +1,7 @@
-"""Cross-entropy with label smoothing.
+"""Cross-entropy with label smoothing, and the coverage loss.
 
 loss_t = −(1 − ε) log p(y_t) − ε/V Σ_v log p(v)      Szegedy et al. 2016, 7; ε = 0 is plain cross-entropy
+         + λ Σ_j min(α_tj, Σ_{t' < t} α_t'j)         See et al. 2017, eq. 12; λ = training.coverage_loss
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import torch
 from torch import Tensor
 
 from weft.data.store.token_store import Batch
-from weft.kernels.chunked_cross_entropy import chunked_cross_entropy
-from weft.models.interface import HasOutputLayer, Model
+from weft.errors import TrainingError
+from weft.kernels.chunked_cross_entropy import IGNORE_INDEX, chunked_cross_entropy
+from weft.models.interface import HasOutputLayer, Model, alignment_weights
 from weft.models.layers import Output
+from weft.ragged import Ragged
 from weft.text.specials import BEGIN
 from weft.training.forcing import forced_logits
 
@@ -42,10 +45,34 @@ def output_cross_entropy(output: Output, states_ND: Tensor, targets_N: Tensor, *
     return Loss(*chunked_cross_entropy(states_ND, output.weight_VD, output.bias_V, targets_N, smoothing=smoothing))
 
 
-def batch_loss(model: Model, batch: Batch, *, smoothing: float = 0.0, sampling_probability: float = 0.0) -> Loss:
+def coverage_loss(weights_BTS: Tensor, real_BT: Tensor) -> Tensor:
+    """Σ_t Σ_j min(α_tj, c_tj) with c_t = Σ_{t' < t} α_t': attention to what was attended to before; summed."""
+    coverage_BTS = weights_BTS.cumsum(1) - weights_BTS
+    return (torch.minimum(weights_BTS, coverage_BTS).sum(-1) * real_BT).sum()
+
+
+def forced_loss(
+    model: HasOutputLayer, source: Ragged, inputs: Ragged, targets_N: Tensor, *, smoothing: float, coverage: float
+) -> Loss:
+    """The loss under teacher forcing; targets that are ``IGNORE_INDEX`` do not count. ``coverage``: λ."""
+    hidden = model.hidden_states(source, inputs, return_attention="alignment" if coverage else False)
+    loss = output_cross_entropy(model.output, hidden.states.values, targets_N, smoothing=smoothing)
+    if not coverage:
+        return loss
+    weights_BTS = alignment_weights(hidden.attention, source.layout)
+    assert weights_BTS is not None
+    real_BT = inputs.like(targets_N != IGNORE_INDEX).to_padded()
+    return loss._replace(smoothed=loss.smoothed + coverage * coverage_loss(weights_BTS.float(), real_BT))
+
+
+def batch_loss(
+    model: Model, batch: Batch, *, smoothing: float = 0.0, coverage: float = 0.0, sampling_probability: float = 0.0
+) -> Loss:
     """The loss of a batch under teacher forcing, or under scheduled sampling with this probability."""
     if sampling_probability == 0.0 and isinstance(model, HasOutputLayer):
-        states = model.hidden_states(batch.source, batch.target.shifted(BEGIN)).states
-        return output_cross_entropy(model.output, states.values, batch.target.values, smoothing=smoothing)
+        inputs = batch.target.shifted(BEGIN)
+        return forced_loss(model, batch.source, inputs, batch.target.values, smoothing=smoothing, coverage=coverage)
+    if coverage:
+        raise TrainingError("training.coverage_loss: this model gives no attention weights with its loss; set it to 0")
     logits_NV = forced_logits(model, batch, sampling_probability)
     return cross_entropy(logits_NV, batch.target.values, smoothing=smoothing)

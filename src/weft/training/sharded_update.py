@@ -21,6 +21,7 @@ from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.interface import Model
 from weft.models.transformer import TransformerLayer
+from weft.recipe import TrainingSettings
 from weft.training.loss import Loss, batch_loss
 from weft.training.update import PlainUpdate, TrainingContext
 
@@ -28,13 +29,19 @@ from weft.training.update import PlainUpdate, TrainingContext
 class LossModule(nn.Module):
     """The loss of a batch, as a module."""
 
-    def __init__(self, model: Model, smoothing: float) -> None:
+    def __init__(self, model: Model, settings: TrainingSettings) -> None:
         super().__init__()
         self.model = model
-        self.smoothing = smoothing
+        self.settings = settings
 
     def forward(self, batch: Batch, sampling_probability: float) -> Loss:
-        return batch_loss(self.model, batch, smoothing=self.smoothing, sampling_probability=sampling_probability)
+        return batch_loss(
+            self.model,
+            batch,
+            smoothing=self.settings.label_smoothing,
+            coverage=self.settings.coverage_loss,
+            sampling_probability=sampling_probability,
+        )
 
 
 def shard(model: Model, context: TrainingContext) -> LossModule:
@@ -43,7 +50,7 @@ def shard(model: Model, context: TrainingContext) -> LossModule:
     Layers are groups of their own if they are only called as a whole. Under scheduled sampling a decoder is called step
     by step, and then all weights are one group.
     """
-    loss_module = LossModule(model, context.settings.label_smoothing)
+    loss_module = LossModule(model, context.settings)
     mesh = init_device_mesh(context.device.type, (context.workers.world_size,))
     layers: list[nn.Module] = []
     if context.settings.forcing == "teacher":

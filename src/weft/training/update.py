@@ -135,7 +135,11 @@ class PlainUpdate:
 
     def batch_loss(self, batch: Batch, sampling_probability: float) -> Loss:
         return batch_loss(
-            self.model, batch, smoothing=self.settings.label_smoothing, sampling_probability=sampling_probability
+            self.model,
+            batch,
+            smoothing=self.settings.label_smoothing,
+            coverage=self.settings.coverage_loss,
+            sampling_probability=sampling_probability,
         )
 
     def run_missing_batches(self, batches: StepBatches, sampling_probability: float) -> None:
