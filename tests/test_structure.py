@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "files": {"errors"},
     "ragged": {"errors"},
     "tree": {"errors"},
-    "recipe": {"errors", "data.filtering.steps"},
+    "recipe": {"errors", "files", "data.filtering.steps"},
     "text": {"recipe.choices", "files", "errors"},
     "data": {"recipe", "text", "ragged", "files", "errors"},
     "tasks": {"text", "data", "errors"},

@@ -9,9 +9,9 @@
     ├── SearchError       a search was asked for something it cannot do
     └── FolderLockedError another process is writing to the folder
 
-A message is one line: where; what was given; what is allowed; the nearest match. The command line prints it
-on stderr and exits with code 2. A `WeftWarning` is printed there too, after ``weft: warning:``, and the command
-goes on.
+A message is one line: where; what was given; what is allowed; the nearest match. A recipe with several errors has one
+line for each. The command line prints the message on stderr and exits with code 2. A `WeftWarning` is printed there
+too, after ``weft: warning:``, and the command goes on.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class TestCheck:
         )
         assert (second["corpus"], second["rows"], second["kept"], second["dropped"]) == ("lines.src", 2, 2, {})
 
-    def test_the_table(self, command):
+    def test_the_table(self, command, folder):
         said = command("data", "check", "recipe.toml", "--examples", 1).stdout
         rows = [re.split(r"  +", line) for line in said.split("\n\n")[0].splitlines()[2:]]
         left = 8
@@ -156,9 +156,10 @@ class TestCheck:
             "5. duplicates: the first of the same pair stays",
             "6. more than 2 tokens on a side",
         ]
-        assert "  pairs.tsv:6\n    source  d\n    target  d\n" in said
-        assert "  pairs.tsv:7\n    source  e e e e\n" in said and "  pairs.tsv:8\n    source  e e e\n" in said
-        assert "left out (columns): 1; the first: pairs.tsv:3: 1 column" in said
+        assert f"  {folder}/pairs.tsv:6\n    source  d\n    target  d\n" in said
+        assert f"  {folder}/pairs.tsv:7\n    source  e e e e\n" in said
+        assert f"  {folder}/pairs.tsv:8\n    source  e e e\n" in said
+        assert f"left out (columns): 1; the first: {folder}/pairs.tsv:3: 1 column" in said
 
     def test_counts_bad_rows_whatever_the_recipe_says(self, command):
         changes = ["--set", "data.bad_rows=error", "--set", "data.blank_rows=error"]
@@ -193,8 +194,8 @@ class TestPrepare:
         assert said.stdout == "out: 4 pairs, 9 source and 9 target tokens\n"
         assert said.stderr.splitlines() == [
             "pairs.tsv: 2 of 8 rows kept",
-            "  left out (columns): 1; the first: pairs.tsv:3: 1 column, expected 2 (source, tab, target)",
-            "  left out (blank): 1; the first: pairs.tsv:5: the source is blank",
+            f"  left out (columns): 1; the first: {folder}/pairs.tsv:3: 1 column, expected 2 (source, tab, target)",
+            f"  left out (blank): 1; the first: {folder}/pairs.tsv:5: the source is blank",
             "lines.src: 2 of 2 rows kept",
         ]
         for name in ("pairs.tsv", "lines.src", "lines.tgt"):
@@ -232,9 +233,11 @@ class TestPrepare:
     def test_bad_rows_and_missing_files_are_one_line_and_leave_nothing(self, refusal, folder):
         before = sorted(folder.iterdir())
         message = refusal("data", "prepare", "recipe.toml", "--out", "out", "--set", "data.bad_rows=error")
-        assert message.startswith("pairs.tsv:3: 1 column, expected 2") and message.endswith("data.bad_rows = 'skip'")
+        assert message.startswith(f"{folder}/pairs.tsv:3: 1 column, expected 2") and message.endswith(
+            "data.bad_rows = 'skip'"
+        )
         message = refusal("data", "prepare", "recipe.toml", "--out", "out", "--set", "data.train=none.tsv")
-        assert message.startswith("none.tsv: no such file")
+        assert message.startswith(f"{folder}/none.tsv: no such file")
         assert sorted(folder.iterdir()) == before
 
     def test_with_processes(self, command, folder):

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from weft.errors import RecipeError
-from weft.recipe import load_recipe, make_recipe
+from weft.recipe import make_recipe
 from weft.recipe.choices import STEPS as STEP_TABLE
 from weft.recipe.choices import resolve
 from weft.recipe.toml import write_toml
@@ -27,7 +27,7 @@ STEPS = [
 def again(recipe, folder):
     """A recipe written as TOML and read."""
     (folder / "written.toml").write_text(write_toml(recipe), "utf-8")
-    return load_recipe(folder / "written.toml")
+    return make_recipe(tomllib.loads((folder / "written.toml").read_text("utf-8")))
 
 
 def refusal(tree, changes=()):

@@ -109,7 +109,8 @@ def main() -> None:
     except WeftError as error:
         if debug:
             raise
-        print(f"weft: {error}", file=sys.stderr)
+        for line in str(error).split("\n"):  # one, but a recipe may have several errors
+            print(f"weft: {line}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("weft: interrupted", file=sys.stderr)

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.training.events import Event
 
 
-def with_tensorboard(events: Iterable[Event], folder: Path) -> Iterator[Event]:
+def with_tensorboard(events: Iterator[Event], folder: Path) -> Iterator[Event]:
     """The same events, also written to ``folder/tensorboard`` if the package is installed."""
-    from weft.training.events import Step, Validation
+    writer_class = _import_writer()  # handled there: its ImportError must not precede the traceback of a later error
+    return events if writer_class is None else _written(events, writer_class, folder)
 
+
+def _import_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        yield from events
-        return
+        return None
+    return SummaryWriter
+
+
+def _written(events: Iterator[Event], writer_class: Any, folder: Path) -> Iterator[Event]:
+    from weft.training.events import Step, Validation
+
     writer = None
-    for event in events:
-        if writer is None:  # the run folder exists from the first event on
-            writer = SummaryWriter(str(folder / "tensorboard"))
-        if isinstance(event, Step):
-            writer.add_scalar("train/loss", event.loss, event.step)
-            writer.add_scalar("train/learning_rate", event.learning_rate, event.step)
-        elif isinstance(event, Validation):
-            writer.add_scalar("valid/loss", event.loss, event.step)
-            for name, value in event.metrics.items():
-                writer.add_scalar(f"valid/{name}", value, event.step)
-        yield event
-    if writer is not None:
-        writer.close()
+    try:
+        for event in events:
+            if writer is None:  # the run folder exists from the first event on
+                writer = writer_class(str(folder / "tensorboard"))
+            if isinstance(event, Step):
+                writer.add_scalar("train/loss", event.loss, event.step)
+                writer.add_scalar("train/learning_rate", event.learning_rate, event.step)
+            elif isinstance(event, Validation):
+                writer.add_scalar("valid/loss", event.loss, event.step)
+                for name, value in event.metrics.items():
+                    writer.add_scalar(f"valid/{name}", value, event.step)
+            yield event
+    finally:
+        if writer is not None:
+            writer.close()

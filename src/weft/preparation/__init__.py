@@ -7,7 +7,7 @@ Rows are read; unreadable and blank ones are errors or counted; then come the st
 training only those that are not filters or noise); then the corpus's tag is put before the source.
 """
 
-from weft.preparation.corpora import Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
+from weft.preparation.corpora import Transform, check_files, find_corpora, has_corpus, pipeline_steps, read_corpus
 from weft.preparation.prepare import (
     PreparedCorpus,
     check_corpus,
@@ -23,6 +23,7 @@ __all__ = [
     "PreparedCorpus",
     "Transform",
     "check_corpus",
+    "check_files",
     "drop_reasons",
     "find_corpora",
     "fingerprint_collector",

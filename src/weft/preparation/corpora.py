@@ -97,6 +97,25 @@ def has_corpus(recipe: Recipe, split: str) -> bool:
     return getattr(recipe.data, split) is not None or (isinstance(train, str) and train in tasks.TASKS)
 
 
+def check_files(recipe: Recipe) -> None:
+    """Fail if a file that the recipe names is missing; all of them are listed. A prepared corpus needs none of its."""
+    missing = []
+    prepared = recipe.data.prepared
+    is_prepared = prepared is not None and (Path(recipe.data.folder) / prepared).exists()
+    for split in ("valid", "test") if is_prepared else ("train", "valid", "test"):
+        if getattr(recipe.data, split) is None:
+            continue
+        for entry in find_corpora(recipe, split, allow_missing=True):
+            for path in entry.corpus.paths():
+                matches = glob.has_magic(path) and glob.glob(path, recursive=True)  # noqa: PTH207 (absolute patterns)
+                if path != "-" and not matches and not corpora.exists(path):
+                    built_in = isinstance(entry.settings, NamedCorpus) and not glob.has_magic(path)
+                    hint = f", and no built-in corpus of that name; {nearest(entry.name, tasks.TASKS)}"
+                    missing.append(f"data.{split}: {Path(path).absolute()}: no such file{hint if built_in else ''}")
+    if missing:
+        raise DataError("\n".join(dict.fromkeys(missing)))
+
+
 def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_missing: bool) -> CorpusEntry:
     """The corpus of one item of data.train, data.valid or data.test."""
     data = recipe.data

@@ -12,7 +12,8 @@ from weft.recipe.base import Settings
 from weft.recipe.corpus import CorpusSettings
 from weft.recipe.data import DataSettings
 from weft.recipe.evaluation import EvaluationSettings
-from weft.recipe.loading import SHIPPED, load_recipe, make_recipe, parse_change, shipped
+from weft.recipe.files import SHIPPED, shipped
+from weft.recipe.loading import load_recipe, make_recipe, parse_change
 from weft.recipe.model import (
     AttentionSettings,
     ModelSettings,

@@ -24,7 +24,9 @@ class DataSettings(Settings):
         None, description="validation pairs, in the same forms; a built-in corpus has its own"
     )
     test: Corpora | None = Field(None, description="test pairs, in the same forms; used by `weft evaluate`")
-    folder: str = Field(".", description="relative file names start here")
+    folder: str = Field(
+        ".", description="relative file names start here; itself relative to the folder of the recipe file"
+    )
     train_size: Count = Field(100_000, description="pairs drawn from a built-in corpus for training")
     valid_size: Count = Field(1_000, description="pairs drawn from it for validation")
     test_size: Count = Field(1_000, description="pairs drawn from it for testing")
@@ -54,6 +56,13 @@ class DataSettings(Settings):
             if not isinstance(value, int | float | str) or value in (float("inf"), float("-inf")) or value != value:
                 raise ValueError(f"data.options.{name}: {value!r} was given; expected a number, a text, true or false")
         return options
+
+    @model_validator(mode="after")
+    def _has_training_pairs(self) -> DataSettings:
+        named = [split for split in ("valid", "test") if getattr(self, split) is not None]
+        if named and "train" not in self.model_fields_set:
+            raise ValueError(f"data.train: is not set, but data.{named[0]} is; name the training pairs too")
+        return self
 
     @model_validator(mode="after")
     def _check_streaming(self) -> DataSettings:

@@ -5,42 +5,30 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import Tag, ValidationError
+from pydantic import ValidationError
 
-from weft.errors import RecipeError, nearest
-from weft.recipe.choices import CELLS, ENCODERS
-from weft.recipe.pipeline import StepByKind
+from weft.errors import RecipeError
+from weft.recipe.base import Settings
+from weft.recipe.files import PATHS, SHIPPED, find_recipe, read_tree, with_paths
+from weft.recipe.messages import error_lines, printable, shown
 from weft.recipe.recipe import Recipe
 
-SHIPPED = Path(__file__).parent / "shipped"
-
-
-def shipped() -> list[str]:
-    """Names of the shipped recipes."""
-    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+MAX_DEPTH = 8
+"""Parts of a setting's name; no setting has as many."""
 
 
 def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | str | None = None) -> Recipe:
     """A shipped recipe by name, or a TOML file, with ``a.b=c`` changes applied.
 
+    Relative paths in a file are relative to its folder, those of changes to the current folder (`weft.recipe.files`).
     ``start``: a run folder to start from. Model and tokenizer are then those of that run, before the changes.
     """
     if not isinstance(name, str | Path):
         raise RecipeError(f"load_recipe: a {type(name).__name__} was given; expected the name of a recipe, or a path")
-    path = Path(name)
-    if path.suffix != ".toml" and not path.is_file():
-        path = SHIPPED / f"{name}.toml"
-        if not path.is_file():
-            raise RecipeError(f"{name}: no such recipe; {nearest(str(name), shipped())}, or give a .toml file")
-    try:
-        tree = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: not valid TOML: {error}") from None
-    tree.setdefault("name", path.stem)
+    path = find_recipe(name)
+    tree = read_tree(path)
     if start is not None:
         start_recipe = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
         tree |= {"model": start_recipe["model"], "tokenizer": {**start_recipe["tokenizer"], "extend": False}}
@@ -49,15 +37,20 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
 
 
 def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = "") -> Recipe:
-    """A validated recipe from nested dictionaries."""
+    """A validated recipe from nested dictionaries. All errors are reported, each in a line."""
     if not isinstance(tree, dict):
         raise RecipeError(f"make_recipe: a {type(tree).__name__} was given; expected a dictionary of settings")
-    for change in [changes] if isinstance(changes, str) else changes:
+    changes = [changes] if isinstance(changes, str) else changes
+    for change in changes:
         _apply(tree, change)
+    tree = _with_set_paths(tree, changes) if changes else tree
+    for text in _texts(tree):
+        if not text.isascii() and text != text.encode("utf-8", "ignore").decode("utf-8"):
+            raise RecipeError(f"{where}{shown(text)} has a lone surrogate, which no text has")
     try:
-        return Recipe.model_validate(tree)
+        return Recipe.model_validate(_without_unset(tree, Recipe))
     except ValidationError as error:
-        raise RecipeError(where + _one_line(error)) from None
+        raise RecipeError("\n".join(where + line for line in error_lines(error))) from None
 
 
 def parse_change(change: str) -> tuple[list[str], Any]:
@@ -65,13 +58,18 @@ def parse_change(change: str) -> tuple[list[str], Any]:
     if not isinstance(change, str):
         raise RecipeError(f"changes: a {type(change).__name__} was given; expected text: 'training.steps=500'")
     path, equals, text = change.partition("=")
+    names = path.strip().split(".")
     if not equals or not path.strip():
-        raise RecipeError(f"--set {change}: expected NAME=VALUE, for example training.steps=500")
+        raise RecipeError(f"--set {printable(change)}: expected NAME=VALUE, for example training.steps=500")
+    if len(names) > MAX_DEPTH:
+        raise RecipeError(f"--set {printable(path[:40])}…: unknown setting; no name has more than {MAX_DEPTH} parts")
     try:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except RecursionError:
+        raise RecipeError(f"--set {printable(path)}: the value is nested too deeply") from None
+    except ValueError:  # not TOML, or a number of too many digits
         value = text.strip()
-    return path.strip().split("."), value
+    return names, value
 
 
 def _apply(tree: dict[str, Any], change: str) -> None:
@@ -84,52 +82,40 @@ def _apply(tree: dict[str, Any], change: str) -> None:
     tree[last] = value
 
 
-def _one_line(error: ValidationError) -> str:
-    """The first error in one line: where; what was given; what is allowed."""
-    problems = error.errors()
-    problems = [problem for problem in problems if problem["type"] == "extra_forbidden"] or problems
-    problem = problems[0]
-    path = [str(part) for part in problem["loc"] if not str(part).startswith("<")]
-    where = _printable(".".join(path))
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown setting; {_suggest(problem['loc'])}{more}"
-    if problem["type"] == "missing":
-        return f"{where}: missing{more}"
-    if path[:1] == ["model"] and path[2:] == ["kind"]:
-        kinds = [*CELLS, *(ENCODERS if path[1] == "encoder" else ["transformer"])]
-        if isinstance(problem["input"], str):
-            return f"{where}: {problem['input']!r} was given; {nearest(problem['input'], kinds)}{more}"
-        *others, last = map(repr, kinds)
-        return f"{where}: {problem['input']!r} was given; input should be {', '.join(others)} or {last}{more}"
-    if problem["type"] == "value_error":
-        return _printable(str(problem["ctx"]["error"])) + more
-    return f"{where}: {problem['input']!r} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}{more}"
+def _with_set_paths(tree: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The settings with the paths among the changes relative to the current folder."""
+    changed = {tuple(parse_change(change)[0]) for change in changes}
+    data = tree.get("data", {})
+    folder = data.get("folder", ".") if isinstance(data, dict) else "."
+    if ("data", "folder") in changed or not isinstance(folder, str) or "\0" in folder:
+        return tree
+    if Path(folder).resolve() == Path.cwd():  # where they are relative to already
+        return tree
+    names = tuple(name for name in PATHS if name in changed)
+    return with_paths(tree, lambda name: str(Path.cwd() / name), names)
 
 
-def _printable(text: str) -> str:
-    """One line: unprintable characters as escapes."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+def _without_unset(tree: dict[str, Any], settings: type[Settings]) -> dict[str, Any]:
+    """The tree without optional settings that are "none", which TOML cannot write otherwise."""
+    kept = {}
+    for name, value in tree.items():
+        field = settings.model_fields.get(name)
+        annotation = None if field is None else field.annotation
+        if isinstance(value, dict) and isinstance(annotation, type) and issubclass(annotation, Settings):
+            kept[name] = _without_unset(value, annotation)
+        elif not (value == "none" and field is not None and not field.is_required() and field.default is None):
+            kept[name] = value
+    return kept
 
 
-def _suggest(path: Sequence[str | int]) -> str:
-    """The setting that is nearest to an unknown one. A part in brackets names one of several forms of a group."""
-    group: Any = Recipe
-    for part in path[:-1]:
-        if isinstance(part, str):
-            fields = getattr(group, "model_fields", {})
-            group = fields[part].annotation if part in fields else dict(_forms(group))[part]
-    return nearest(str(path[-1]), group.model_fields)
-
-
-def _forms(annotation: Any) -> Iterator[tuple[str, Any]]:
-    """The forms that an annotation allows, by their tags; also inside ``| None``."""
-    for part in get_args(annotation):
-        metadata = getattr(part, "__metadata__", ())
-        tags = [item.tag for item in metadata if isinstance(item, Tag)]
-        if tags:
-            yield tags[0], part.__origin__
-        elif any(isinstance(item, StepByKind) for item in metadata):
-            yield from StepByKind.tagged_classes()
-        else:
-            yield from _forms(part)
+def _texts(value: Any) -> Iterator[str]:
+    """Every text among nested values, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(name)
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -50,8 +51,14 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _agree(self) -> Recipe:
+        if contradictions := list(self._contradictions()):
+            raise ValueError("\n".join(contradictions))
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
+        """A line for each pair of settings that exclude each other."""
         if self.model.tie == "all" and not self.tokenizer.joint:
-            raise ValueError("model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true")
+            yield "model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true"
         for side, stack in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
             longest, formula = self.data.max_length + 1, "data.max_length + 1"
             prompted = self.model.kind == "language_model" and self.data.prompts
@@ -62,21 +69,20 @@ class Recipe(Settings):
                 and stack.positions == "learned"
                 and stack.max_positions < longest
             ):
-                raise ValueError(
+                yield (
                     f"model.{side}.max_positions: {stack.max_positions} is below {formula} = {longest}; "
                     "raise the one or lower the other"
                 )
         if self.training.precision == "bf16" and self.model.recurs:
-            raise ValueError("training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32")
+            yield "training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32"
         if self.data.prompts and self.model.kind == "language_model" and self.training.forcing != "teacher":
-            raise ValueError("data.prompts: prompts need training.forcing = 'teacher'")
+            yield "data.prompts: prompts need training.forcing = 'teacher'"
         if self.training.coverage_loss:
             if not (self.model.attends and self.model.has_source):
-                raise ValueError("training.coverage_loss: this model has no attention to a source; set it to 0")
+                yield "training.coverage_loss: this model has no attention to a source; set it to 0"
             if self.training.forcing != "teacher":
-                raise ValueError("training.coverage_loss: needs training.forcing = 'teacher'")
+                yield "training.coverage_loss: needs training.forcing = 'teacher'"
         if self.tokenizer.extend and self.training.start is None:
-            raise ValueError("tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)")
+            yield "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
         if self.training.metric != "loss" and not self.training.validate_every:
-            raise ValueError("training.metric: a metric needs validations; set training.validate_every")
-        return self
+            yield "training.metric: a metric needs validations; set training.validate_every"

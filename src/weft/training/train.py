@@ -23,7 +23,7 @@ from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models.build import build_model, choose_device
 from weft.models.interface import Model
-from weft.preparation import PreparedCorpus, Transform, drop_reasons, find_corpora, has_corpus, prepare
+from weft.preparation import PreparedCorpus, Transform, check_files, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
@@ -87,6 +87,7 @@ def _train(
         recipe = _resumed_recipe(folder, recipe)
     else:
         folder.check_new(folder.path)
+        check_files(recipe)
     row_errors: Counter[str] = Counter()
     validation_pairs = read_validation_pairs(recipe, row_errors)  # errors in it are reported before a long preparation
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()

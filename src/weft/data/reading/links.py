@@ -19,9 +19,14 @@ from weft.text.word_splitting import words
 _LINKS = re.compile(r"(?:[0-9]{1,9}-[0-9]{1,9}(?: [0-9]{1,9}-[0-9]{1,9})*)?")
 
 
+def is_links(text: str) -> bool:
+    """Whether a text is a list of links, which may be empty."""
+    return _LINKS.fullmatch(text) is not None
+
+
 def parse_links(source: str, target: str, links: str, column: str) -> Pair:
     """A pair with its links, which must refer to words of it; the column is for the error message."""
-    if not _LINKS.fullmatch(links):
+    if not is_links(links):
         raise RecordError("links", f"{column}, {quote(links)}, is not a list of links such as '0-0 1-2'")
     indices = [link.split("-") for link in links.split()]
     pair = Pair(source, target, tuple((int(left), int(right)) for left, right in indices))

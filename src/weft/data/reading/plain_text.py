@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 from weft.data.pairs import Pair, Row, RowError
 from weft.data.reading import blocks
 from weft.data.reading.blocks import Chunk, LineSplitter, RecordError, decode_lines
-from weft.data.reading.links import parse_links
+from weft.data.reading.links import is_links, parse_links
+from weft.data.reading.messages import quote
 from weft.errors import plural
 
 
@@ -32,12 +34,21 @@ class PairBlock:
                 continue
             try:
                 if len(columns) != 3:
-                    raise RecordError("columns", f"{plural(len(columns), 'column')}, expected 2 (source, tab, target)")
+                    expected = f"{plural(len(columns), 'column')}, expected 2 (source, tab, target)"
+                    raise RecordError("columns", expected + (_choose_columns(self.name) if len(columns) > 3 else ""))
+                if not is_links(columns[2]):
+                    reason = f"3 columns, and the third, {quote(columns[2])}, has no links such as '0-0 1-2'"
+                    raise RecordError("links", reason + _choose_columns(self.name))
                 pair = parse_links(columns[0], columns[1], columns[2], "the third column")
             except RecordError as error:
                 yield number, error.at(self.name, number)
             else:
                 yield number, pair
+
+
+def _choose_columns(name: str) -> str:
+    """The end of the message for a file with columns that are not read: how to name those that are."""
+    return f"; name the columns in the recipe, train = {{file = {json.dumps(name)}, source = 1, target = 2}}"
 
 
 @dataclass(frozen=True, slots=True)

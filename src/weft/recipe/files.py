@@ -1,0 +1,148 @@
+"""Recipe files: TOML, ``extends``, and what the paths in them are relative to.
+
+``extends = "g2p"`` starts from another recipe, a shipped one or a file: its settings apply where this file has none of
+its own. A path is relative to the folder of the file that it stands in, or to its ``data.folder``. The paths of a
+shipped recipe, which has no folder, are relative to the folder of the recipe that extends it, or else to the current
+folder. Paths given with ``--set`` are relative to the current folder, like those of every other option; only if
+``data.folder`` itself is given with ``--set``, they are relative to that.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.errors import RecipeError, nearest
+from weft.files import read_bounded
+
+SHIPPED = Path(__file__).parent / "shipped"
+MAX_BYTES = 1 << 20
+"""The largest recipe file."""
+MAX_EXTENDS = 8
+"""How many recipes may extend each other in a row."""
+SPLITS = ("train", "valid", "test")
+PATHS = (
+    *(("data", name) for name in (*SPLITS, "prepared")),
+    *(("tokenizer", name) for name in ("file", "target_file")),
+    ("training", "start"),
+)
+"""Section and name of the settings that are paths, or contain paths."""
+FILE_KEYS = ("file", "instructions", "dialogues", "name", "dataset")
+"""Keys of a corpus that name its files."""
+
+Tree = dict[str, Any]
+
+
+def shipped() -> list[str]:
+    """Names of the shipped recipes."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def find_recipe(name: str | Path, folder: Path = Path()) -> Path:
+    """The file of a recipe: a shipped one by its name, or a path, relative to a folder."""
+    path = folder / name
+    try:
+        if path.suffix == ".toml" or path.is_file():
+            return path
+    except (OSError, ValueError):  # too long for a name, or with a NUL: no file
+        pass
+    if str(name) in shipped():
+        return SHIPPED / f"{name}.toml"
+    raise RecipeError(f"{name}: no such recipe; {nearest(str(name), shipped())}, or give a .toml file")
+
+
+def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
+    """The settings of a recipe file with those that it extends; data.folder is absolute, but not of a shipped one."""
+    if path.resolve() in extended_by:
+        raise RecipeError(f"{path}: extends: the recipe extends itself")
+    if len(extended_by) > MAX_EXTENDS:
+        raise RecipeError(f"{path}: extends: more than {MAX_EXTENDS} recipes extend each other")
+    tree = _parse(path)
+    base_name = tree.pop("extends", None)
+    tree.setdefault("name", path.stem)
+    if base_name is not None:
+        if not isinstance(base_name, str):
+            raise RecipeError(f"{path}: extends: {base_name!r} was given; expected the name of a recipe, or a file")
+        try:
+            base_path = find_recipe(base_name, path.parent)
+        except RecipeError as error:
+            raise RecipeError(f"{path}: extends: {error}") from None
+        tree = _extended(read_tree(base_path, (*extended_by, path.resolve())), tree)
+    if path.parent != SHIPPED:
+        data = tree.setdefault("data", {})
+        if isinstance(data, dict) and isinstance(data.get("folder", "."), str):
+            data["folder"] = str(path.parent.resolve() / data.get("folder", "."))
+    return tree
+
+
+def _parse(path: Path) -> Tree:
+    try:
+        return tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, error=RecipeError).decode("utf-8-sig"))
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise RecipeError(f"{path}: not valid TOML: it is nested too deeply") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a number of too many digits
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+
+
+def _extended(base: Tree, tree: Tree) -> Tree:
+    """A recipe's own settings over those of the recipe that it extends."""
+    data, base_data = tree.get("data", {}), base.get("data", {})
+    has_paths = any(isinstance(tree.get(section), dict) and name in tree[section] for section, name in PATHS)
+    if isinstance(data, dict) and isinstance(base_data, dict) and "folder" not in data and has_paths:
+        folder = str(base_data.get("folder", "."))  # the new paths do not refer to it
+        base = with_paths(base, lambda name: str(Path(folder) / name))
+        base["data"] = {name: value for name, value in base.get("data", {}).items() if name != "folder"}
+    return _merged({name: value for name, value in base.items() if name not in ("name", "summary")}, tree, "")
+
+
+def _merged(base: Tree, tree: Tree, group: str) -> Tree:
+    merged = dict(base)
+    for name, value in tree.items():
+        below, path = base.get(name), f"{group}{name}"
+        is_group = isinstance(value, dict) and isinstance(below, dict) and group != "data."  # a corpus is one value
+        if is_group and path in ("model.encoder", "model.decoder") and "kind" in value:
+            is_group = value["kind"] == below.get("kind", "lstm")  # another kind has other settings
+        merged[name] = _merged(below, value, f"{path}.") if is_group else value  # type: ignore[arg-type]
+    return merged
+
+
+def with_paths(tree: Tree, change: Callable[[str], str], names: tuple[tuple[str, str], ...] = PATHS) -> Tree:
+    """The same settings with every relative path changed."""
+    tree = dict(tree)
+    for section, name in names:
+        group = tree.get(section)
+        if isinstance(group, dict) and name in group:
+            replaced = _in_corpora if (section, name) in {("data", split) for split in SPLITS} else _in_path
+            tree[section] = {**group, name: replaced(group[name], change)}
+    return tree
+
+
+def _in_corpora(value: Any, change: Callable[[str], str]) -> Any:
+    """The corpora of data.train, data.valid or data.test with their paths changed."""
+    if isinstance(value, list):
+        return [_in_corpora(item, change) for item in value]
+    if not isinstance(value, dict):
+        return _in_path(value, change) if _is_file_name(value) else value
+    changed = dict(value)
+    keys = FILE_KEYS if any(key in value for key in FILE_KEYS) else ("source", "target")  # files, or columns of one
+    for key in keys:
+        item = value.get(key)
+        if key not in ("name", "dataset") or _is_file_name(item):
+            changed |= {key: _in_path(item, change)} if key in value else {}
+    return changed
+
+
+def _in_path(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, list):
+        return [_in_path(item, change) for item in value]
+    is_relative = isinstance(value, str) and value not in ("", "-", "none") and not Path(value).is_absolute()
+    return change(value) if is_relative else value
+
+
+def _is_file_name(name: Any) -> bool:
+    """Whether a name is that of a file, and not of a built-in corpus or a dataset of the hub."""
+    return isinstance(name, str) and (Path(name).suffix != "" or name.startswith(("./", "../")))
