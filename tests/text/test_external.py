@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from weft.errors import VocabularyError
+from weft.text.external import ExternalTokenizer
 from weft.text.specials import BEGIN, END, UNKNOWN
 from weft.text.tokenizer import load
 
@@ -234,3 +235,42 @@ def test_damaged_files(folder, tmp_path):
         assert failure(path) == f"{path}: {message}"
     path.write_text(json.dumps({**good, "content": base64.b64encode(b"nonsense").decode()}))
     assert failure(path).startswith(f"{path}: not a SentencePiece model: ")
+
+
+BASE = {
+    **{"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None},
+    **{"pre_tokenizer": None, "post_processor": None, "decoder": None},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]},
+}
+REFUSED = {
+    "takes exponential time": {
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    },
+    "panics while it encodes": {
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\x08" + b"\xff" * 14).decode()}
+    },
+    "panics while it decodes": {"decoder": {"type": "Strip", "content": "a", "start": 5, "stop": 5}},
+    "panics while it is loaded": {"model": {**BASE["model"], "vocab": {"a": 0, "b": 4294967295}}},
+    "is of no known kind": {"model": {"type": "Zork"}},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_that_its_library_fails_on_is_refused(name, capfd):
+    with pytest.raises(VocabularyError, match=r"^t\.json: damaged, or not a tokenizer\.json: [^\n]+$"):
+        ExternalTokenizer.from_tokenizers(json.dumps({**BASE, **REFUSED[name]}), name="t.json")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_table_of_ids_is_bounded():
+    vocabulary = {"a": 0, "b": 1, "ab": 1 << 24}
+    content = {**BASE, "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "a"}}
+    with pytest.raises(VocabularyError, match=r"^t\.json: a token has the id 16,777,216; the limit is 16,777,215$"):
+        ExternalTokenizer.from_tokenizers(json.dumps(content), name="t.json")
+
+
+def test_a_text_that_cannot_be_encoded_is_an_error_of_one_line():
+    content = {**BASE, "model": {"type": "Unigram", "unk_id": None, "vocab": [["a", -1.0]]}}
+    tokenizer = ExternalTokenizer.from_tokenizers(json.dumps(content), name="t.json")
+    with pytest.raises(VocabularyError, match=r"^the tokenizer of tokenizers cannot encode these texts: [^\n]+$"):
+        tokenizer.encode("b")

@@ -192,6 +192,11 @@ def test_matches_with_spaces(kind):
         ({"protect": ["("]}, "protect '(': not a regular expression: end pattern with unmatched parenthesis"),
         ({"protect": [r"\d*"]}, r"protect '\\d*': matches the empty text; write it so that it cannot"),
         ({"protect": [r"\b"]}, r"protect '\\b': matches the empty text; write it so that it cannot"),
+        (
+            {"protect": ["x", "(a+)+$"]},
+            "protect '(a+)+$': takes too long on a long word "
+            "(Onig: Regex search error: retry-limit-in-match over); write it without nested repetitions",
+        ),
         ({"normalize": "nfd"}, "normalize 'nfd' is not known; did you mean 'nfc'?"),
     ],
 )

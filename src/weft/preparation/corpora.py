@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from weft import tasks
-from weft.data.filtering.pipeline import Pipeline
-from weft.data.filtering.steps import Call, Prefix, Step
+from weft.data.filtering.pipeline import Pipeline, located
+from weft.data.filtering.steps import Call, Prefix, Step, StepError
 from weft.data.pairs import BLANK_KIND, Pair, Row, RowError, blank_error, is_blank
 from weft.data.reading import corpora
 from weft.data.reading.corpora import PlainLines, TextPairs
@@ -195,7 +195,10 @@ def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = No
                 else:
                     numbers.append(number)
                     pairs.append(row)
-            outcome = pipeline.run(pairs)
+            try:
+                outcome = pipeline.run(pairs)
+            except StepError as error:
+                raise located(error, [block]) from None
             for index, pair in zip(outcome.rows, outcome.pairs, strict=True):
                 if is_blank(pair, sources=reads_sources):
                     where = f"{block.name}:{numbers[index]}"

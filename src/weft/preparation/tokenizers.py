@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
-from weft.data.filtering.pipeline import Pipeline
+from weft.data.filtering.pipeline import Pipeline, located
+from weft.data.filtering.steps import StepError
 from weft.data.pairs import Pair, is_blank
 from weft.errors import DataError, RecipeError
 from weft.preparation.corpora import CorpusEntry, Transform, pipeline_steps, readable_pairs
@@ -79,7 +80,10 @@ def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Se
     pairs: list[Pair] = []
     for index, entry in enumerate(entries):
         pipeline = Pipeline(pipeline_steps(recipe, entry.settings, transforms), seed=recipe.seed)
-        pairs += pipeline.run([pair for corpus, pair in sampled if corpus == index]).pairs
+        try:
+            pairs += pipeline.run([pair for corpus, pair in sampled if corpus == index]).pairs
+        except StepError as error:
+            raise located(error, entry.corpus.blocks()) from None
     if not pairs:
         raise EmptyCorpusError("data.train: no pair is left to train on; `weft data check` says why they were dropped")
     return pairs

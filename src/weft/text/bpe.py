@@ -54,7 +54,7 @@ from weft.text.pretokenization import (
 )
 from weft.text.specials import SPECIALS, UNKNOWN
 from weft.text.subwords import SubwordTokenizer, between_symbols, count_words, protected_tokens, too_small
-from weft.text.symbols import BYTE_TOKENS
+from weft.text.symbols import BYTE_TOKENS, check_patterns
 from weft.text.vocabulary import check_text
 
 END_OF_WORD = "</w>"
@@ -219,6 +219,7 @@ class BPE(SubwordTokenizer):
         scheme = recognize(content)
         if scheme is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
+        check_patterns(scheme.protect)
         try:
             vocabulary, merges = (
                 content["model"]["vocab"],

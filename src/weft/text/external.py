@@ -1,7 +1,8 @@
 """External tokenizers: a `tokenizer.json` of any model, or a SentencePiece model.
 
-They encode with their own library. Only the ids change: unknown, begin and end get weft's 0, 1 and 2, and all others
-follow in their own order; ``external_ids`` keeps, for every id here, the one there (None: no such special token).
+They encode with their own library, after a file has been tried in a process of its own (`check_isolated`). Only the ids
+change: unknown, begin and end get weft's 0, 1 and 2, and all others follow in their own order; ``external_ids`` keeps,
+for every id here, the one there (None: no such special token).
 
 **Special tokens.** The unknown token is the model's own. Begin and end are what the file's post-processor puts around a
 text or, if it has none, tokens of the usual names (``<s>``, ``[CLS]``, ...; ``</s>``, ``[SEP]``, ...). A token that
@@ -19,27 +20,29 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
-import tokenizers
 from numpy.typing import NDArray
 
 from weft.errors import VocabularyError
 from weft.files import save_text
-from weft.text.pretokenization import byte_alphabet
+from weft.text.external_engines import SentencePieceEngine, TokenizersEngine
+from weft.text.isolation import IsolatedError, IsolatedProcess, library_errors
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.vocabulary import FORMAT, check_ids, check_text
 from weft.text.word_cache import TokenArrays, to_arrays, to_lists
 
-BEGIN_NAMES = ("<s>", "<bos>", "[BOS]", "[CLS]", "<|begin_of_text|>", "<|startoftext|>")
-END_NAMES = ("</s>", "<eos>", "[EOS]", "[SEP]", "<|end_of_text|>", "<|endoftext|>")
+MAX_ID = (1 << 24) - 1
+"""The largest id that a file may give to a token: there is a table of all ids up to it."""
+NOT_A_MODEL = {"tokenizers": "damaged, or not a tokenizer.json", "sentencepiece": "not a SentencePiece model"}
+"""What messages say of a file that the library does not load."""
 
 
-class _Engine(Protocol):
+class Engine(Protocol):
     """A tokenizer in its own library, with its own ids."""
 
     source: str
@@ -58,7 +61,7 @@ class ExternalTokenizer:
     kind = "external"
     supports_dropout = False
 
-    def __init__(self, engine: _Engine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.source = engine.source
         special = engine.special_ids()
@@ -89,21 +92,23 @@ class ExternalTokenizer:
         """The ids of all texts concatenated, and the number of ids of each."""
         for text in texts:
             check_text(text)
-        ids, lengths = to_arrays(self._engine.encode(list(texts)))
+        with library_errors(f"the tokenizer of {self.source} cannot encode these texts"):
+            ids, lengths = to_arrays(self._engine.encode(list(texts)))
         return self._internal_ids[ids], lengths
 
     def decode(self, ids: Sequence[int]) -> str:
         check_ids(ids, self.size)
         parts: list[str] = []
         run: list[int] = []
-        for id in ids:
-            external = self.external_ids[id]
-            if id == UNKNOWN and external is None:
-                parts += [self._engine.decode(run), UNKNOWN_TEXT]
-                run = []
-            elif id not in (BEGIN, END) and external is not None:
-                run.append(external)
-        return "".join([*parts, self._engine.decode(run) if run else ""])
+        with library_errors(f"the tokenizer of {self.source} cannot decode these ids"):
+            for id in ids:
+                external = self.external_ids[id]
+                if id == UNKNOWN and external is None:
+                    parts += [self._engine.decode(run), UNKNOWN_TEXT]
+                    run = []
+                elif id not in (BEGIN, END) and external is not None:
+                    run.append(external)
+            return "".join([*parts, self._engine.decode(run) if run else ""])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         check_ids(ids, self.size)
@@ -145,25 +150,27 @@ class ExternalTokenizer:
     @classmethod
     def from_tokenizers(cls, content: str, *, name: str) -> Self:
         """From the text of a `tokenizer.json`."""
-        try:
-            return cls(_Tokenizers(content))
-        except VocabularyError:
-            raise
-        except Exception as error:  # the library raises plain Exception
-            reason = " ".join(str(error).split())
-            raise VocabularyError(f"{name}: damaged, or not a tokenizer.json: {reason}") from None
+        check_isolated("tokenizers", content.encode("utf-8"), name=name)
+        return cls(TokenizersEngine(content))
 
     @classmethod
     def from_sentencepiece(cls, content: bytes, *, name: str) -> Self:
         """From the bytes of a SentencePiece model."""
-        return cls(_SentencePiece(content, name))
+        try:
+            import sentencepiece  # noqa: F401 (it is used in the child process)
+        except ImportError:
+            raise VocabularyError(
+                f"{name}: a SentencePiece model needs the package: pip install sentencepiece"
+            ) from None
+        check_isolated("sentencepiece", content, name=name)
+        return cls(SentencePieceEngine(content))
 
     @classmethod
     def from_json(cls, fields: dict[str, Any], *, name: str) -> Self:
         content, source = fields.get("content"), fields.get("source")
-        if not isinstance(content, str) or source not in (_Tokenizers.source, _SentencePiece.source):
+        if not isinstance(content, str) or source not in NOT_A_MODEL:
             raise VocabularyError(f"{name}: damaged: it holds no tokenizer")
-        if source == _Tokenizers.source:
+        if source == "tokenizers":
             tokenizer = cls.from_tokenizers(content, name=name)
         else:
             try:
@@ -176,80 +183,19 @@ class ExternalTokenizer:
         return tokenizer
 
 
-class _Tokenizers:
-    """A `tokenizer.json`."""
+def check_isolated(source: str, content: bytes, *, name: str) -> None:
+    """Load a file and use it in a process of its own first, where its library may abort, loop or ask for memory."""
+    try:
+        largest = _largest_id(source, content)
+    except IsolatedError as error:
+        raise VocabularyError(f"{name}: {NOT_A_MODEL[source]}: {error}") from None
+    if not 0 <= largest <= MAX_ID:
+        raise VocabularyError(f"{name}: a token has the id {largest:,}; the limit is {MAX_ID:,}")
 
-    source = "tokenizers"
 
-    def __init__(self, content: str) -> None:
-        self._library = tokenizers.Tokenizer.from_str(content)
-        self._library.no_truncation()
-        self._library.no_padding()
-        self._vocabulary: dict[str, int] = self._library.get_vocab(with_added_tokens=True)
-        self._content = json.loads(self._library.to_str())
-        self._special_names = [str(self._library.id_to_token(id)) for id in self.special_ids() if id is not None]
-        unknown = self.special_ids()[0]
-        self._unknown: str | None = None if unknown is None else self._library.id_to_token(unknown)
-
-    def content(self) -> str:
-        return str(self._library.to_str())
-
-    def ids(self) -> list[int]:
-        return list(set(self._vocabulary.values()))
-
-    def special_ids(self) -> tuple[int | None, int | None, int | None]:
-        model = self._content["model"]
-        name = model.get("unk_token")
-        if model.get("unk_id") is not None:
-            name = model["vocab"][model["unk_id"]][0]
-        unknown = self._vocabulary.get(name)
-        begin, end = None, None
-        for before, after in _tokens_around(self._content.get("post_processor")):
-            begin = self._vocabulary.get(before or "", begin)
-            end = self._vocabulary.get(after or "", end)
-        if begin is None:
-            begin = self._first_known(BEGIN_NAMES)
-        if end is None:
-            end = self._first_known(END_NAMES)
-        if begin == end:
-            begin = None
-        return (None if unknown in (begin, end) else unknown), begin, end
-
-    def _first_known(self, names: Sequence[str]) -> int | None:
-        return next((self._vocabulary[name] for name in names if name in self._vocabulary), None)
-
-    @cached_property
-    def _literal(self) -> tokenizers.Tokenizer:
-        """The same, for texts that spell a special token."""
-        library = tokenizers.Tokenizer.from_str(self.content())
-        library.encode_special_tokens = True
-        return library
-
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        encoded = [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
-        for row, text in enumerate(texts):
-            if any(name in text for name in self._special_names):
-                encoded[row] = self._literal.encode(text, add_special_tokens=False).ids
-        return encoded
-
-    def decode(self, ids: list[int]) -> str:
-        text = str(self._library.decode(ids, skip_special_tokens=False))
-        return text.replace(self._unknown, UNKNOWN_TEXT) if self._unknown and self._unknown in text else text
-
-    def token(self, id: int) -> str:
-        token = str(self._library.id_to_token(id))
-        if self._has_decoder("ByteLevel"):
-            byte_values = {character: value for value, character in enumerate(byte_alphabet())}
-            if all(character in byte_values for character in token):
-                token = bytes(byte_values[character] for character in token).decode("utf-8", errors="replace")
-        prefix = self._content["model"].get("continuing_subword_prefix")
-        suffix = self._content["model"].get("end_of_word_suffix")
-        token = token.removeprefix(prefix or "").removesuffix(suffix or "") or token
-        return (token.replace("▁", " ") if self._has_decoder("Metaspace") or "▁" in token else token).strip(" ")
-
-    def _has_decoder(self, kind: str) -> bool:
-        decoder = self._content.get("decoder") or {}
-        return any(part.get("type") == kind for part in [decoder, *decoder.get("decoders", [])])
+@lru_cache(maxsize=8)
+def _largest_id(source: str, content: bytes) -> int:
+    return int(IsolatedProcess("weft.text.isolated_tokenizer").call("check", source, content))
 
 
 def _common_prefix(left: str, right: str) -> int:
@@ -257,69 +203,3 @@ def _common_prefix(left: str, right: str) -> int:
     if right.startswith(left):
         return len(left)
     return next(index for index, (a, b) in enumerate(zip(f"{left}\0", f"{right}\1", strict=False)) if a != b)
-
-
-def _tokens_around(processor: dict[str, Any] | None) -> Iterator[tuple[str | None, str | None]]:
-    """The tokens that a post-processor puts before and after a text."""
-    kind = (processor or {}).get("type")
-    if processor is None or kind is None:
-        return
-    if kind == "Sequence":
-        for part in processor["processors"]:
-            yield from _tokens_around(part)
-    elif kind == "TemplateProcessing":
-        names = [part["SpecialToken"]["id"] if "SpecialToken" in part else None for part in processor["single"]]
-        text = names.index(None) if None in names else len(names)
-        yield (names[0] if text > 0 else None), (names[-1] if text + 1 < len(names) else None)
-    elif "cls" in processor and "sep" in processor:
-        yield processor["cls"][0], processor["sep"][0]
-
-
-class _SentencePiece:
-    """A SentencePiece model."""
-
-    source = "sentencepiece"
-
-    def __init__(self, content: bytes, name: str) -> None:
-        try:
-            import sentencepiece
-        except ImportError:
-            raise VocabularyError(
-                f"{name}: a SentencePiece model needs the package: pip install sentencepiece"
-            ) from None
-        self._content = content
-        try:
-            if not content:
-                raise ValueError("it is empty")
-            self._library = sentencepiece.SentencePieceProcessor(model_proto=content)
-        except Exception as error:  # the library raises RuntimeError and others
-            reason = " ".join(str(error).split())
-            raise VocabularyError(f"{name}: not a SentencePiece model: {reason}") from None
-        self._surface = str(self._library.decode([self._library.unk_id()]))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self._content, "a pickle")
-
-    def content(self) -> str:
-        return base64.b64encode(self._content).decode("ascii")
-
-    def ids(self) -> list[int]:
-        return list(range(self._library.get_piece_size()))
-
-    def special_ids(self) -> tuple[int | None, int | None, int | None]:
-        unknown, begin, end = (
-            None if id < 0 else id for id in (self._library.unk_id(), self._library.bos_id(), self._library.eos_id())
-        )
-        return unknown, begin, end
-
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        return [list(ids) for ids in self._library.encode(texts, out_type=int)] if texts else []
-
-    def decode(self, ids: list[int]) -> str:
-        text = str(self._library.decode(ids))
-        if self._library.unk_id() in ids and UNKNOWN_TEXT not in (surface := self._surface.strip()):
-            return text.replace(surface, UNKNOWN_TEXT) if surface else text
-        return text.replace(f" {UNKNOWN_TEXT} ", UNKNOWN_TEXT) if self._library.unk_id() in ids else text
-
-    def token(self, id: int) -> str:
-        return str(self._library.id_to_piece(id)).replace("▁", " ").strip(" ")

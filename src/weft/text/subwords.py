@@ -17,6 +17,7 @@ from tokenizers import Regex, pre_tokenizers
 from weft.errors import VocabularyError
 from weft.files import save_text
 from weft.text import normalization
+from weft.text.isolation import library_errors
 from weft.text.options import LearningOptions
 from weft.text.pretokenization import (
     BOUNDARY,
@@ -71,7 +72,8 @@ class SubwordTokenizer:
 
     def encode(self, text: str) -> list[int]:
         check_text(text)
-        return list(self._library.encode(text, add_special_tokens=False).ids)
+        with library_errors(f"cannot encode {text[:40]!r}"):
+            return list(self._library.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of every text, on as many threads as the library takes (RAYON_NUM_THREADS)."""
@@ -82,7 +84,8 @@ class SubwordTokenizer:
         if self.scheme.protect:  # a match may contain spaces
             for text in texts:
                 check_text(text)
-            return to_arrays(self._encode_words(list(texts)))
+            with library_errors(f"protect {' '.join(self.scheme.protect)}: cannot be matched with these texts"):
+                return to_arrays(self._encode_words(list(texts)))
         return self._cache.arrays(texts)
 
     def _encode_words(self, words: list[str]) -> list[list[int]]:

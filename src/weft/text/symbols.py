@@ -15,10 +15,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 from weft.errors import VocabularyError
+from weft.text.isolation import IsolatedError, IsolatedProcess, library_errors
 from weft.text.specials import SPECIALS
 from weft.text.vocabulary import check_text
 
@@ -70,7 +72,23 @@ def check_patterns(patterns: Iterable[str]) -> tuple[str, ...]:
             raise VocabularyError(f"protect {pattern!r}: not a regular expression: {reason}") from None
         if matches_empty:
             raise VocabularyError(f"protect {pattern!r}: matches the empty text; write it so that it cannot")
+    _check_time(checked)
     return checked
+
+
+@lru_cache(maxsize=64)
+def _check_time(patterns: tuple[str, ...]) -> None:
+    """Refuse patterns that take too long on long words: they are tried in a process of their own."""
+    repeating = [pattern for pattern in patterns if any(character in pattern for character in "*+?{|(")]
+    if not repeating:
+        return
+    try:
+        IsolatedProcess("weft.text.isolated_tokenizer").call("try_patterns", repeating)
+    except IsolatedError as error:
+        pattern = repeating[max(error.item, 0)]
+        raise VocabularyError(
+            f"protect {pattern!r}: takes too long on a long word ({error}); write it without nested repetitions"
+        ) from None
 
 
 def any_of(patterns: Sequence[str]) -> str:
@@ -87,7 +105,8 @@ class ProtectedPatterns:
 
     def find(self, text: str) -> list[tuple[int, int]]:
         """The spans of the matches, in order."""
-        return [span for _, span in self._matches.pre_tokenize_str(text)] if text else []
+        with library_errors(f"protect {' '.join(self.patterns)}: cannot be matched with {text[:40]!r}"):
+            return [span for _, span in self._matches.pre_tokenize_str(text)] if text else []
 
     def most_frequent(self, texts: Iterable[str], *, limit: int, minimum_count: int) -> list[str]:
         """The matches that get an id: the most frequent first, ties in code point order."""

@@ -44,10 +44,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from weft.errors import VocabularyError, nearest
+from weft.files import read_bounded
 from weft.recipe.choices import TOKENIZERS, resolve
 from weft.text.vocabulary import FORMAT
 from weft.text.word_cache import TokenArrays
 
+MAX_FILE_BYTES = 1 << 28
+"""The largest tokenizer file."""
 EXTERNAL = "external"
 """The kind of tokenizers that weft does not learn itself (`weft.text.external`)."""
 
@@ -186,7 +189,7 @@ def _kind_of_file(content: dict[str, Any], path: Path) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, max_bytes=MAX_FILE_BYTES, error=VocabularyError)
     except OSError as error:
         reason = {FileNotFoundError: "no such file", IsADirectoryError: "is a folder, expected a file"}
         message = reason.get(type(error), error.strerror or str(error))

@@ -34,6 +34,7 @@ from weft.errors import VocabularyError
 from weft.text.options import LearningOptions
 from weft.text.pretokenization import Pretokenization, byte_alphabet, recognize, tokenizer_with_model
 from weft.text.subwords import SubwordTokenizer, count_words, protected_tokens, too_small
+from weft.text.symbols import check_patterns
 
 THREADS = 4
 """Part of the definition: sums differ with the number of threads."""
@@ -106,6 +107,7 @@ class Unigram(SubwordTokenizer):
         scheme = recognize(content)
         if scheme is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
+        check_patterns(scheme.protect)
         try:
             scores = [(str(token), float(score)) for token, score in content["model"]["vocab"]]
             if [token for token, _ in scores[: len(scheme.predefined)]] != list(scheme.predefined):

@@ -7,11 +7,13 @@ hashes are only recorded, and `weft.data.filtering.duplicates` decides afterward
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from weft.data.filtering.steps import Duplicates, Step
+from weft.data.filtering.steps import Duplicates, Step, StepError
 from weft.data.pairs import Pair
+from weft.data.reading.blocks import Block
+from weft.errors import DataError
 
 KEPT = -1
 """The drop reason of a pair that no step dropped."""
@@ -60,7 +62,12 @@ class Pipeline:
                     by_row[row] = value
                 hashes[index] = by_row
                 continue
-            results = step.apply(current, self._keys.get(index, b""))
+            try:
+                results = step.apply(current, self._keys.get(index, b""))
+            except StepError as error:
+                row = next(row for row, pair in zip(rows, current, strict=True) if error.text in pair[:2])
+                error.pair = pairs[row]
+                raise
             if all(results):  # a pair is a non-empty tuple, so only None is false
                 current = results  # type: ignore[assignment]
                 continue
@@ -70,3 +77,9 @@ class Pipeline:
             rows = [row for row, pair in zip(rows, results, strict=True) if pair is not None]
             current = [pair for pair in results if pair is not None]
         return Outcome(current, rows, drop_reasons, hashes)
+
+
+def located(error: StepError, blocks: Iterable[Block]) -> DataError:
+    """The error with the file and line of its pair, which is searched for in the blocks."""
+    where = (f"{block.name}:{number}: " for block in blocks for number, row in block.rows() if row == error.pair)
+    return DataError(f"{next(where, '')}{error}")

@@ -16,18 +16,21 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from weft.data.filtering.sides import Side, prefixed, rewritten, shorten_pair, side_phrase
+from weft.data.filtering.sides import Side, prefixed, rewritten, shorten_pair, side_phrase, with_texts
 from weft.data.filtering.unicode_scripts import SCRIPTS, letters_in
 from weft.data.hashing import pair_hashes, text_hashes
 from weft.data.pairs import Pair
+from weft.data.reading.messages import quote
 from weft.errors import DataError, nearest
 from weft.recipe.base import CountOrNone, Probability
 from weft.recipe.pipeline import StepSettings
+from weft.text import expressions
 
 Unit = Literal["words", "characters"]
 Kept = list[Pair | None]
@@ -206,8 +209,8 @@ class Pattern(Step):
         return _keep_if(pairs, self.side, self._fits)
 
     def _fits(self, texts: list[str]) -> list[bool]:
-        search, keep = re.compile(self.expression).search, self.keep
-        return [(search(text) is not None) is keep for text in texts]
+        with _time_limit(self):
+            return [matches is self.keep for matches in expressions.search(self.expression, texts)]
 
 
 class Lowercase(Step):
@@ -264,8 +267,17 @@ class Replace(Step):
         return f"replace: {self.expression!r} by {self.replacement!r} on {side_phrase(self.side)}"
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        sub, replacement = re.compile(self.expression).sub, self.replacement
-        return rewritten(pairs, self.side, lambda text: sub(replacement, text))
+        texts = [pair[0] for pair in pairs] if self.side != "target" else []
+        texts += [pair[1] for pair in pairs] if self.side != "source" else []
+        with _time_limit(self):
+            replaced = iter(expressions.replace(self.expression, self.replacement, texts))
+        if self.side != "both":
+            return rewritten(pairs, self.side, lambda _: next(replaced))
+        sources = [next(replaced) for _ in pairs]
+        return [
+            Pair(source, target) if pair.links is None else with_texts(pair, source, target)
+            for pair, source, target in zip(pairs, sources, replaced, strict=True)
+        ]
 
 
 class Call(Step):
@@ -309,6 +321,24 @@ class Call(Step):
                     "expected a Pair, None to drop it, True or False"
                 )
         return kept
+
+
+class StepError(DataError):
+    """A step that cannot be applied to a text; the pipeline adds the pair that it belongs to."""
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__(message)
+        self.text = text
+        self.pair: Pair | None = None
+
+
+@contextmanager
+def _time_limit(step: Pattern | Replace) -> Iterator[None]:
+    try:
+        yield
+    except expressions.SlowExpressionError as error:
+        where = f"data.pipeline: {step.kind} {quote(step.expression)} {error} on {quote(error.text)}"
+        raise StepError(f"{where}; write it without nested repetitions", error.text) from None
 
 
 def check_expression(expression: str, replacement: str = "") -> None:

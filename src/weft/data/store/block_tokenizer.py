@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.data.filtering.pipeline import KEPT, Pipeline
-from weft.data.filtering.steps import Step
+from weft.data.filtering.pipeline import KEPT, Pipeline, located
+from weft.data.filtering.steps import Step, StepError
 from weft.data.pairs import BLANK_KIND, Pair, RowError, blank_error, is_blank
 from weft.data.reading.blocks import Block
 from weft.data.store.fingerprints import fingerprint
@@ -115,7 +115,10 @@ class BlockTokenizer:
                 pairs.append(row)
         result.drop_reasons = np.array(reasons, dtype=np.int16)
         readable = np.flatnonzero(result.drop_reasons == KEPT)
-        outcome = self.pipeline.run(pairs)
+        try:
+            outcome = self.pipeline.run(pairs)
+        except StepError as error:
+            raise located(error, [block]) from None
         result.drop_reasons[readable] = outcome.drop_reasons
         for step, hashes in outcome.hashes.items():
             result.hashes[step] = np.zeros(len(reasons), dtype=np.uint64)
