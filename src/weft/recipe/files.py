@@ -103,10 +103,11 @@ def _merged(base: Tree, tree: Tree, group: str) -> Tree:
     merged = dict(base)
     for name, value in tree.items():
         below, path = base.get(name), f"{group}{name}"
-        is_group = isinstance(value, dict) and isinstance(below, dict) and group != "data."  # a corpus is one value
-        if is_group and path in ("model.encoder", "model.decoder") and "kind" in value:
-            is_group = value["kind"] == below.get("kind", "lstm")  # another kind has other settings
-        merged[name] = _merged(below, value, f"{path}.") if is_group else value  # type: ignore[arg-type]
+        merged[name] = value
+        if isinstance(value, dict) and isinstance(below, dict) and group != "data.":  # a corpus is one value
+            kind, is_stack = below.get("kind", "lstm"), path in ("model.encoder", "model.decoder")
+            if not is_stack or value.get("kind", kind) == kind:  # a stack of another kind has other settings
+                merged[name] = _merged(below, value, f"{path}.")
     return merged
 
 
