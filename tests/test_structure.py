@@ -152,6 +152,14 @@ def test_names_say_what_a_value_is() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+def test_protocols_checked_at_run_time_have_methods_only() -> None:
+    """From Python 3.12 on, ``isinstance`` does not see the submodules of an `nn.Module` as attributes."""
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef) and "runtime_checkable" in map(ast.unparse, node.decorator_list):
+                assert not [part for part in node.body if isinstance(part, ast.AnnAssign)], f"{path}: {node.name}"
+
+
 def test_no_star_imports() -> None:
     for path in FILES:
         for node in ast.walk(tree_of(path)):

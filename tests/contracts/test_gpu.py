@@ -105,7 +105,8 @@ def test_transformers_are_the_same_on_both(name: str, kind: str) -> None:
         loss.smoothed.backward()
         found.append((loss.smoothed.detach().cpu(), [parameter.grad.cpu() for parameter in model.parameters()]))
     (cpu_loss, cpu_gradients), *others = found
-    for (loss, gradients), share in zip(others, (1e-4, 0.1), strict=True):
+    half = 0.1 if name not in NORMALIZERS else 0.2  # rounding moves a weight to zero and back
+    for (loss, gradients), share in zip(others, (1e-4, half), strict=True):
         torch.testing.assert_close(loss, cpu_loss, rtol=share, atol=share)
         ours, theirs = (torch.cat([one.flatten() for one in many]) for many in (gradients, cpu_gradients))
         assert float((ours - theirs).norm() / theirs.norm()) < share

@@ -89,7 +89,8 @@ class Model(Protocol):
 class HasOutputLayer(Protocol):
     """A model whose loss can be computed in chunks, without all logits in memory at once."""
 
-    output: Output
+    def output_layer(self) -> Output:
+        """The layer that gives the logits: ``forward`` is this layer of `hidden_states`."""
 
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False

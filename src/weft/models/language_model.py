@@ -79,6 +79,9 @@ class RecurrentLanguageModel(nn.Module):
         hidden = self.hidden_states(source, inputs, return_attention=return_attention)
         return ModelOutput(self.output(hidden.states.values), hidden.attention)
 
+    def output_layer(self) -> Output:
+        return self.output
+
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:

@@ -104,6 +104,9 @@ class PrefixLM(nn.Module):
         states_RD = self.readout(stack.normalize(stream_RD))
         return StepOutput(self.output(states_RD), PrefixState(layers), attention_RS)
 
+    def output_layer(self) -> Output:
+        return self.output
+
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:

@@ -50,6 +50,9 @@ class Seq2Seq(nn.Module):
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
         return StepOutput(self.output(output_RD), state, weights_RS)
 
+    def output_layer(self) -> Output:
+        return self.output
+
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:

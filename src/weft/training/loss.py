@@ -56,7 +56,7 @@ def forced_loss(
 ) -> Loss:
     """The loss under teacher forcing; targets that are ``IGNORE_INDEX`` do not count. ``coverage``: λ."""
     hidden = model.hidden_states(source, inputs, return_attention="alignment" if coverage else False)
-    loss = output_cross_entropy(model.output, hidden.states.values, targets_N, smoothing=smoothing)
+    loss = output_cross_entropy(model.output_layer(), hidden.states.values, targets_N, smoothing=smoothing)
     if not coverage:
         return loss
     weights_BTS = alignment_weights(hidden.attention, source.layout)
