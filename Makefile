@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks
 
-.PHONY: try test slow lint types style format docs docs-check docs-serve reference pages pictures dist dist-check clean
+.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages pictures dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -21,6 +21,16 @@ test: .venv/installed         ## the tests, without those marked slow or gpu
 
 slow: .venv/installed         ## the tests marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
+
+# Breaks N lines, one at a time, and runs the tests that are likely to notice; see CONTRIBUTING.md.
+N ?= 50
+SEED ?= 1
+mutants: .venv/installed      ## break N lines (seed SEED) and count those that tests notice: build/mutants.json
+	PYTHONPATH=src:tools OMP_NUM_THREADS=1 nice $(BIN)/python tools/mutants.py -n $(N) --seed $(SEED) $(OPTIONS)
+
+MINUTES ?= 10
+soak: .venv/installed         ## kill, signal, starve and damage for MINUTES (seed SEED), and compare results: build/soak.json
+	PYTHONPATH=src $(BIN)/python tools/soak.py --minutes $(MINUTES) --seed $(SEED)
 
 lint: style types             ## style and types
 

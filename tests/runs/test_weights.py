@@ -144,3 +144,28 @@ def test_nothing_that_is_loaded_can_run_code():
     for path in sorted({*SOURCE.rglob("*.py")} - {WORKERS}):
         lines = [node.lineno for node in ast.walk(ast.parse(path.read_text("utf-8"))) if unsafe(node)]
         assert not lines, f"{path}:{lines}"
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    """In the header or in the data: tensors are not loaded with another value, name or step."""
+    write_tensors(tmp_path / "x", TENSORS, {"step": "5"})
+    content = (tmp_path / "x").read_bytes()
+    key = range(content.index(b"crc32"), content.index(b"crc32") + 5)
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        (tmp_path / "y").write_bytes(damaged)
+        if position not in key:  # without the word, the file is one without a checksum
+            refusal(read_tensors, tmp_path / "y")
+    damaged = bytearray(content)
+    damaged[-1] ^= 64
+    (tmp_path / "y").write_bytes(damaged)
+    assert refusal(read_tensors, tmp_path / "y") == (
+        f"{tmp_path / 'y'}: damaged (its content does not match its checksum); restore it from a copy, or train again"
+    )
+
+
+def test_a_file_without_a_checksum(tmp_path):
+    """As weft 0.1.0 wrote them."""
+    save_file(TENSORS, tmp_path / "x", metadata={"weft_format": str(FORMAT), "step": "5"})
+    assert torch.equal(read_tensors(tmp_path / "x").tensors["b"], TENSORS["b"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""
+
+CHECKSUM = "crc32"
+"""The key of the checksum in the metadata of a file."""
+CHECKED_BYTES = 1 << 20
+"""Bytes of a file in memory at a time while its checksum is computed."""
 
 HASH_THREADS = 4
 """Threads that hash tensors; each hashes about 0.7 GB a second."""
@@ -50,16 +56,33 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
     on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     content = safetensors.torch.save(on_cpu, metadata={"weft_format": str(FORMAT), **(metadata or {})})
-    with replacing(path) as file:
-        file.write(_with_sorted_header(content))
-
-
-def _with_sorted_header(content: bytes) -> bytes:
-    """The same safetensors file with its header sorted: the library writes metadata in a random order."""
     size = int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + content[8 + size :]
+    header, data = json.loads(content[8 : 8 + size]), memoryview(content)[8 + size :]
+    header["__metadata__"][CHECKSUM] = f"{zlib.crc32(data, zlib.crc32(_encoded(header))):08x}"
+    encoded = _encoded(header)
+    with replacing(path) as file:
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
+        file.write(data)
+
+
+def _encoded(header: dict[str, Any]) -> bytes:
+    """The header of a safetensors file, sorted: the library writes metadata in a random order."""
+    encoded = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    return encoded + b" " * (-len(encoded) % 8)
+
+
+def _check_content(path: Path, checksum: str) -> None:
+    """Refuse a file in which a bit has changed: the checksum is of the header without it and of all data."""
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        del header["__metadata__"][CHECKSUM]
+        value = zlib.crc32(_encoded(header))
+        while block := file.read(CHECKED_BYTES):
+            value = zlib.crc32(block, value)
+    if f"{value:08x}" != checksum:
+        raise CheckpointError(
+            f"{path}: damaged (its content does not match its checksum); restore it from a copy, or train again"
+        )
 
 
 def read_tensors(path: Path) -> TensorFile:
@@ -69,6 +92,8 @@ def read_tensors(path: Path) -> TensorFile:
     with _opened(path, "pt") as file:
         metadata = _checked(path, file.metadata())
         check_weights_memory(str(path), path.stat().st_size)
+        if checksum := metadata.pop(CHECKSUM, ""):  # older files have none
+            _check_content(path, checksum)
         return TensorFile({name: file.get_tensor(name) for name in file.keys()}, metadata)  # noqa: SIM118
 
 
