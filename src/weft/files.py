@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EBUSY, EISDIR
+from errno import EBUSY, EISDIR, ELOOP, ENXIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -33,24 +33,48 @@ MAX_JSON_BYTES = 16 << 20
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends well: aside, to the disk, renamed."""
+    """A file to write to that takes the place of `path` when the block ends well: aside, to the disk, renamed.
+
+    What a killed process has left aside is overwritten by the next one. An error in writing names `path`.
+    """
     path = Path(path)
     if not path.name:
         raise IsADirectoryError(EISDIR, "is a folder, expected a file", str(path))
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside = path
     try:
-        aside.unlink(missing_ok=True)
-        with aside.open("xb") as file:  # never through a link
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        aside, handle = _open_aside(path)
+        with os.fdopen(handle, "wb") as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(handle)
+                aside.replace(path)
+            except BaseException:
+                aside.unlink(missing_ok=True)  # while it is locked
+                raise
     except OSError as error:
-        if error.filename is None or str(error.filename) != str(aside):
+        if error.filename is None or str(error.filename) == str(aside):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
+def _open_aside(path: Path) -> tuple[Path, int]:
+    """A new or abandoned file beside `path`, and its handle, locked: no other process writes to it."""
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno not in (ELOOP, EISDIR, ENXIO):  # a link, a folder or a pipe
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from None  # of the file that was asked for
-    finally:
-        aside.unlink(missing_ok=True)
+    else:
+        with suppress(OSError):  # another process writes to it, or the file system has no locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), aside.stat()):
+                os.ftruncate(handle, 0)
+                return aside, handle
+        os.close(handle)
+    aside = path.with_name(f".{path.name}.{os.getpid()}{time.monotonic_ns()}.part")
+    return aside, os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 
 def save_text(path: Path, content: str) -> None:
@@ -342,5 +366,7 @@ def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from None
     finally:
         os.close(handle)

@@ -228,7 +228,8 @@ class TestRefusals:
         write(out, stop=1)
         turns = iter(range(9))
         monkeypatch.setattr(os, "write", full)
-        assert refused(out, resume=True).endswith("No space left on device")
+        kept = "No space left on device; 3 lines are kept in out.txt.part: continue with --resume"
+        assert refused(out, resume=True).endswith(kept)
         monkeypatch.undo()
         assert write(out, resume=True) == 3 and out.read_bytes() == WHOLE
 

@@ -23,6 +23,7 @@ from weft.cli import (
     recipes,
     sample,
     score,
+    standard_streams,
     tokenizer,
     trace,
     train,
@@ -101,11 +102,12 @@ def main() -> None:
     """The entry point of the console script: a user error leaves one line on stderr and exit code 2."""
     from weft.errors import WeftError
 
+    standard_streams.install()
     warnings.showwarning = _show_warning
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        app(args=arguments)
+        _run(arguments)
     except WeftError as error:
         if debug:
             raise
@@ -115,11 +117,18 @@ def main() -> None:
     except KeyboardInterrupt:
         print("weft: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
     except OSError as error:
-        if error.filename is None or debug:
+        if debug:
             raise
-        print(f"weft: {error.filename}: {error.strerror}", file=sys.stderr)
+        where = "" if error.filename is None else f"{error.filename}: "
+        reason = " ".join((error.strerror or str(error) or type(error).__name__).split())
+        print(f"weft: {where}{reason}", file=sys.stderr)
         sys.exit(2)
+
+
+def _run(arguments: list[str]) -> None:
+    try:
+        app(args=arguments)
+    except SystemExit:
+        sys.stdout.flush()  # an error in writing is reported as any other
+        raise

@@ -48,7 +48,7 @@ CHECKPOINT_FOLDER = re.compile(r"step-[0-9]+|\.step-[0-9]+\.part")
 BEST_FILE = re.compile(r"step-[0-9]+\.safetensors|\.step-[0-9]+\.safetensors\.[0-9]+\.part")
 """The files in training/best/ that weft makes."""
 HALF_WRITTEN = re.compile(
-    r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|metrics\.json|README\.md)\.[0-9]+\.part"
+    r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|metrics\.json|README\.md)(\.[0-9]+)?\.part"
 )
 """The files in a run folder that a killed process leaves behind."""
 
@@ -157,12 +157,16 @@ class RunFolder:
         final = self.checkpoint_path(step)
         temporary = self.training / f".step-{step}.part"
         _remove(temporary)
-        temporary.mkdir()
-        write_tensors(temporary / "weights.safetensors", checkpoint.weights)
-        write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
-        save_text(temporary / "state.json", json.dumps({"weft_format": FORMAT, **checkpoint.state}, indent=1))
-        sync_folder(temporary)
-        temporary.rename(final)
+        try:
+            temporary.mkdir()
+            write_tensors(temporary / "weights.safetensors", checkpoint.weights)
+            write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
+            save_text(temporary / "state.json", json.dumps({"weft_format": FORMAT, **checkpoint.state}, indent=1))
+            sync_folder(temporary)
+            temporary.rename(final)
+        except OSError:
+            _remove(temporary)  # on a full disk every byte counts
+            raise
         sync_folder(self.training)
         return final
 
@@ -202,8 +206,11 @@ class RunFolder:
 
     def append_log(self, record: Mapping[str, Any]) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        with os.fdopen(os.open(self.log, flags, 0o666), "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        try:
+            with os.fdopen(os.open(self.log, flags, 0o666), "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.log)) from None
 
     def truncate_log(self, step: int) -> None:
         """Remove the events logged after a step: a resumed run will log them again."""

@@ -37,6 +37,7 @@ from weft.training.run_lock import lock_run
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext
 from weft.training.validation import make_validation, read_validation_pairs
+from weft.training.write_errors import explain_write_errors
 
 CHANGEABLE = (
     *("clip", "compile", "device", "learning_rate", "log_every", "patience", "precision", "save_every", "shard"),
@@ -67,7 +68,7 @@ def train(
         folder.check()
     elif workers.is_main:
         folder.check_new(folder.path)
-    with lock_run(folder.path, workers):
+    with explain_write_errors(folder), lock_run(folder.path, workers):
         yield from _train(recipe, folder, model, resume, transforms, workers)
 
 

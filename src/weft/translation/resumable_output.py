@@ -238,7 +238,13 @@ class ResumableOutput:
         return not self._size() or (progress is not None and not progress.lines)
 
     def _unwritable(self, error: OSError) -> DataError:
-        return DataError(f"{self.path}: cannot write: {error.strerror or error}")
+        try:
+            progress = self._read_progress()
+        except (OSError, DataError):
+            progress = None
+        lines = 0 if progress is None else progress.lines
+        kept = f"; {lines:,} lines are kept in {self.part.name}: continue with --resume" if lines else ""
+        return DataError(f"{self.path}: cannot write: {error.strerror or error}{kept}")
 
 
 def _shown(value: object) -> str:
