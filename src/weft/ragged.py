@@ -1,8 +1,10 @@
 """Ragged: sequences of unequal length stored end to end; the one batch layout of the library.
 
-A Ragged has no padding and needs no mask. Linear layers, norms, embeddings and losses work on its ``values`` and are
-independent of sequence boundaries. Only attention and the recurrent layers need those: they read them from the
-`Layout`, which computes each index tensor once per batch and shares it between layers.
+Linear layers, norms, embeddings and losses work on its ``values`` and are independent of sequence boundaries, so they
+need neither padding nor masks. Only attention and the recurrent layers need the boundaries: they read them from the
+`Layout`, which computes each index tensor once per batch and shares it between layers. Attention pads and masks inside
+(`to_padded`), except in the variable-length kernel. Updates on a GPU fill up whole batches, with tokens that have no
+loss (training/cuda_graph_update.py).
 
 Suffixes for the axes of a tensor, used in attention/, models/ and search/:
 

@@ -507,3 +507,12 @@ class TestTheLengthLimit:
         assert said.stderr == "weft: warning: 3 of 3 outputs reached the length limit; raise search.max_length\n"
         said = command("sample", runs("language"), "--count", "3", "--length", "2", *limit)
         assert said.stderr == "", "it was asked for"
+
+
+def test_outputs_that_an_exact_search_gave_up_on(command: Command, runs: Runs, source: Path) -> None:
+    """They are the best that is known, and it is said that they are not proven."""
+    exact = ("--search", "exact", "--set", "search.max_length=3")
+    assert command("translate", runs("lstm"), source, *exact).stderr == ""
+    said = command("translate", runs("lstm"), source, *exact, "--set", "search.max_nodes=1")
+    message = "11 of 13 outputs are not proven to be the best; raise search.max_nodes = 1"
+    assert said.stderr == f"weft: warning: {message}\n", "two lines are empty"

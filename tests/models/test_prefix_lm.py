@@ -79,8 +79,13 @@ def test_a_search_counts_positions_row_by_row() -> None:
     model = with_learned_positions()
     memory = model.encode(Ragged.of([[3] * 9, [4]]))
     state = model.start(memory)
-    for _ in range(2):
-        _, state, _ = model.step(torch.tensor([5, 5]), state, memory)
+    for tokens_R in torch.tensor([[1, 1], [5, 6]]):
+        logits_RV, state, _ = model.step(tokens_R, state, memory)
+    together_NV = model(Ragged.of([[3] * 9, [4]]), Ragged.of([[1, 5], [1, 6]])).logits_NV
+    torch.testing.assert_close(logits_RV, together_NV[[1, 3]])
     state, memory = select((state, memory), torch.tensor([1]))
-    for _ in range(8):
-        _, state, _ = model.step(torch.tensor([5]), state, memory)
+    inputs = [1, 6, 3, 4, 5, 6, 5, 4, 3, 6]
+    alone_NV = model(Ragged.of([[4]]), Ragged.of([inputs])).logits_NV
+    for position, token in enumerate(inputs[2:], 2):
+        logits_RV, state, _ = model.step(torch.tensor([token]), state, memory)
+        torch.testing.assert_close(logits_RV[0], alone_NV[position])

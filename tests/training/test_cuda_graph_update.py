@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from weft.data.batching.batches import Position, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
+from weft.errors import DataError
 from weft.models.build import build_model
 from weft.models.interface import Model
 from weft.ragged import Layout
@@ -109,9 +110,13 @@ def test_buckets_keep_to_learned_positions() -> None:
     pairs = corpus([(12, 12), (3, 5)])
     shape = static_shape(pairs.corpus_size, 40, recurrent=False)
     key = shape.key(pairs.batch(np.array([1])))
+    assert (key.max_source_length, key.max_target_length) == (12, 12), "not the bucket of 16"
     source = StaticSide(shape.source_tokens, key.max_source_length, key.rows, CPU).ragged()
     target = StaticSide(shape.target_tokens, key.max_target_length, key.rows, CPU).ragged()
-    model.hidden_states(source, target)
+    states_ND = model.hidden_states(source, target).states.values
+    assert len(states_ND) == shape.target_tokens and bool(states_ND.isfinite().all())
+    with pytest.raises(DataError, match="a sequence of 16 tokens"):
+        model.hidden_states(StaticSide(shape.source_tokens, 16, key.rows, CPU).ragged(), target)
 
 
 def test_padded_lengths_by_hand() -> None:

@@ -69,9 +69,13 @@ def test_members_share_a_vocabulary(runs):
 def test_eight_bits(runs, name):
     plain, small = (load(runs / name, device="cpu", precision=precision) for precision in ("fp32", "int8"))
     assert (plain.engine.precision, small.engine.precision) == ("fp32", "int8")
-    ours, theirs = (run.score([weft.Pair("a b c", "a b c")])[0].log_probability for run in (plain, small))
-    assert theirs == pytest.approx(ours, abs=0.3)
-    assert len(small.translate(SOURCES)) == len(SOURCES)
+    pairs = [weft.Pair(source, source) for source in SOURCES]
+    ours, theirs = ([score.token_scores for score in run.score(pairs)] for run in (plain, small))
+    for exact, rounded in zip(ours, theirs, strict=True):
+        assert rounded == pytest.approx(exact, abs=0.06), "of every token"
+        assert rounded != exact, "it is rounded indeed"
+    [forced, *_], [own, *_] = (run.translate(SOURCES, kind="greedy", max_length=1) for run in (plain, small))
+    assert own.ids == forced.ids and own.token_scores == pytest.approx(forced.token_scores, abs=0.06)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
     out_i = Σ_j α_ij v_j,   α_i = softmax_j(q_i·k_j / √d + b_ij)      Vaswani et al. 2017, eq. 1, in every head
 
 Queries, keys and values are stored end to end (N, H, D). The plain path pads them, calls PyTorch's
-`scaled_dot_product_attention` and removes the padding again; no padded tensor leaves this file. Where weights are to be
+`scaled_dot_product_attention` and removes the padding again; only returned weights stay padded. Where weights are to be
 returned, or another normalizer takes the place of softmax, the equation is computed as written. On CUDA in half
 precision, for softmax without bias, dropout and returned weights, a variable-length kernel does the same without
 padding (kernels/varlen_attention.py).

@@ -1,4 +1,4 @@
-"""What the commands say of outputs that the length limit cut off."""
+"""What the commands say of outputs that a limit cut off: of their length, or of an exact search."""
 
 from __future__ import annotations
 
@@ -24,3 +24,14 @@ def warn_of_cut_off(count: int, outputs: int, settings: SearchSettings, option: 
         setting = option or "search.max_ratio or search.max_extra"
         setting = "search.max_length" if settings.max_length else setting
         warnings.warn(f"{cut_off_outputs(count, outputs)}; raise {setting}", WeftWarning, stacklevel=2)
+
+
+def warn_of_unproven(count: int, outputs: int, settings: SearchSettings) -> None:
+    """A warning that an exact search gave up on some outputs; none if it did not."""
+    if settings.kind == "exact" and count:
+        warnings.warn(
+            f"{count:,} of {outputs:,} {'output is' if outputs == 1 else 'outputs are'} not proven to be the best; "
+            f"raise search.max_nodes = {settings.max_nodes:,}",
+            WeftWarning,
+            stacklevel=2,
+        )

@@ -157,12 +157,12 @@ def _translate(
     model: Translator, job: Job, stream: Iterator[str | None], write: Callable[[Sequence[str], bytes], None]
 ) -> None:
     """Window by window: read, translate, write."""
-    from weft.cli.length_limit import warn_of_cut_off
+    from weft.cli.length_limit import warn_of_cut_off, warn_of_unproven
     from weft.data.reading.lines import chunk_lines
     from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
     attention = job.format.align or job.format.as_json
-    outputs = cut_off = 0
+    outputs = cut_off = unproven = 0
     characters = WINDOW_CHARACTERS // 8 if attention else WINDOW_CHARACTERS
     with _meter(shown=write is not _to_stdout or not sys.stdout.isatty()) as report:
         for window in chunk_lines(stream, max_lines=WINDOW_LINES, max_characters=characters):
@@ -171,7 +171,10 @@ def _translate(
             report(len(window), sum(len(translation.ids) for translation in translations))
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations)
-    warn_of_cut_off(cut_off, outputs, model.search_settings(job.settings))
+            unproven += sum(bool(translation.token_scores) and not translation.proven for translation in translations)
+    search = model.search_settings(job.settings)
+    warn_of_cut_off(cut_off, outputs, search)
+    warn_of_unproven(unproven, outputs, search)
 
 
 def _to_stdout(_: Sequence[str], content: bytes) -> None:

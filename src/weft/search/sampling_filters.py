@@ -15,7 +15,8 @@ order in which a device sorts. At least one token always stays.
 
 Random numbers are a pure function: the number behind a token depends on the seed, the sentence's rng key, the number of
 the sample and the step, but not on the batch, its order or the device. The probabilities it is compared with come from
-the model, whose last bits do depend on the batch: where a number falls between them, that can still decide a token.
+the model, whose last bits do depend on the batch: where a number falls between them, that can still decide a token
+(docs/decoding.md says how often, measured by benchmarks/sampling_alone.py).
 
 Nothing here waits for the device or has a shape that depends on values: all of it can be captured in a CUDA graph.
 """
