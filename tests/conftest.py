@@ -11,6 +11,7 @@ from hypothesis import settings
 
 settings.register_profile("weft", deadline=None)  # a busy machine proves nothing
 settings.load_profile("weft")
+os.environ["WEFT_NO_PROGRESS"] = "1"  # on a busy machine every command takes more than two seconds
 
 TINY = {
     "data.train": "copy",

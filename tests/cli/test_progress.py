@@ -1,26 +1,96 @@
-"""What training shows of its events."""
+"""Training progress: lines that stay short and whole wherever they are printed."""
+
+from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 
+import pytest
 from rich.console import Console
 
-from weft.cli.progress import ProgressReporter
-from weft.training.events import Validation
+from weft.activity import activity
+from weft.cli import progress
+from weft.cli.progress import ProgressReporter, short
+from weft.training.events import Event, Finished, Started, Step, Validation
+
+STARTED = Started(
+    0,
+    29_000,
+    {"a blank side": 3, "more than 100 tokens on a side": 1_234},
+    8_000,
+    8_000,
+    47_000_000,
+    "cpu",
+    5_000,
+    "runs/x",
+)
 
 
-def shown(*events):
+def step(number: int, loss: float = 3.25) -> Step:
+    return Step(number, loss, 0.001, 1.0, 4_000, 4_000, 0.5, 0.0, 1)
+
+
+def printed(events: Iterable[Event], **console: object) -> str:
     stream = io.StringIO()
-    list(ProgressReporter(Console(file=stream, width=100))(events))
-    return stream.getvalue().splitlines()
+    reporter = ProgressReporter(Console(file=stream, highlight=False, markup=False, **console))  # type: ignore[arg-type]
+    list(reporter(iter(events)))
+    return stream.getvalue()
 
 
-def test_outputs_that_reached_the_length_limit():
-    plain = "step 4: validation perplexity 2.000, bleu 31.25"
-    assert shown(Validation(4, 0.7, 2.0, {"bleu": 31.25}, outputs=200)) == [plain]
-    assert shown(Validation(4, 0.7, 2.0, {"bleu": 31.25}, outputs=200, ended_by_length=12)) == [
-        plain,
-        "step 4: 12 of 200 outputs reached the length limit",
+def test_lines_of_a_file_are_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
+    list(ProgressReporter()(iter([STARTED, Finished(5_000, "steps", 12.0, 5_000)])))
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert len(first) > 100 and first.endswith("vocabulary 8,000 / 8,000; cpu")
+
+
+def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.0, *(float(second) for second in range(1, 100))])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    lines = printed([STARTED, *map(step, range(1, 31))], width=200).splitlines()[1:]
+    assert lines == [
+        "step 3/5,000: loss 3.250, 8,000 target tokens/s, 83 min left",
+        "step 14/5,000: loss 3.250, 8,000 target tokens/s, 83 min left",
+        "step 25/5,000: loss 3.250, 8,000 target tokens/s, 83 min left",
     ]
-    assert shown(Validation(4, 0.7, 2.0, {"bleu": 31.25}, outputs=1, ended_by_length=1))[1] == (
-        "step 4: 1 of 1 output reached the length limit"
-    )
+
+
+def test_numbers_stay_short() -> None:
+    numbers = (0.0, 1.23456, 999.9, 1_234.5, 999_999, 1e9, 1e300, float("inf"), float("nan"))
+    assert list(map(short, numbers)) == [
+        *("0.000", "1.235", "999.900", "1,234", "999,999", "1.0e+09", "1.0e+300", "inf", "nan"),
+    ]
+    line = printed([STARTED, Validation(5, 700.0, 1e300)], width=80).splitlines()[-1]
+    assert line == "step 5: validation perplexity 1.0e+300"
+
+
+@pytest.mark.parametrize("width", [40, 60, 120])
+def test_the_bar_fits_the_terminal(width: int) -> None:
+    def events() -> Iterable[Event]:
+        yield STARTED
+        yield step(1_200, 12.5)
+        with activity("validating"):
+            yield step(1_201)
+        yield step(1_202)
+
+    text = printed(events(), width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    bars = [line for line in text.replace("\r", "\n").split("\n") if "/5000" in line]
+    assert bars and all("1202/5000" in line or "/5000" in line for line in bars)
+    assert max(len(line.split("\x1b[2K")[-1].rstrip()) for line in bars) <= width
+    assert any("loss" in line for line in bars)
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "FIRST_SECONDS", -1)
+    text = printed([STARTED, step(1)], width=200, force_terminal=True, _environ={"TERM": "dumb"})
+    assert "step 1/5,000" in text and "\x1b[2K" not in text
+
+
+def test_outputs_that_reached_the_length_limit() -> None:
+    plain = "step 4: validation perplexity 2.000, bleu 31.25"
+
+    def shown(**counts: int) -> list[str]:
+        return printed([Validation(4, 0.7, 2.0, {"bleu": 31.25}, **counts)], width=100).splitlines()  # type: ignore[arg-type]
+
+    assert shown(outputs=200) == [plain]
+    assert shown(outputs=200, ended_by_length=12) == [plain, "step 4: 12 of 200 outputs reached the length limit"]
+    assert shown(outputs=1, ended_by_length=1)[1] == "step 4: 1 of 1 output reached the length limit"

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures.small_corpora import PAIRS, many, recipe_of, refusal, rows_of, texts, write_tsv
+from weft.activity import observing
 from weft.data.pairs import Pair
 from weft.data.reading import corpora
 from weft.data.store.block_tokenizer import BLANK, TOO_LONG, UNREADABLE
@@ -310,11 +311,22 @@ def test_a_large_corpus_is_prepared_by_every_core(tmp_path, monkeypatch):
     assert counts == [0, len(os.sched_getaffinity(0)), 5]
 
 
-def test_progress_is_reported(tmp_path):
+def test_progress_is_observed(tmp_path):
     write_tsv(tmp_path / "pairs.tsv", PAIRS)
-    reports = []
-    prepare(recipe_of("pairs.tsv", tmp_path), on_progress=lambda name, rows: reports.append((name, rows)))
-    assert reports[-1] == ("pairs.tsv", len(PAIRS))
+    ended = []
+
+    class Observer:
+        def begin(self, activity):
+            pass
+
+        def end(self, activity):
+            ended.append((activity.what, activity.done, activity.unit))
+
+    with observing(Observer()):
+        prepare(recipe_of("pairs.tsv", tmp_path))
+    assert ended[0] == ("reading pairs.tsv", len(PAIRS), "pairs")
+    assert "learning the tokenizer" in [what for what, _, _ in ended]
+    assert ended[-1] == ("tokenizing pairs.tsv", len(PAIRS), "rows")
 
 
 class TestTwoProcesses:

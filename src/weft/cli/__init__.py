@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Annotated, TextIO
 
 import typer
@@ -30,6 +31,7 @@ from weft.cli import (
     translate,
     try_,
 )
+from weft.cli.status import showing_status
 
 app = typer.Typer(
     name="weft",
@@ -98,6 +100,12 @@ def _show_warning(
         stream.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
+def _use_encodable_output() -> None:
+    """Write characters that the encoding of stdout does not have as escapes, rather than failing at the first."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """The entry point of the console script: a user error leaves one line on stderr and exit code 2."""
     from weft.errors import WeftError
@@ -106,8 +114,10 @@ def main() -> None:
     warnings.showwarning = _show_warning
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    _use_encodable_output()
     try:
-        _run(arguments)
+        with showing_status(arguments):
+            _run(arguments)
     except WeftError as error:
         if debug:
             raise

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
+from weft.activity import activity
 from weft.errors import DataError, RecipeError, SearchError, nearest
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.translation.translator import Translator
 
+Item = TypeVar("Item")
 ENGINES = ("auto", "torch", "ctranslate2")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
@@ -129,12 +133,23 @@ def read_given(pairs: str | None, source: Path | None, target: Path | None) -> l
     if pairs is not None and (source or target):
         raise DataError("give PAIRS or --source and --target, not both")
     if pairs is not None:
-        return list(read_pairs(pairs))
+        return list(counted(read_pairs(pairs), pairs))
     if source and target:
-        return list(read_parallel(source, target))
+        return list(counted(read_parallel(source, target), str(source)))
     if source or target:
         raise DataError("--source and --target go together: one file of sources, one of targets")
     return None
+
+
+def counted(items: Iterable[Item], file: str, unit: str = "pairs") -> Iterator[Item]:
+    """The same items of a file; how many there are so far is told on stderr, unless somebody is typing them."""
+    if file == "-" and sys.stdin is not None and sys.stdin.isatty():
+        yield from items
+        return
+    with activity(f"reading {'standard input' if file == '-' else file}", unit) as reading:
+        for item in items:
+            reading.done += 1
+            yield item
 
 
 def search_changes(run: Path, search: str | None, changes: list[str] | None) -> dict[str, Any]:

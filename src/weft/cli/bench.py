@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from weft.activity import activity
 from weft.cli.arguments import (
     Changes,
     Device,
@@ -49,7 +50,8 @@ def training(
     settings = load_recipe(recipe, [*(changes or ()), *([f"training.device={device}"] if device else [])])
     from weft.evaluation.training_speed import training_speed
 
-    speed = training_speed(settings, seconds=seconds, warmup=warmup)
+    with activity(f"training for {seconds:g} s to measure the speed"):
+        speed = training_speed(settings, seconds=seconds, warmup=warmup)
     if as_json:
         typer.echo(json.dumps(speed.record()))
         return
@@ -106,7 +108,8 @@ def translating(
     model = arguments.load()
     if sources is None:
         sources = [pair.source for pair in islice(read_corpus(model.recipe, "test"), sentences)]
-    speed = translation_speed(model, sources, seconds=seconds, warmup=warmup, **settings)
+    with activity(f"translating for twice {seconds:g} s to measure the speed"):
+        speed = translation_speed(model, sources, seconds=seconds, warmup=warmup, **settings)
     record = speed.record()
     if as_json:
         typer.echo(json.dumps(record))

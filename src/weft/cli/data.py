@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weft.activity import activity
 from weft.cli.arguments import Changes, Json
 from weft.errors import DataError
 
 if TYPE_CHECKING:
     from weft.data.filtering.statistics import CorpusStatistics
+    from weft.data.pairs import Pair
     from weft.data.reading.corpora import Corpus
     from weft.data.store.prepared import RowCounts
     from weft.recipe import Recipe
@@ -51,7 +54,7 @@ def show_command(
     from weft.views.corpus_report import describe
 
     for number, (name, corpus, _) in enumerate(find_corpora(recipe, split)):
-        statistics, errors = _statistics(corpus, samples=samples, seed=recipe.seed)
+        statistics, errors = _statistics(name, corpus, samples=samples, seed=recipe.seed)
         if as_json:
             bad = {kind: {"rows": count, "first": first} for kind, (count, first) in errors.items()}
             typer.echo(json.dumps({"corpus": name, "bad_rows": bad, **statistics.record()}, ensure_ascii=False))
@@ -61,23 +64,27 @@ def show_command(
             typer.echo(f"bad rows ({kind}): {count:,}; the first: {first}")
 
 
-def _statistics(corpus: Corpus, *, samples: int, seed: int) -> tuple[CorpusStatistics, dict[str, tuple[int, str]]]:
+def _statistics(
+    name: str, corpus: Corpus, *, samples: int, seed: int
+) -> tuple[CorpusStatistics, dict[str, tuple[int, str]]]:
     """The statistics of a corpus, and for each kind of row error how many there are and the first message."""
     from weft.data.filtering.statistics import CorpusStatistics
     from weft.data.pairs import RowError
 
     statistics = CorpusStatistics(samples=samples, seed=seed)
     errors: dict[str, tuple[int, str]] = {}
-    for block in corpus.blocks():
-        lines, pairs = [], []
-        for line, row in block.rows():
-            if isinstance(row, RowError):
-                count, first = errors.get(row.kind, (0, row.message))
-                errors[row.kind] = count + 1, first
-            else:
-                lines.append(line)
-                pairs.append(row)
-        statistics.add(pairs, name=block.name, lines=lines)
+    with activity(f"reading {name}", "rows") as reading:
+        for block in corpus.blocks():
+            lines, pairs = [], []
+            for line, row in block.rows():
+                reading.done += 1
+                if isinstance(row, RowError):
+                    count, first = errors.get(row.kind, (0, row.message))
+                    errors[row.kind] = count + 1, first
+                else:
+                    lines.append(line)
+                    pairs.append(row)
+            statistics.add(pairs, name=block.name, lines=lines)
     return statistics, errors
 
 
@@ -120,8 +127,6 @@ def prepare_command(
     changes: Changes = None,
 ) -> None:
     """Train the tokenizer and tokenize the corpus; runs with data.prepared=FOLDER then start at once."""
-    from rich.console import Console
-
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), f"data.prepared={json.dumps(str(out.resolve()))}"])
@@ -129,8 +134,7 @@ def prepare_command(
         raise DataError(f"{out}: exists already; remove it, or choose another folder with --out")
     from weft.preparation import prepare
 
-    with Console(stderr=True, markup=False, emoji=False).status("learning the tokenizer") as status:
-        prepared = prepare(recipe, on_progress=lambda corpus, rows: status.update(f"{corpus}: {rows:,} rows"))
+    prepared = prepare(recipe)
     for corpus, counts in zip(prepared.names, prepared.counts, strict=True):
         typer.echo(f"{corpus}: {counts.kept:,} of {counts.rows:,} rows kept", err=True)
         for line in _error_lines(counts):
@@ -166,13 +170,21 @@ def generate_command(
     for change in changes or []:
         path, value = parse_change(change)
         options[".".join(path)] = value
-    pairs = generate(task, split, count, seed=seed, options=options)
+    pairs = _generated(generate(task, split, count, seed=seed, options=options), count)
     if out is not None:
         typer.echo(f"{out}: {write_pairs(out, pairs):,} pairs")
         return
     for pair in pairs:
         links = () if pair.links is None else (" ".join(f"{left}-{right}" for left, right in pair.links),)
         typer.echo("\t".join((pair.source, pair.target, *links)))
+
+
+def _generated(pairs: Iterable[Pair], count: int) -> Iterator[Pair]:
+    """The same pairs, counted on stderr."""
+    with activity("generating", "pairs", total=count) as generating:
+        for pair in pairs:
+            yield pair
+            generating.done += 1
 
 
 def _recipe_or_files(

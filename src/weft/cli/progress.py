@@ -1,34 +1,55 @@
-"""Training progress on stderr: a reader of the training loop's events."""
+"""Training progress on stderr: a reader of the training loop's events.
+
+In a terminal a bar, with fewer columns where it is narrow; in a file, a pipe or a dumb terminal a line now and then.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
+from weft.activity import Activity, observing
 from weft.cli.length_limit import cut_off_outputs
+from weft.cli.status import duration
 
 if TYPE_CHECKING:
     from weft.training.events import Averaged, Event, Started, Step, Validation
 
-PLAIN_SECONDS = 10
-"""Seconds between lines if stderr is not a terminal."""
+FIRST_SECONDS, PLAIN_SECONDS, MAX_PLAIN_SECONDS = 2, 10, 60
+"""Seconds until the first line if stderr is not a terminal, between lines, and between lines of a long run."""
+NARROW = 80
+"""Columns below which the bar and the speed are left out."""
 
 
 class ProgressReporter:
     """Shows events as they pass: a progress bar on a terminal, else a line every few seconds."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self.console = console or stderr_console()
         self.bar: Progress | None = None
         self.task = TaskID(0)
+        self.activities: list[Activity] = []
+        self.observation = ExitStack()
+        """While there is a bar, this object observes the activities of the training loop."""
         self.loss = 0.0
         self.speed = 0.0
-        self.reported = time.monotonic()
-        self.steps = 0
+        self.start = self.reported = time.monotonic()
+        self.first_step = self.steps = 0
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events, shown."""
@@ -63,30 +84,48 @@ class ProgressReporter:
             f"{pairs}{f' (dropped: {dropped})' if dropped else ''}; {event.parameters:,} parameters; "
             f"vocabulary {event.source_vocabulary:,} / {event.target_vocabulary:,}; {event.device}"
         )
-        self.steps = event.steps
-        if self.console.is_terminal:
-            self.bar = Progress(
-                TextColumn("training"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s  left"),
-                TimeRemainingColumn(),
-                console=self.console,
-                transient=True,
-            )
-            self.task = self.bar.add_task("", total=event.steps, completed=event.step, loss=0.0, speed=0.0)
+        self.steps, self.first_step = event.steps, event.step
+        self.start = time.monotonic()
+        self.reported = self.start - PLAIN_SECONDS + FIRST_SECONDS
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            self.bar = Progress(*self._columns(), console=self.console, transient=True)
+            self.task = self.bar.add_task("training", total=event.steps, completed=event.step, loss="", speed="")
             self.bar.start()
+            self.observation.enter_context(observing(self))
+
+    def _columns(self) -> list[ProgressColumn]:
+        narrow = self.console.width < NARROW
+        columns: list[ProgressColumn] = [TextColumn("{task.description}"), MofNCompleteColumn()]
+        columns += [] if narrow else [BarColumn()]
+        columns.append(TextColumn("loss {task.fields[loss]}" + ("" if narrow else "{task.fields[speed]}")))
+        return [*columns, TimeRemainingColumn(compact=narrow)]
+
+    def begin(self, activity: Activity) -> None:
+        """The training loop does something other than a step: the bar says what."""
+        if self.bar is not None:
+            self.activities.append(activity)
+            self.bar.update(self.task, description=self.activities[0].what)
+
+    def end(self, activity: Activity) -> None:
+        self.activities = [other for other in self.activities if other is not activity]
+        if self.bar is not None:
+            self.bar.update(self.task, description=self.activities[0].what if self.activities else "training")
 
     def _step(self, event: Step) -> None:
         speed = event.target_tokens / max(event.seconds, 1e-9)
         self.loss = event.loss if not self.loss else 0.95 * self.loss + 0.05 * event.loss
         self.speed = speed if not self.speed else 0.95 * self.speed + 0.05 * speed
         if self.bar is not None:
-            self.bar.update(self.task, completed=event.step, loss=self.loss, speed=self.speed)
-        elif time.monotonic() - self.reported > PLAIN_SECONDS:
-            self.reported = time.monotonic()
+            shown = {"loss": short(self.loss), "speed": f"  {self.speed:,.0f} tokens/s"}
+            self.bar.update(self.task, completed=event.step, **shown)  # type: ignore[arg-type]
+            return
+        now = time.monotonic()
+        if now - self.reported > min(max(PLAIN_SECONDS, (now - self.start) / 60), MAX_PLAIN_SECONDS):
+            self.reported = now
+            left = (now - self.start) / max(event.step - self.first_step, 1) * (self.steps - event.step)
             self.console.print(
-                f"step {event.step}/{self.steps}: loss {self.loss:.3f}, {self.speed:,.0f} target tokens/s"
+                f"step {event.step:,}/{self.steps:,}: loss {short(self.loss)}, {self.speed:,.0f} target tokens/s, "
+                f"{duration(left)} left"
             )
 
     def _validation(self, event: Validation) -> None:
@@ -101,6 +140,7 @@ class ProgressReporter:
         self.console.print(f"mean of steps {steps}: {_scores(event)}  ({choice})")
 
     def _close(self) -> None:
+        self.observation.close()
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -108,4 +148,17 @@ class ProgressReporter:
 
 def _scores(event: Validation | Averaged) -> str:
     metrics = "".join(f", {name} {value:.2f}" for name, value in event.metrics.items())
-    return f"validation perplexity {event.perplexity:.3f}{metrics}"
+    return f"validation perplexity {short(event.perplexity)}{metrics}"
+
+
+def stderr_console() -> Console:
+    """A console for plain text on stderr; lines are wrapped at words in a terminal, and nowhere else."""
+    soft_wrap = sys.stderr is None or not sys.stderr.isatty()
+    return Console(stderr=True, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False)
+
+
+def short(value: float) -> str:
+    """A number that stays short: ``1.234``, ``12,345``, ``1.2e+09``."""
+    if abs(value) < 1_000 or not math.isfinite(value):
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if abs(value) < 1_000_000 else f"{value:.1e}"

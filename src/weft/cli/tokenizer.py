@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from weft.activity import activity
+from weft.cli.arguments import counted
+
 app = typer.Typer(help="Train, apply and inspect tokenizers.", no_args_is_help=True)
 File = Annotated[
     Path,
@@ -70,7 +73,8 @@ def learn_command(
         symbols=tuple(symbol or ()),
         protect=tuple(protect or ()),
     )
-    tokenizer = learn(kind, lines, options)
+    with activity("learning the tokenizer"):
+        tokenizer = learn(kind, lines, options)
     tokenizer.save(out)
     typer.echo(f"{out}: {tokenizer.kind}, {tokenizer.size} ids")
 
@@ -85,7 +89,9 @@ def _sample(texts: list[str], *, characters: int, seed: int) -> Iterable[str]:
     for text in texts:
         if inner_name(text).endswith((".jsonl", ".json", ".csv", ".parquet")):
             raise DataError(f"{text}: a table, not lines of text; `weft data prepare` learns from its columns")
-    return sample((line for text in texts for line in read_lines(text)), characters=characters, seed=seed)
+    return sample(
+        (line for text in texts for line in counted(read_lines(text), text, "lines")), characters=characters, seed=seed
+    )
 
 
 @app.command("apply", epilog="Try:  echo 'a sentence' | weft tokenizer apply tokenizer.json")
@@ -101,7 +107,7 @@ def apply_command(
     from weft.text.tokenizer import load
 
     loaded = load(tokenizer)
-    for number, line in enumerate(read_lines(file), 1):
+    for number, line in enumerate(counted(read_lines(file), file, "lines"), 1):
         if decode:
             try:
                 line_ids = [int(part) for part in line.split()]

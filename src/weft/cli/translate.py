@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from weft.activity import Activity, activity
 from weft.cli.arguments import (
     Changes,
     Device,
@@ -164,11 +164,10 @@ def _translate(
     attention = job.format.align or job.format.as_json
     outputs = cut_off = unproven = 0
     characters = WINDOW_CHARACTERS // 8 if attention else WINDOW_CHARACTERS
-    with _meter(shown=write is not _to_stdout or not sys.stdout.isatty()) as report:
+    with _counting(job.file):
         for window in chunk_lines(stream, max_lines=WINDOW_LINES, max_characters=characters):
             translations = model.translate(window, n_best=job.format.n_best, return_attention=attention, **job.settings)
             write(window, "".join(map(job.format.lines, translations)).encode("utf-8"))
-            report(len(window), sum(len(translation.ids) for translation in translations))
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations)
             unproven += sum(bool(translation.token_scores) and not translation.proven for translation in translations)
@@ -206,27 +205,11 @@ def _fingerprint(run: Path) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def _meter(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function to report finished lines and tokens to; shows them per second if stderr is a terminal."""
-    if not shown or not sys.stderr.isatty():
-        yield lambda lines, tokens: None
-        return
-    from rich.console import Console
-
-    start = time.monotonic()
-    total_lines = total_tokens = 0
-    with Console(stderr=True, highlight=False).status("translating") as status:
-
-        def report(lines: int, tokens: int) -> None:
-            nonlocal total_lines, total_tokens
-            total_lines += lines
-            total_tokens += tokens
-            seconds = max(time.monotonic() - start, 1e-9)
-            speed = f"{total_lines / seconds:,.0f} lines/s  {total_tokens / seconds:,.0f} tokens/s"
-            status.update(f"{total_lines:,} lines  {speed}")
-
-        yield report
+def _counting(file: str) -> AbstractContextManager[Activity]:
+    """The activity whose lines are counted, unless somebody is typing them."""
+    if file == "-" and sys.stdin is not None and sys.stdin.isatty():
+        return nullcontext(Activity("translating"))
+    return activity("translating" if file == "-" else f"translating {file}", "lines")
 
 
 def record(translation: Translation) -> dict[str, Any]:

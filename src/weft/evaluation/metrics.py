@@ -34,6 +34,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft import __version__
+from weft.activity import activity
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.string_distance import edit_distance
 
@@ -203,7 +204,8 @@ def compute_metrics(names: Sequence[str], hypotheses: Sequence[str], references:
     check_metrics(names)
     scores: list[MetricScore] = []
     for name in names:
-        result = METRICS[name].compute(hypotheses, references)
+        with activity(f"computing {name}"):
+            result = METRICS[name].compute(hypotheses, references)
         scores += result if isinstance(result, list) else [result]
     return scores
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from weft.activity import activity
 from weft.errors import RecipeError, nearest
 
 
@@ -24,4 +25,5 @@ def export_run(
     """Write a run in another format; returns the folder, by default RUN/FORMAT-QUANTIZATION."""
     if to not in FORMATS:
         raise RecipeError(f"--to {to}: unknown format; {nearest(to, FORMATS)}")
-    return FORMATS[to](Path(run), Path(run) / f"{to}-{quantization}" if out is None else out, quantization)
+    with activity(f"converting {run} for {to}"):
+        return FORMATS[to](Path(run), Path(run) / f"{to}-{quantization}" if out is None else out, quantization)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from weft import tasks
+from weft.activity import activity
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import Call, Prefix, Step, StepError
 from weft.data.pairs import BLANK_KIND, Pair, Row, RowError, blank_error, is_blank
@@ -184,27 +185,29 @@ def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = No
     """
     reads_sources = recipe.source_role != "none"
     counts = Counter[str]() if row_errors is None else row_errors
-    for _, corpus, settings in find_corpora(recipe, split):
+    for name, corpus, settings in find_corpora(recipe, split):
         pipeline = Pipeline(pipeline_steps(recipe, settings), seed=recipe.seed).for_evaluation()
-        for block in corpus.blocks():
-            numbers: list[int] = []
-            pairs: list[Pair] = []
-            for number, row in block.rows():
-                if isinstance(row, RowError):
-                    skip_row(recipe, row, counts)
-                else:
-                    numbers.append(number)
-                    pairs.append(row)
-            try:
-                outcome = pipeline.run(pairs)
-            except StepError as error:
-                raise located(error, [block]) from None
-            for index, pair in zip(outcome.rows, outcome.pairs, strict=True):
-                if is_blank(pair, sources=reads_sources):
-                    where = f"{block.name}:{numbers[index]}"
-                    skip_row(recipe, blank_error(pair, where, sources=reads_sources), counts)
-                else:
-                    yield pair
+        with activity(f"reading {name}", "pairs") as reading:
+            for block in corpus.blocks():
+                numbers: list[int] = []
+                pairs: list[Pair] = []
+                for number, row in block.rows():
+                    if isinstance(row, RowError):
+                        skip_row(recipe, row, counts)
+                    else:
+                        numbers.append(number)
+                        pairs.append(row)
+                try:
+                    outcome = pipeline.run(pairs)
+                except StepError as error:
+                    raise located(error, [block]) from None
+                for index, pair in zip(outcome.rows, outcome.pairs, strict=True):
+                    if is_blank(pair, sources=reads_sources):
+                        where = f"{block.name}:{numbers[index]}"
+                        skip_row(recipe, blank_error(pair, where, sources=reads_sources), counts)
+                    else:
+                        yield pair
+                reading.done += len(pairs)
 
 
 def skip_row(recipe: Recipe, error: RowError, counts: Counter[str]) -> None:

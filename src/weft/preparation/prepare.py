@@ -6,12 +6,13 @@ import math
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.activity import activity
 from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.batching.streaming import CorpusBlock, StreamedCorpus, StreamedPart
@@ -40,9 +41,6 @@ from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 PARALLEL_BYTES = 32 << 20
 """Size of the text from which on worker processes pay."""
-
-OnProgress = Callable[[str, int], None]
-"""Called now and then with the name of a corpus and the number of its rows tokenized so far."""
 
 
 class PreparedCorpus(NamedTuple):
@@ -78,7 +76,6 @@ def prepare(
     tokenizers: Tokenizers | None = None,
     start: Sequence[Path] = (),
     transforms: Transform | Sequence[Transform] = (),
-    on_progress: OnProgress = lambda name, rows: None,
 ) -> PreparedCorpus:
     """The training corpus of a recipe.
 
@@ -86,7 +83,7 @@ def prepare(
     learned from the corpus. A folder (data.prepared) is made by one process; others that need it wait, and then use it.
     """
     transforms = (transforms,) if callable(transforms) else transforms
-    corpus = _prepare(recipe, tokenizers, start, transforms, on_progress)
+    corpus = _prepare(recipe, tokenizers, start, transforms)
     return corpus._replace(length_limits=learn_length_limits(corpus.data, recipe))
 
 
@@ -95,7 +92,6 @@ def _prepare(
     tokenizers: Tokenizers | None,
     start: Sequence[Path],
     transforms: Sequence[Transform],
-    on_progress: OnProgress,
 ) -> PreparedCorpus:
     """The corpus in memory or in a prepared folder, which is made if there is none, or as a stream."""
     folder = None if recipe.data.prepared is None else Path(recipe.data.folder) / recipe.data.prepared
@@ -107,7 +103,7 @@ def _prepare(
     Mixture(mixed, seed=recipe.seed).check(recipe.training.steps)  # before a long preparation
     if folder is not None and exists:
         return _open(recipe, folder, entries, tokenizers)
-    store = _StoreBuilder(recipe, entries, transforms, on_progress)
+    store = _StoreBuilder(recipe, entries, transforms)
     if folder is not None:
         with lock_folder(folder, "preparing", patience=math.inf, on_wait=_report_waiting):
             if folder.exists() and not is_empty_folder(folder):  # another process has prepared it in the meantime
@@ -127,17 +123,10 @@ def _report_waiting(reason: str) -> None:
 class _StoreBuilder:
     """Tokenizes the corpora of a recipe into one token store."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        entries: Sequence[CorpusEntry],
-        transforms: Sequence[Transform],
-        on_progress: OnProgress,
-    ) -> None:
+    def __init__(self, recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> None:
         self.recipe = recipe
         self.entries = entries
         self.transforms = transforms
-        self.on_progress = on_progress
         self.counts: list[RowCounts] = []
         self.parts: list[Part] = []
         self.fingerprints = fingerprint_collector(recipe, entries)
@@ -165,7 +154,7 @@ class _StoreBuilder:
                 spec = tokenizer_spec(self.recipe, entry, tokenizer_paths, self.transforms)
                 length_divisor = 0 if variant else self.fingerprints.length_divisor
                 spec = replace(spec, variant=variant, length_divisor=length_divisor)
-                counts = writer.write(self._reported(tokenize(self.recipe, entry, spec), entry.name))
+                counts = writer.write(self._collected(tokenize(self.recipe, entry, spec), entry.name))
             self.counts.append(counts)
             mixing = entry.settings.model_dump(include=MIXING_SETTINGS)
             self.parts.append(Part(start, counts.kept, variants, **mixing))
@@ -182,14 +171,19 @@ class _StoreBuilder:
             "counts": [counts.record() for counts in self.counts],
         }
 
-    def _reported(self, blocks: Iterable[TokenizedBlock], name: str) -> Iterator[TokenizedBlock]:
-        """The same blocks; their fingerprints are collected, and progress is reported after each."""
-        rows = 0
-        for block in blocks:
+    def _collected(self, blocks: Iterable[TokenizedBlock], name: str) -> Iterator[TokenizedBlock]:
+        """The same blocks; their fingerprints are collected and their rows counted."""
+        for block in _counted(blocks, f"tokenizing {name}"):
             self.fingerprints.add(block.fingerprints)
             yield block
-            rows += len(block.drop_reasons)
-            self.on_progress(name, rows)
+
+
+def _counted(blocks: Iterable[TokenizedBlock], what: str) -> Iterator[TokenizedBlock]:
+    """The same blocks; their rows are counted by an activity."""
+    with activity(what, "rows") as tokenizing:
+        for block in blocks:
+            yield block
+            tokenizing.done += len(block.drop_reasons)
 
 
 def tokenizer_spec(
@@ -243,7 +237,7 @@ def check_corpus(
         for entry in entries:
             spec = tokenizer_spec(recipe, entry, paths)
             spec = replace(spec, examples=examples, length_divisor=fingerprints.length_divisor)
-            blocks = tokenize(recipe, entry, spec)
+            blocks = _counted(tokenize(recipe, entry, spec), f"checking {entry.name}")
             yield (
                 entry.name,
                 count_rows(blocks, lambda block: fingerprints.add(block.fingerprints), examples=examples)[0],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from weft.activity import activity
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import StepError
 from weft.data.pairs import Pair, is_blank
@@ -27,7 +28,8 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     settings = recipe.tokenizer
 
     def learn_kind(kind: str, texts: Iterable[str]) -> Tokenizer:
-        return learn(kind, texts, LearningOptions.from_settings(settings))
+        with activity("learning the tokenizer"):
+            return learn(kind, texts, LearningOptions.from_settings(settings))
 
     sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
     if recipe.source_role == "none":
@@ -61,18 +63,22 @@ def make_tokenizers(
     return learn_tokenizers(recipe, _sample_pairs(recipe, entries, transforms))
 
 
+def _numbered_pairs(recipe: Recipe, entries: Sequence[CorpusEntry]) -> Iterator[tuple[int, Pair]]:
+    """All pairs that are not blank, each with the index of its corpus."""
+    reads_source = recipe.source_role != "none"
+    for index, entry in enumerate(entries):
+        with activity(f"reading {entry.name}", "pairs") as reading:
+            for block in entry.corpus.blocks():
+                for pair in readable_pairs(block.rows(), recipe):
+                    if not is_blank(pair, sources=reads_source):
+                        reading.done += 1
+                        yield index, pair
+
+
 def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> list[Pair]:
     """The pairs to learn a tokenizer from: all of a corpus that is not too large, else a random sample of them."""
-    reads_source = recipe.source_role != "none"
-    rows = (
-        (index, pair)
-        for index, entry in enumerate(entries)
-        for block in entry.corpus.blocks()
-        for pair in readable_pairs(block.rows(), recipe)
-        if not is_blank(pair, sources=reads_source)
-    )
     sampled = sample(
-        rows,
+        _numbered_pairs(recipe, entries),
         size=lambda row: len(row[1].source) + len(row[1].target),
         characters=recipe.tokenizer.sample,
         seed=recipe.seed,

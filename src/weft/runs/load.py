@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.activity import activity
 from weft.errors import CheckpointError
 from weft.models.build import build_model, parameter_shapes
 from weft.recipe import Recipe, load_recipe
@@ -37,6 +38,11 @@ def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
     """
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
+    with activity(f"loading {path}"):
+        return _load_run(path, model)
+
+
+def _load_run(path: Path | str, model: Model | None) -> LoadedRun:
     folder = RunFolder(path).check()
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths())

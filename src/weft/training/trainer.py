@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 from pydantic import ValidationError
 
+from weft.activity import activity
 from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
 from weft.errors import CheckpointError, TrainingError
@@ -309,6 +310,10 @@ class Trainer:
 
     def _validation_scores(self, weights: Tensors) -> ValidationScores:
         """Validate the model, or the copy of it that gets all weights if they are sharded."""
+        with activity("validating"):
+            return self._validate(weights)
+
+    def _validate(self, weights: Tensors) -> ValidationScores:
         assert self.validate is not None
         if self.validation_model is None:
             self.model.eval()

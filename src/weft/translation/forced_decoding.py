@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from weft.activity import activity
 from weft.data.store.token_store import PairStore, length_sorted_batches
 from weft.models.interface import Model, alignment_weights
 from weft.search.interface import Hypothesis
@@ -34,12 +35,14 @@ def token_log_probabilities(
 ) -> list[Tensor]:
     """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs."""
     results: list[Tensor] = [torch.zeros(0)] * len(pairs)
-    for rows in length_sorted_batches(pairs, BATCH_TOKENS):
-        batch = pairs.batch(rows).to(device)
-        logits_NV = model(batch.source, batch.target.shifted(begin)).logits_NV
-        chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
-        for row, scores in zip(rows.tolist(), batch.target.like(chosen_N1[:, 0].cpu()).split(), strict=True):
-            results[row] = scores
+    with activity("scoring", "pairs", total=len(pairs)) as scoring:
+        for rows in length_sorted_batches(pairs, BATCH_TOKENS):
+            batch = pairs.batch(rows).to(device)
+            logits_NV = model(batch.source, batch.target.shifted(begin)).logits_NV
+            chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
+            for row, scores in zip(rows.tolist(), batch.target.like(chosen_N1[:, 0].cpu()).split(), strict=True):
+                results[row] = scores
+            scoring.done += len(rows)
     return results
 
 

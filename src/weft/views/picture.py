@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rich.cells import cell_len
 
+from weft.activity import activity
 from weft.errors import DataError
 from weft.files import replacing
 from weft.views.fonts import choose
@@ -51,6 +52,11 @@ def write_picture(to: str | Path, texts: Iterable[str], figure: Callable[[list[s
     """
     path = Path(to)
     suffix = check_format(path)
+    with activity(f"drawing {path}"):
+        return _write_picture(path, suffix, texts, figure)
+
+
+def _write_picture(path: Path, suffix: str, texts: Iterable[str], figure: Callable[[list[str]], Figure]) -> Path:
     fonts = choose("".join(texts))
     if fonts.missing and suffix != "svg":
         codes = ", ".join(f"{character} (U+{ord(character):04X})" for character in fonts.missing[:5])

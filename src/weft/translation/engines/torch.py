@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from weft.activity import activity
 from weft.errors import SearchError
 from weft.models.interface import Model
 from weft.ragged import Layout, Ragged, budget_slices
@@ -57,9 +58,11 @@ class TorchEngine:
 
     def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
-        for rows in self._batches(request):
-            for row, hypotheses in zip(rows, self._search_batch(request.select(rows)), strict=True):
-                results[row] = hypotheses
+        with activity("translating", "lines", total=len(request.sources)) as translating:
+            for rows in self._batches(request):
+                for row, hypotheses in zip(rows, self._search_batch(request.select(rows)), strict=True):
+                    results[row] = hypotheses
+                translating.done += len(rows)
         return results
 
     def _batches(self, request: EngineRequest) -> Iterator[list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.activity import activity
 from weft.errors import SearchError
 from weft.runs.load import LoadedRun
 from weft.search.interface import Hypothesis
@@ -48,11 +49,14 @@ class CTranslate2Engine:
         from weft.translation.engines.ctranslate2.search import search
 
         if self._model is None:
-            self._model = load_exported(self.run, "int8" if self.precision == "int8" else "default")
+            with activity("converting the model for CTranslate2"):
+                self._model = load_exported(self.run, "int8" if self.precision == "int8" else "default")
         max_lengths = request.max_lengths(self.fallback.model)
         positions = self._model.info.max_target_length or max(max_lengths)
         within = [min(limit, positions) for limit in max_lengths]
-        results = search(self._model, request, max_lengths=within, return_token_scores=request.return_attention)
+        with activity("translating", "lines", total=len(request.sources)) as translating:
+            results = search(self._model, request, max_lengths=within, return_token_scores=request.return_attention)
+            translating.done = len(request.sources)
         repeated = [
             row
             for row, hypotheses in enumerate(results)

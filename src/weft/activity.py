@@ -1,0 +1,72 @@
+"""What a long call is doing right now: the library says it here and prints nothing; a program may show it.
+
+    with activity("reading pairs.tsv", "pairs") as reading:
+        for pair in pairs:
+            reading.done += 1
+
+    with observing(observer):
+        weft.load("runs/grammar").translate(lines)
+
+An observer is told when an activity begins and ends; how far it is, `Activity.done`, it reads whenever it likes, so
+counting costs an addition and nothing else. Observers belong to the context (`contextvars`) that set them: other
+threads are not observed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(slots=True, eq=False)
+class Activity:
+    """Something that may take a while."""
+
+    what: str
+    unit: str = ""
+    """What is counted, in the plural; empty: nothing."""
+    total: int | None = None
+    """None: unknown."""
+    done: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+
+class Observer(Protocol):
+    """What is told about activities."""
+
+    def begin(self, activity: Activity) -> None: ...
+
+    def end(self, activity: Activity) -> None: ...
+
+
+_observer: ContextVar[Observer | None] = ContextVar("weft_observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Tell this observer about the activities of the block."""
+    previous = _observer.get()
+    _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.set(previous)
+
+
+@contextmanager
+def activity(what: str, unit: str = "", *, total: int | None = None) -> Iterator[Activity]:
+    """An activity, from the beginning to the end of the block; add to `Activity.done` in it."""
+    current = Activity(what, unit, total)
+    observer = _observer.get()
+    if observer is None:
+        yield current
+        return
+    observer.begin(current)
+    try:
+        yield current
+    finally:
+        observer.end(current)
