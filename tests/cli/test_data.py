@@ -104,7 +104,7 @@ class TestShow:
     @pytest.mark.parametrize(
         ("asked", "message"),
         [
-            (["none.tsv"], "none.tsv: no such file, and no built-in corpus of that name; "),
+            (["none.tsv"], "none.tsv: no such file, recipe or built-in corpus; "),
             (["lines.src", "none.tgt"], "none.tgt: no such file"),
             (["none.toml"], "none.toml: cannot be read (No such file or directory)"),
             (["pairs.tsv", "--split", "vaild"], "--split vaild: did you mean 'valid'?"),

@@ -48,9 +48,9 @@ def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     lines = printed([STARTED, *map(step, range(1, 31))], width=200).splitlines()[1:]
     assert lines == [
-        "step 3/5,000: loss 3.250, 8,000 target tokens/s, 83 min left",
-        "step 14/5,000: loss 3.250, 8,000 target tokens/s, 83 min left",
-        "step 25/5,000: loss 3.250, 8,000 target tokens/s, 83 min left",
+        "step 3/5,000: loss 3.250, 8,000 target tokens/s, 1 h 23 min left",
+        "step 14/5,000: loss 3.250, 8,000 target tokens/s, 1 h 23 min left",
+        "step 25/5,000: loss 3.250, 8,000 target tokens/s, 1 h 23 min left",
     ]
 
 

@@ -437,18 +437,12 @@ class TestOptions:
 
 
 class TestProgress:
-    def test_on_a_terminal_alone(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        with cli._meter(shown=True) as passed:
-            passed(3, 4)
-        assert capsys.readouterr() == ("", "")
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        monkeypatch.setenv("TERM", "xterm")
-        with cli._meter(shown=True) as passed:
-            passed(3000, 4)
-        assert "3,000 lines" in capsys.readouterr().err
-        with cli._meter(shown=False) as passed:
-            passed(3, 4)
-        assert capsys.readouterr() == ("", "")
+    def test_lines_are_counted_unless_somebody_types_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with cli._counting("lines.txt") as counting:
+            assert (counting.what, counting.unit) == ("translating lines.txt", "lines")
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+        with cli._counting("-") as counting:
+            assert not counting.unit
 
 
 class TestTheLengthLimit:
