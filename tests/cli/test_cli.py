@@ -438,3 +438,14 @@ class TestRecipesAndTokenizers:
         assert weft("tokenizer", "show", made).stdout.splitlines()[1].startswith("merge     1")
         ids = weft("tokenizer", "apply", made, "--ids", stdin="lowest newer\n").stdout
         assert weft("tokenizer", "apply", made, "--decode", stdin=ids).stdout == "lowest newer\n"
+
+
+@pytest.mark.parametrize(
+    "raised", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_not_enough_memory_is_one_line(refusal, monkeypatch, raised):
+    def fail(**options):
+        raise raised
+
+    monkeypatch.setattr("weft.cli.app", fail)
+    assert refusal("recipes").startswith("not enough memory; lower training.batch_tokens or search.batch_tokens")

@@ -15,6 +15,7 @@ from fixtures.table_model import BEGIN, END, Table, TableMemory, exhaustive, log
 from weft.errors import SearchError
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
+from weft.search import beam as beam_module
 from weft.search.interface import Hypothesis
 from weft.search.ranking import Ranking
 from weft.tree import select
@@ -429,3 +430,18 @@ def test_where_nothing_may_follow_the_search_stops() -> None:
     assert (len(found.tokens), found.ended) == (1, "constraints")
     [[alone]] = greedy(Table(), memory, [5], constraints=(Nothing(),))
     assert (alone.tokens, alone.ended) == (found.tokens, "constraints")
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=4), st.integers(1, 6))
+def test_the_first_that_do_not_end(ends: list[list[bool]], size: int) -> None:
+    """A large beam finds them in another way."""
+    ends_BC = torch.tensor(ends)
+    expected = beam_module._first_without_end(ends_BC, size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam_module, "LARGE_BEAM", 0)
+        indices_BK, exists_BK = beam_module._first_without_end(ends_BC, size)
+    assert torch.equal(exists_BK, expected[1])
+    assert torch.equal(indices_BK, expected[0])
+    for row, indices in zip(ends, indices_BK.tolist(), strict=True):
+        staying = [index for index, end in enumerate(row) if not end][:size]
+        assert indices[: len(staying)] == staying

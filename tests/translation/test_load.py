@@ -123,6 +123,20 @@ class TestEngines:
         assert len(either.translate(SOURCES * 12, return_attention=False, stop="provable")) == 48
         assert len(either.translate(SOURCES * 12, return_attention=False)) == 48
 
+    def test_a_beam_that_is_too_large_for_it(self, runs, monkeypatch):
+        pytest.importorskip("ctranslate2")
+        theirs = load(runs / "transformer", device="cpu", engine="ctranslate2")
+        either = load(runs / "transformer", device="cpu", engine="auto")
+        with pytest.raises(
+            SearchError, match=r"^--engine ctranslate2: search\.size: 50; in CTranslate2 a beam holds at"
+        ):
+            theirs.translate(SOURCES, size=50)
+        assert len(either.translate(SOURCES * 12, return_attention=False, size=50)) == 48
+        monkeypatch.setattr("weft.translation.engines.ctranslate2.engine.available_memory", lambda: 1000)
+        with pytest.raises(SearchError, match=r"search\.size: 3 hypotheses of 4 sentences need about 0\.0 MB"):
+            theirs.translate(SOURCES, size=3)
+        assert len(either.translate(SOURCES * 12, return_attention=False, size=3)) == 48
+
 
 def test_an_ensemble_has_the_largest_length_limits(runs, tmp_path):
     for name, limits in (("gru", LengthLimits(3.0, 11)), ("transformer", LengthLimits(2.5, 40))):

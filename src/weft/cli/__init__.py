@@ -134,6 +134,15 @@ def main() -> None:
         reason = " ".join((error.strerror or str(error) or type(error).__name__).split())
         print(f"weft: {where}{reason}", file=sys.stderr)
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if debug or not _is_out_of_memory(error):
+            raise
+        print(
+            "weft: not enough memory; lower training.batch_tokens or search.batch_tokens, the size of the model, or "
+            "the number of hypotheses (search.size, --n-best)",
+            file=sys.stderr,
+        )
+        sys.exit(2)
 
 
 def _run(arguments: list[str]) -> None:
@@ -142,3 +151,9 @@ def _run(arguments: list[str]) -> None:
     except SystemExit:
         sys.stdout.flush()  # an error in writing is reported as any other
         raise
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, or PyTorch on a CPU or a GPU, could not allocate memory."""
+    is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, MemoryError) or is_of_torch

@@ -38,6 +38,7 @@ from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extens
 from weft.tree import repeat
 
 STOPS = ("finished", "provable", "steps")
+LARGE_BEAM = 64
 
 
 @dataclass(frozen=True)
@@ -303,8 +304,11 @@ def _first_without_end(ends_BC: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """The indices of the first ``size`` extensions that do not end, in order, and whether there are so many."""
     count_BC = (~ends_BC).cumsum(1)
     slots_K = torch.arange(size, device=ends_BC.device)
-    indices_BK = (count_BC[:, None] <= slots_K[:, None]).sum(2).clamp(max=ends_BC.shape[1] - 1)
-    return indices_BK, count_BC[:, -1:] > slots_K
+    if size <= LARGE_BEAM:
+        indices_BK = (count_BC[:, None] <= slots_K[:, None]).sum(2)
+    else:  # the same in memory that does not grow with the square of the beam
+        indices_BK = torch.searchsorted(count_BC, slots_K.expand(len(count_BC), -1).contiguous(), right=True)
+    return indices_BK.clamp(max=ends_BC.shape[1] - 1), count_BC[:, -1:] > slots_K
 
 
 def _pad(values_BC: Tensor, size: int, fill: float = 0.0) -> Tensor:

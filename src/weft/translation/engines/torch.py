@@ -17,6 +17,7 @@ from weft.search.interface import Hypothesis, SearchRequest, StepModel
 from weft.text import specials
 from weft.text.tokenizer import Tokenizer
 from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.search_memory import SMALL_SEARCH, HypothesisCount, StepSize, sentences_at_once
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class TorchEngine:
         self.tokenizer = tokenizer
         self.precision = precision
         self.seed = seed
+        self.step_size: StepSize | None = None
+        """Measured before the first large search."""
         self.loop: StepLoop | None = None
         if self.device.type == "cuda":
             from weft.search.cuda_graphs import CudaGraphLoop
@@ -60,10 +63,29 @@ class TorchEngine:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
         with activity("translating", "lines", total=len(request.sources)) as translating:
             for rows in self._batches(request):
-                for row, hypotheses in zip(rows, self._search_batch(request.select(rows)), strict=True):
-                    results[row] = hypotheses
-                translating.done += len(rows)
+                size = self._rows_at_once(request.select(rows))
+                for start in range(0, len(rows), size):
+                    part = rows[start : start + size]
+                    for row, hypotheses in zip(part, self._search_batch(request.select(part)), strict=True):
+                        results[row] = hypotheses
+                    translating.done += len(part)
         return results
+
+    def _rows_at_once(self, request: EngineRequest) -> int:
+        """How many rows of a batch fit in memory: all of them, unless the search is large."""
+        hypotheses = HypothesisCount.of(request).count * len(request.sources)
+        if hypotheses * (self.tokenizer.size + 1000) <= SMALL_SEARCH or request.settings.kind in (
+            "exact",
+            "exhaustive",
+        ):
+            return len(request.sources)
+        if self.step_size is None:
+            longest = max(range(len(request.sources)), key=lambda row: len(request.sources[row]))
+            model, memory = self._encode(request.select([longest]))
+            with torch.no_grad():
+                self.step_size = StepSize.measure(model, memory, specials.BEGIN, self.device)
+        lengths = request.max_lengths(self.model)
+        return sentences_at_once(request, self.step_size, max_lengths=lengths, device=self.device)
 
     def _batches(self, request: EngineRequest) -> Iterator[list[int]]:
         """Rows to search together: of similar length, prompts of the same length."""
@@ -78,17 +100,19 @@ class TorchEngine:
             size = max(budget // length, 1)
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
-    def _search_batch(self, request: EngineRequest) -> list[list[Hypothesis]]:
+    def _encode(self, request: EngineRequest) -> tuple[StepModel, Any]:
+        """What steps are taken with: the model, and the memory of the sources."""
         batch = Ragged.of(request.sources)
-        model: StepModel = self.model
         with torch.no_grad():
-            if request.prompts:
-                from weft.models.prompted_lm import PromptedLM
+            if not request.prompts:
+                return self.model, self.model.encode(self._to_device(batch))
+            from weft.models.prompted_lm import PromptedLM
 
-                model = PromptedLM(self.model, specials.BEGIN)
-                memory: Any = model.encode(torch.stack(batch.to(self.device).split()))
-            else:
-                memory = self.model.encode(self._to_device(batch))
+            model = PromptedLM(self.model, specials.BEGIN)
+            return model, model.encode(torch.stack(batch.to(self.device).split()))
+
+    def _search_batch(self, request: EngineRequest) -> list[list[Hypothesis]]:
+        model, memory = self._encode(request)
         inputs = SearchRequest(
             memory=memory,
             begin=specials.BEGIN,

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from weft.activity import activity
 from weft.errors import SearchError
 from weft.runs.load import LoadedRun
+from weft.runs.size_limits import available_memory, gigabytes
 from weft.search.interface import Hypothesis
-from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model, unsupported_search
+from weft.translation.engines.ctranslate2.support import CPU_BATCH, is_installed, unsupported_model, unsupported_search
 from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.search_memory import SCORE_BYTES, USABLE, HypothesisCount
 from weft.translation.engines.torch import TorchEngine
 
 if TYPE_CHECKING:
@@ -79,4 +81,15 @@ class CTranslate2Engine:
         reason = reason or unsupported_search(request.settings, n_best=request.n_best)
         if reason is None and (request.return_trace or any(request.prefixes)):
             return "CTranslate2 gives no trace, and its beams take no prefix"
-        return reason
+        return reason or self._too_large(request)
+
+    def _too_large(self, request: EngineRequest) -> str | None:
+        """Why CTranslate2 cannot search so many hypotheses: it does not make its batches smaller to fit in memory."""
+        (count, setting), vocabulary = HypothesisCount.of(request), self.run.tokenizers.target.size
+        if request.settings.kind == "beam" and 2 * count > vocabulary:
+            return f"{setting}: {count:,}; in CTranslate2 a beam holds at most half the vocabulary, {vocabulary // 2:,}"
+        sentences = min(len(request.sources), CPU_BATCH)
+        needed, available = sentences * count * SCORE_BYTES * vocabulary, available_memory()
+        if available is not None and needed > USABLE * available:
+            return f"{setting}: {count:,} hypotheses of {sentences} sentences need about {gigabytes(needed)}"
+        return None

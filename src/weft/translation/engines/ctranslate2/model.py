@@ -12,9 +12,8 @@ from weft.errors import SearchError
 from weft.text.specials import END, SPECIALS
 from weft.translation.engines.ctranslate2.export import ExportInfo
 from weft.translation.engines.ctranslate2.specification import token_names
+from weft.translation.engines.ctranslate2.support import CPU_BATCH
 
-CPU_BATCH = 64
-"""Sentences per batch on a CPU, where larger batches gain nothing."""
 GPU_BATCH = 512
 
 

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from weft.recipe import ModelSettings, SearchSettings, TransformerSettings
 from weft.translation.setting_scopes import irrelevant_settings
 
+CPU_BATCH = 64
+"""Sentences per batch on a CPU, where larger batches gain nothing."""
 Values = tuple[object, ...] | None
 _SCORING: dict[str, Values] = {"normalization": ("power", "none"), "length_penalty": None, "no_loops": None}
 SUPPORTED: dict[str, dict[str, Values]] = {
