@@ -440,9 +440,7 @@ class TestRecipesAndTokenizers:
         assert weft("tokenizer", "apply", made, "--decode", stdin=ids).stdout == "lowest newer\n"
 
 
-@pytest.mark.parametrize(
-    "raised", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
-)
+@pytest.mark.parametrize("raised", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
 def test_not_enough_memory_is_one_line(refusal, monkeypatch, raised):
     def fail(**options):
         raise raised
