@@ -34,7 +34,7 @@ USABLE = 0.5
 class HypothesisCount(NamedTuple):
     """How many hypotheses of a sentence are searched at once, and the setting that says so."""
 
-    count: int
+    number: int
     setting: str
 
     @classmethod

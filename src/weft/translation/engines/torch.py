@@ -73,7 +73,7 @@ class TorchEngine:
 
     def _rows_at_once(self, request: EngineRequest) -> int:
         """How many rows of a batch fit in memory: all of them, unless the search is large."""
-        hypotheses = HypothesisCount.of(request).count * len(request.sources)
+        hypotheses = HypothesisCount.of(request).number * len(request.sources)
         if hypotheses * (self.tokenizer.size + 1000) <= SMALL_SEARCH or request.settings.kind in (
             "exact",
             "exhaustive",
