@@ -87,6 +87,7 @@ BAD_ARGUMENTS = {
     "score PAIRS": ["RUN", "nowhere.tsv"],
     "sample": ["nowhere"],
     "sample --set": ["RUN", "--set", BAD],
+    "runs": ["nowhere"],
     "export": ["nowhere"],
     "export --to": ["RUN", "--to", "onx"],
     "recipes show": ["aditon"],

@@ -22,6 +22,7 @@ from weft.cli import (
     export,
     positions,
     recipes,
+    runs,
     sample,
     score,
     standard_streams,
@@ -54,6 +55,7 @@ COMMANDS = (
     ("evaluate", evaluate.command, "weft evaluate runs/try --json"),
     ("score", score.command, "weft score runs/try pairs.tsv"),
     ("sample", sample.command, "weft sample runs/lm --prompt 'le roi'"),
+    ("runs", runs.command, "weft runs"),
     ("export", export.command, "weft export RUN --to ctranslate2"),
 )
 """Name, function and example of each command, in the order of the help."""

@@ -104,6 +104,12 @@ def read_shapes(path: Path) -> Shapes:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a safetensors file."""
+    with _opened(path, "np") as file:
+        return _checked(path, file.metadata())
+
+
 def check_tensor_format(path: Path) -> None:
     """Refuse a file of another format from its header alone; a missing or damaged file is left to `read_tensors`."""
     try:

@@ -1,0 +1,143 @@
+"""What a run folder says of itself, from a few small reads: for a list of runs. Imports no torch.
+
+A damaged folder has a status too, whose `problem` says what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from weft.errors import WeftError
+from weft.files import lock_owner
+from weft.recipe.files import read_tree
+from weft.runs.layout import RunFolder
+from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import read_metadata, read_shapes
+
+LOG_TAIL = 1 << 16
+"""Bytes at the end of log.jsonl that are read."""
+State = Literal["training", "finished", "stopped", "damaged"]
+
+
+class RunStatus(NamedTuple):
+    """One run."""
+
+    path: Path
+    state: State
+    recipe: str | None = None
+    parameters: int | None = None
+    step: int | None = None
+    """The last step: logged by a run that is training, else saved."""
+    steps: int | None = None
+    """Of the whole training."""
+    metric: str | None = None
+    """What `score` is: perplexity, or the metric that training chose the weights by."""
+    score: float | None = None
+    """Of model.safetensors on the validation set."""
+    modified: float = 0.0
+    """When the run was last written to, in seconds since 1970."""
+    process: str | None = None
+    """Of a run that is training: the process and its machine."""
+    problem: str | None = None
+    """What is wrong with a damaged folder."""
+
+    @classmethod
+    def read(cls, path: Path) -> RunStatus:
+        """The status of a run folder; never fails because of what is in it."""
+        modified = _modified(path)
+        try:
+            return _read(path)._replace(modified=modified)
+        except (WeftError, OSError) as error:
+            reason = " ".join(str(error).split()).removeprefix(f"{path}{os.sep}").removeprefix(f"{path}: ")
+            return cls(path, "damaged", modified=modified, problem=reason)
+
+    def describe_state(self, *, short: bool = False) -> str:
+        """training, step 300 of 1000; finished; stopped at step 300; damaged. Short: training at 300; …"""
+        if self.state not in ("training", "stopped") or self.step is None:
+            return self.state
+        if short:
+            return f"{self.state} at {self.step}"
+        where = f", step {self.step} of {self.steps}" if self.state == "training" else f" at step {self.step}"
+        return f"{self.state}{where}"
+
+    def record(self) -> dict[str, Any]:
+        """For ``--json``."""
+        score = self.score if self.score is None or math.isfinite(self.score) else None
+        modified = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.modified))
+        return {**self._asdict(), "path": str(self.path), "score": score, "modified": modified}
+
+
+def find_runs(folder: Path) -> Iterator[RunStatus]:
+    """The status of every run in a folder, or of the folder itself if it is a run; the newest first."""
+    candidates = [folder] if _is_run(folder) else [path for path in folder.iterdir() if _is_run(path)]
+    yield from sorted(map(RunStatus.read, candidates), key=lambda status: (-status.modified, status.path))
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a folder is a run, perhaps a damaged one."""
+    run = RunFolder(path)
+    return not path.name.endswith(".part") and any(item.exists() for item in (run.recipe, run.model, run.log))
+
+
+def _read(path: Path) -> RunStatus:
+    run = RunFolder(path).check()
+    tree = read_tree(run.recipe)
+    training = tree.get("training")
+    settings = training if isinstance(training, dict) else {}
+    origin = WeightsOrigin.from_metadata(read_metadata(run.model))
+    validation = (origin.validation if origin is not None else None) or {}
+    chosen = str(settings.get("metric"))
+    metric = next((name for name in (chosen, "perplexity") if name != "loss" and name in validation), None)
+    owner = lock_owner(path)
+    events = list(_last_events(run.log))
+    step = run.newest_step()
+    state: State = "stopped"
+    if owner is not None:
+        state, step = "training", max([step, *(event["step"] for event in events)])
+    elif events and events[-1].get("event") == "finished":
+        state = "finished"
+    return RunStatus(
+        path,
+        state,
+        recipe=str(tree["name"]),
+        parameters=sum(math.prod(shape) for shape in read_shapes(run.model).values()),
+        step=step,
+        steps=settings["steps"] if type(settings.get("steps")) is int else None,
+        metric=metric,
+        score=None if metric is None else validation[metric],
+        process=f"{owner.pid} on {owner.host}" if owner is not None and owner.pid else None,
+    )
+
+
+def _last_events(log: Path) -> Iterator[dict[str, Any]]:
+    """The last events of a log, as far as they can be read."""
+    if not log.is_file():
+        return
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - LOG_TAIL, 0))
+        lines = file.read(LOG_TAIL).splitlines()
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):  # a line that was cut, or is damaged
+            continue
+        if isinstance(event, dict) and type(event.get("step")) is int:
+            yield event
+
+
+def _modified(path: Path) -> float:
+    run = RunFolder(path)
+    times = [0.0]
+    for file in (run.log, run.model, run.recipe):
+        try:
+            times.append(file.stat().st_mtime)
+        except OSError:
+            continue
+    return max(times)
