@@ -3,6 +3,7 @@
     WeftError
     ├── RecipeError       a setting is unknown, of the wrong type, or contradicts another
     ├── DataError         a corpus cannot be read: file, line, what was found, what was expected
+    │   └── InputTooLongError   a text is longer than the model or the memory allows; shorter ones are fine
     ├── VocabularyError   a tokenizer cannot be learned, loaded or used
     ├── CheckpointError   a run folder is missing, damaged, or written by another version
     ├── TrainingError     training cannot go on (for example: the loss is not finite)
@@ -30,6 +31,10 @@ class RecipeError(WeftError):
 
 class DataError(WeftError):
     """A corpus cannot be read."""
+
+
+class InputTooLongError(DataError):
+    """A text is longer than the model or the memory allows; shorter ones are fine."""
 
 
 class VocabularyError(WeftError):

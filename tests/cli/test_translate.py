@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from weft.cli import length_limit
 from weft.cli import translate as cli
+from weft.data.reading import lines as reading
 from weft.translation import load as loading
 from weft.translation import translator
 from weft.translation.results import empty_translation
@@ -62,6 +64,13 @@ def stopping(monkeypatch: pytest.MonkeyPatch, calls: int, error: type[BaseExcept
     monkeypatch.setattr(Translator, "translate", stop)
 
 
+@pytest.fixture
+def no_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of outputs that end by length, as most do of runs that have hardly been trained."""
+    monkeypatch.setattr(length_limit, "warn_of_cut_off", lambda *_: None)
+
+
+@pytest.mark.usefixtures("no_warnings")
 class TestOutput:
     FORMS = ([], ["--n-best", "3", "--align"], ["--json"], ["--search", "sample", "--n-best", "2"])
 
@@ -132,6 +141,111 @@ class TestOutput:
         )
 
 
+BAD = {8: b"b \xff", 11: b"c" + b" c" * 50}
+"""Lines that are not UTF-8, or of more tokens than the model has positions."""
+
+
+@pytest.mark.usefixtures("no_warnings")
+class TestBadLines:
+    @pytest.fixture
+    def damaged(self, source: Path) -> Path:
+        lines = source.read_bytes().splitlines()
+        for number, line in BAD.items():
+            lines[number - 1] = line
+        source.write_bytes(b"".join(line + b"\n" for line in lines))
+        return source
+
+    def messages(self, source: Path) -> list[str]:
+        return [
+            f"{source}:8: not valid UTF-8 (byte 0xff at column 3); convert the file, e.g. with iconv",
+            f"{source}:11: a sequence of 52 tokens: this model has learned 40 positions (max_positions); shorten it, "
+            "or train with other positions, for example 'rotary'",
+        ]
+
+    @pytest.mark.parametrize("form", [[], ["--n-best", "2"], ["--align", "--search", "greedy"], ["--json"]], ids=str)
+    def test_are_skipped_in_their_place(
+        self, command: Command, runs: Runs, source: Path, damaged: Path, out: Path, form: list[str]
+    ) -> None:
+        whole = [LINES[number] for number in range(len(LINES)) if number + 1 not in BAD]
+        (source.parent / "good.txt").write_text("".join(line + "\n" for line in whole), "utf-8")
+        expected = command("translate", runs("learned"), source.parent / "good.txt", *form).stdout
+        asked = ["translate", runs("learned"), damaged, *form, "--bad-lines", "skip"]
+        said = command(*asked, check=3)
+        first, second = self.messages(damaged)
+        assert said.stderr == (
+            f"weft: skipped: {first}\nweft: skipped: {second}\n"
+            "weft: 2 lines were skipped; each is an empty line in the output\n"
+        )
+        if form == ["--json"]:
+            records = [json.loads(line) for line in said.stdout.splitlines()]
+            assert [line["source"] for line in records] == [
+                None if number in BAD else line for number, line in enumerate(LINES, 1)
+            ]
+            assert [line["error"] for line in records if "error" in line] == [first, second]
+        else:
+            lines = said.stdout.splitlines(keepends=True)
+            mark = "\t\n" if form else "\n"
+            skipped = [row for row, line in enumerate(lines) if line == mark]
+            skipped = skipped if "--n-best" in form else [number - 1 for number in BAD]
+            assert len(skipped) == 2 and {lines[row] for row in skipped} == {mark}
+            assert "".join(line for row, line in enumerate(lines) if row not in skipped) == expected
+        command(*asked, "--output", out, check=3)
+        assert out.read_text("utf-8") == said.stdout and list(out.parent.iterdir()) == [out]
+
+    def test_are_an_error_by_default(self, refusal: Refusal, runs: Runs, damaged: Path) -> None:
+        """With their line, and the way to go on."""
+        asked = ["translate", runs("learned"), damaged]
+        first, second = self.messages(damaged)
+        hint = "; or skip such lines with --bad-lines skip"
+        assert self.error(refusal, asked) == first + hint
+        damaged.write_bytes(damaged.read_bytes().replace(b"\xff", b"a"))
+        assert self.error(refusal, asked) == second + hint
+        assert refusal(*asked, "--bad-lines", "skp") == "--bad-lines skp: use error or skip"
+
+    def error(self, refusal: Refusal, asked: list[str | Path]) -> str:
+        """With a file, so that standard output stays empty."""
+        out = Path(asked[2]).with_name("out")
+        message = refusal(*asked, "--output", out)
+        out.with_name("out.part").unlink()
+        return message
+
+    def test_resuming_goes_on_behind_them(
+        self, command: Command, refusal: Refusal, runs: Runs, damaged: Path, out: Path
+    ) -> None:
+        """Stopped by the first, then interrupted behind it: the count is that of the whole file."""
+        skipping = ["--bad-lines", "skip"]
+        asked = ["translate", runs("learned"), damaged, "--output", out]
+        whole = command("translate", runs("learned"), damaged, *skipping, check=3).stdout
+        assert refusal(*asked).startswith(f"{damaged}:8: ")
+        with pytest.MonkeyPatch.context() as patch:
+            stopping(patch, 1)
+            said = command(*asked, *skipping, "--resume", check=130)
+        assert said.stderr.startswith("weft: 4 lines are done; continuing\nweft: skipped: ")
+        said = command(*asked, *skipping, "--resume", check=3)
+        assert said.stderr.startswith("weft: 8 lines are done; continuing\n")
+        assert said.stderr.endswith("weft: 2 lines were skipped; each is an empty line in the output\n")
+        assert out.read_text("utf-8") == whole and list(out.parent.iterdir()) == [out]
+
+    def test_a_few_are_listed_and_all_are_counted(self, command: Command, runs: Runs, tmp_path: Path) -> None:
+        (tmp_path / "in").write_bytes(b"\xff\n" * 25)
+        said = command("translate", runs("lstm"), tmp_path / "in", "--bad-lines", "skip", check=3)
+        assert said.stdout == "\n" * 25 and said.stderr.count("weft: skipped: ") == 10
+        assert said.stderr.endswith("weft: 25 lines were skipped; each is an empty line in the output\n")
+
+    def test_too_long_to_be_read(
+        self, command: Command, refusal: Refusal, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reading, "MAX_LINE_BYTES", 20)
+        (tmp_path / "in").write_bytes(b"a\n" + b"b " * 40 + b"\nc\n")
+        asked = ["translate", runs("lstm"), tmp_path / "in", "--json", "--bad-lines", "skip"]
+        records = [json.loads(line) for line in command(*asked, check=3).stdout.splitlines()]
+        assert [line["source"] for line in records] == ["a", None, "c"]
+        assert records[1]["error"] == f"{tmp_path}/in:2: a line of more than 20 bytes; is this a text file?"
+        monkeypatch.setattr(reading, "MAX_SKIPPED_BYTES", 50)
+        assert refusal(*asked) == f"{tmp_path}/in:2: a line of more than 50 bytes has no end"
+
+
+@pytest.mark.usefixtures("no_warnings")
 class TestResume:
     @pytest.fixture
     def stopped(self, command: Command, runs: Runs, source: Path, out: Path) -> Path:
@@ -359,7 +473,7 @@ class TestKills:
         self, elsewhere: Callable[..., Stopped], runs: Runs, source: Path, out: Path, form: list[str]
     ) -> None:
         arguments = ["translate", runs("lstm"), source, "--output", out, "--device", "cpu", *form]
-        assert elsewhere(*arguments) == (0, "")
+        assert elsewhere(*arguments).code == 0
         whole = out.read_bytes()
         out.unlink()
         for place in (5, 9, 12) if form else (2, 6, 23):
@@ -371,7 +485,7 @@ class TestKills:
         self, elsewhere: Callable[..., Stopped], runs: Runs, source: Path, out: Path, form: list[str]
     ) -> None:
         arguments = ["translate", runs("lstm"), source, "--output", out, "--device", "cpu", *form]
-        assert elsewhere(*arguments) == (0, "")
+        assert elsewhere(*arguments).code == 0
         whole = out.read_bytes()
         out.unlink()
         place = 1

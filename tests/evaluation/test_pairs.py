@@ -34,10 +34,9 @@ def test_or_are_an_error() -> None:
     [
         ([], "there are no pairs to evaluate on"),
         (MIXED[1:4], "there are no pairs to evaluate on (3 rows left out)"),
-        (["ab"], "pairs: 'ab' is no pair; expected weft.Pair or a tuple of two strings"),
-        ([("a", b"b")], "pairs: \"('a', b'b')\" is no pair; expected weft.Pair or a tuple of two strings"),
-        (7, "pairs: 7 was given; expected pairs of source and target, or the name of a TSV file"),
-        (b"ab", "pairs: b'ab' was given; expected pairs of source and target, or the name of a TSV file"),
+        (["ab"], "pairs[0]: 'ab' (str) was given, expected a pair: weft.Pair(source, target)"),
+        (7, "pairs: 7 (int) was given, expected a list of pairs"),
+        (b"ab", "pairs: b'ab' (bytes) was given, expected a list of pairs"),
     ],
 )
 def test_what_cannot_be_evaluated(pairs: object, message: str) -> None:

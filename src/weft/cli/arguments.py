@@ -15,6 +15,7 @@ from weft.errors import DataError, RecipeError, SearchError, nearest
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
+    from weft.data.reading.corpora import Corpus
     from weft.translation.translator import Translator
 
 Item = TypeVar("Item")
@@ -126,19 +127,29 @@ def check_picture(to: Path | None) -> None:
         check_format(to)
 
 
-def read_given(pairs: str | None, source: Path | None, target: Path | None) -> list[Pair] | None:
+def given_corpus(pairs: str | None, source: Path | None, target: Path | None) -> Corpus | None:
     """The pairs that the command line names, or None if it names none."""
-    from weft.data.reading.pair_files import read_pairs, read_parallel
+    from weft.data.reading.corpora import ParallelText, TextPairs, check_standard_input
 
     if pairs is not None and (source or target):
         raise DataError("give PAIRS or --source and --target, not both")
     if pairs is not None:
-        return list(counted(read_pairs(pairs), pairs))
+        return TextPairs((pairs,))
     if source and target:
-        return list(counted(read_parallel(source, target), str(source)))
+        corpus = ParallelText((str(source),), (str(target),))
+        check_standard_input([corpus])
+        return corpus
     if source or target:
         raise DataError("--source and --target go together: one file of sources, one of targets")
     return None
+
+
+def read_given(pairs: str | None, source: Path | None, target: Path | None) -> list[Pair] | None:
+    """All of these pairs in memory; the first row that cannot be read is an error."""
+    from weft.data.reading.corpora import read
+
+    corpus = given_corpus(pairs, source, target)
+    return None if corpus is None else list(counted(read(corpus), pairs or str(source)))
 
 
 def counted(items: Iterable[Item], file: str, unit: str = "pairs") -> Iterator[Item]:

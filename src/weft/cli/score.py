@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
-from weft.cli.arguments import Device, Json, PairsFile, Run, SourceFile, TargetFile, check_runs, read_given
+from weft.cli.arguments import Device, Json, PairsFile, Run, SourceFile, TargetFile, check_runs, counted, given_corpus
+from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
+
+if TYPE_CHECKING:
+    from weft.data.pairs import Pair
+    from weft.translation.results import PairScore
 
 
 def command(
@@ -15,20 +22,46 @@ def command(
     source: SourceFile = None,
     target: TargetFile = None,
     as_json: Json = False,
+    bad_lines: BadLines = "error",
     device: Device = "auto",
 ) -> None:
     """Print log p(target | source) of given pairs, one per line.
 
-    The end-of-sequence token is included. Without PAIRS, --source and --target, standard input is read.
+    The end-of-sequence token is included. Without PAIRS, --source and --target, standard input is read. With
+    --bad-lines skip, a pair that cannot be read or is too long gives an empty line (with --json, an object with an
+    "error"); exit code 3.
     """
     check_runs(run)
-    given = read_given("-" if pairs is None and not (source or target) else pairs, source, target) or []
+    policy = BadLinePolicy(bad_lines)
+    corpus = given_corpus("-" if pairs is None and not (source or target) else pairs, source, target)
+    from weft.data.pairs import Pair, RowError
+    from weft.errors import InputTooLongError
+
+    assert corpus is not None
+    named_rows = ((block.name, *row) for block in corpus.blocks() for row in block.rows())
+    rows = []
+    for name, number, row in counted(named_rows, pairs or str(source or "-")):
+        if isinstance(row, RowError) and not policy.skips:
+            policy.report(row.message)
+        rows.append((name, number, row))
     from weft.translation.load import load
 
     model = load(run, device=device)
-    for pair, result in zip(given, model.score(given), strict=True):
-        if as_json:
-            fields = {"source": pair.source, "target": pair.target, **result._asdict()}
-            typer.echo(json.dumps(fields, ensure_ascii=False))
+
+    def score(given: Sequence[Pair]) -> list[PairScore]:
+        return model.score(given)
+
+    results = iter(process_each([row for _, _, row in rows if isinstance(row, Pair)], score))
+    for name, number, row in rows:
+        result = row if isinstance(row, RowError) else next(results)
+        if isinstance(result, RowError | InputTooLongError):
+            message = result.message if isinstance(result, RowError) else f"{name}:{number}: {result}"
+            policy.report(message)
+            fields: dict[str, object] = {"source": None, "target": None, "error": message}
+            line = ""
         else:
-            typer.echo(f"{result.log_probability:.6f}")
+            assert isinstance(row, Pair)
+            fields = {"source": row.source, "target": row.target, **result._asdict()}
+            line = f"{result.log_probability:.6f}"
+        typer.echo(json.dumps(fields, ensure_ascii=False) if as_json else line)
+    policy.finish()

@@ -26,8 +26,10 @@ from weft.cli.arguments import (
     in_one_line,
     search_changes,
 )
+from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
 
 if TYPE_CHECKING:
+    from weft.data.reading.lines import BadLine
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
 
@@ -38,6 +40,12 @@ class OutputFormat(NamedTuple):
     n_best: int
     align: bool
     as_json: bool
+
+    def skipped(self, message: str) -> str:
+        """The line of a source line that was skipped: all columns are empty."""
+        if self.as_json:
+            return json.dumps({"source": None, "text": "", "error": message}, ensure_ascii=False) + "\n"
+        return "\t" * ((self.n_best > 1) + self.align) + "\n"
 
     def lines(self, translation: Translation) -> str:
         """The line or lines of one source line."""
@@ -61,6 +69,20 @@ class Job(NamedTuple):
     arguments: RunArguments
     settings: dict[str, Any]
     format: OutputFormat
+    bad_lines: BadLinePolicy
+
+    @property
+    def needs_attention(self) -> bool:
+        return self.format.align or self.format.as_json
+
+    def stream(self) -> Iterator[str | BadLine | None]:
+        """The source lines, and None whenever there are no more of them for now."""
+        from weft.data.reading.lines import BadLine, stream_lines
+
+        for line in stream_lines(self.file, keep_bad=True):
+            if isinstance(line, BadLine) and not self.bad_lines.skips:
+                self.bad_lines.report(line.message)
+            yield line
 
     def load(self) -> Translator:
         from weft.errors import SearchError
@@ -98,6 +120,7 @@ def command(
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Annotated[bool, typer.Option("--align", help="Add a column of word links (Pharaoh format).")] = False,
     as_json: Json = False,
+    bad_lines: BadLines = "error",
     more: With = None,
     precision: Precision = None,
     engine: Engine = None,
@@ -106,30 +129,30 @@ def command(
 ) -> None:
     """Translate lines: one line in, one line out, in order.
 
-    With --n-best N, each line gives N lines of output, tab, score; with --json, one JSON object.
+    With --n-best N, each line gives N lines of output, tab, score; with --json, one JSON object. With --bad-lines skip,
+    a line that cannot be translated gives an empty line (with --json, an object with an "error"); exit code 3.
 
     Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
     command is interrupted, the same command with --resume continues from there.
     """
     output = None if output == Path("-") else output
+    policy = BadLinePolicy(bad_lines)
     if resume:
         _check_resume(file, output)
     arguments = RunArguments(run, more, device, precision, engine)
     arguments.check()
     settings = search_changes(run, search, changes)
     check_file(file)
-    from weft.data.reading.lines import stream_lines
-
-    job = Job(file, arguments, settings, OutputFormat(n_best, align, as_json))
+    job = Job(file, arguments, settings, OutputFormat(n_best, align, as_json), policy)
     if output is None:
-        _translate(job.load(), job, stream_lines(file), _to_stdout)
+        _translate(job.load(), job, job.stream(), _to_stdout)
+        policy.finish()
     else:
         _translate_to_file(job, output, resume=resume)
 
 
 def _translate_to_file(job: Job, output: Path, *, resume: bool) -> None:
     """Translate into a file that survives an interruption."""
-    from weft.data.reading.lines import stream_lines
     from weft.translation.resumable_output import ResumableOutput
 
     resumable = ResumableOutput(output, resume=resume)
@@ -140,34 +163,40 @@ def _translate_to_file(job: Job, output: Path, *, resume: bool) -> None:
         return
     with resumable:
         model = job.load()
-        stream = stream_lines(job.file)
+        stream = job.stream()
         resumable.begin(job.identity(model), stream)
         if resumable.lines:
             print(f"weft: {resumable.lines:,} lines are done; continuing", file=sys.stderr)
         try:
-            _translate(model, job, stream, resumable.add)
+            _translate(model, job, stream, resumable.add, first_line=resumable.lines + 1)
         except KeyboardInterrupt:
             if resumable.lines and job.file != "-":
                 print(f"weft: {resumable.lines:,} lines are done; continue with --resume", file=sys.stderr)
             raise
         resumable.finish()
+    job.bad_lines.finish(resumable.skipped)
 
 
 def _translate(
-    model: Translator, job: Job, stream: Iterator[str | None], write: Callable[[Sequence[str], bytes], None]
+    model: Translator,
+    job: Job,
+    stream: Iterator[str | BadLine | None],
+    write: Callable[..., None],
+    *,
+    first_line: int = 1,
 ) -> None:
     """Window by window: read, translate, write."""
     from weft.cli.length_limit import warn_of_cut_off, warn_of_unproven
     from weft.data.reading.lines import chunk_lines
     from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
-    attention = job.format.align or job.format.as_json
     outputs = cut_off = unproven = 0
-    characters = WINDOW_CHARACTERS // 8 if attention else WINDOW_CHARACTERS
+    characters = WINDOW_CHARACTERS // 8 if job.needs_attention else WINDOW_CHARACTERS
     with _counting(job.file):
         for window in chunk_lines(stream, max_lines=WINDOW_LINES, max_characters=characters):
-            translations = model.translate(window, n_best=job.format.n_best, return_attention=attention, **job.settings)
-            write(window, "".join(map(job.format.lines, translations)).encode("utf-8"))
+            translations, content = _translate_window(model, job, window, first_line)
+            write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
+            first_line += len(window)
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations)
             unproven += sum(bool(translation.token_scores) and not translation.proven for translation in translations)
@@ -176,7 +205,33 @@ def _translate(
     warn_of_unproven(unproven, outputs, search)
 
 
-def _to_stdout(_: Sequence[str], content: bytes) -> None:
+def _translate_window(
+    model: Translator, job: Job, window: Sequence[str | BadLine], first_line: int
+) -> tuple[list[Translation], str]:
+    """The translations of the lines that are not skipped, and the output of all of them."""
+    from weft.data.reading.lines import BadLine, display_name
+    from weft.errors import InputTooLongError
+
+    def translate(lines: Sequence[str]) -> list[Translation]:
+        return model.translate(lines, n_best=job.format.n_best, return_attention=job.needs_attention, **job.settings)
+
+    results = iter(process_each([line for line in window if not isinstance(line, BadLine)], translate))
+    translations: list[Translation] = []
+    content = ""
+    for number, line in enumerate(window, first_line):
+        result = line if isinstance(line, BadLine) else next(results)
+        if isinstance(result, BadLine | InputTooLongError):
+            location = f"{display_name(job.file)}:{number}: "
+            message = result.message if isinstance(result, BadLine) else f"{location}{result}"
+            job.bad_lines.report(message)
+            content += job.format.skipped(message)
+        else:
+            translations.append(result)
+            content += job.format.lines(result)
+    return translations, content
+
+
+def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) -> None:
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.data.pairs import BLANK_KIND, Pair, blank_error, is_blank
 from weft.data.reading.pair_files import read_pairs
 from weft.data.store.fingerprints import Fingerprints, Overlap
 from weft.errors import DataError, plural
 from weft.recipe import Recipe
+from weft.translation.inputs import as_pairs
 
 SPLITS = ("test", "valid")
 
@@ -40,6 +41,11 @@ def find_pairs(
     return usable._replace(pairs=usable.pairs[:limit])
 
 
+def _given(pairs: GivenPairs) -> Iterable[Pair]:
+    """The pairs of a program, or those of a file that it named."""
+    return read_pairs(pairs) if isinstance(pairs, Path | str) else as_pairs(pairs)
+
+
 def _usable_pairs(recipe: Recipe, pairs: Iterable[Pair]) -> EvaluationPairs:
     """Given pairs; those with a blank side are left out and counted, or an error, as data.blank_rows says."""
     reads_sources = recipe.source_role != "none"
@@ -64,26 +70,6 @@ def _split_pairs(recipe: Recipe, split: str) -> EvaluationPairs:
         raise DataError(f"split: {split!r} was given; use {' or '.join(SPLITS)}")
     left_out: Counter[str] = Counter()
     return EvaluationPairs(list(read_corpus(recipe, split, left_out)), dict(left_out))
-
-
-def _given(pairs: Any) -> Iterator[Pair]:
-    """The pairs that a program passed on, or those of a file that it named."""
-    if isinstance(pairs, Path | str):
-        return read_pairs(pairs)
-    if isinstance(pairs, bytes) or not isinstance(pairs, Iterable):
-        raise DataError(
-            f"pairs: {str(pairs)[:40]} was given; expected pairs of source and target, or the name of a TSV file"
-        )
-    return map(_pair, pairs)
-
-
-def _pair(item: object) -> Pair:
-    """A pair, also from a tuple of two texts."""
-    if isinstance(item, Pair):
-        return item
-    if isinstance(item, tuple | list) and len(item) == 2 and all(isinstance(text, str) for text in item):
-        return Pair(*item)
-    raise DataError(f"pairs: {str(item)[:40]!r} is no pair; expected weft.Pair or a tuple of two strings")
 
 
 def training_overlap(folder: Path | None, pairs: list[Pair]) -> Overlap | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from weft.errors import DataError
+from weft.errors import InputTooLongError
 
 FIRST_TABLE = 512
 """Positions in the table of a new `Sinusoidal`."""
@@ -60,7 +60,7 @@ class Learned(nn.Module):
 
     def forward(self, positions_N: Tensor, longest: int) -> Tensor:
         if longest > len(self.weight_PD):
-            raise DataError(
+            raise InputTooLongError(
                 f"a sequence of {longest} tokens: this model has learned {len(self.weight_PD)} positions "
                 "(max_positions); shorten it, or train with other positions, for example 'rotary'"
             )

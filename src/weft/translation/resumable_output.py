@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from weft.data.reading.lines import BadLine
 from weft.errors import DataError
 from weft.files import save_text
 
@@ -42,6 +43,8 @@ class Progress(NamedTuple):
     """A hash of these source lines."""
     made_by: dict[str, Any]
     """Options that must be the same to resume."""
+    skipped: int = 0
+    """Source lines among them that were skipped."""
 
 
 class ResumableOutput:
@@ -53,7 +56,7 @@ class ResumableOutput:
         self.path = path.resolve() if path.is_symlink() else path
         self.part = self.path.with_name(f"{self.path.name}.part")
         self.progress_path = self.path.with_name(f"{self.path.name}.part.json")
-        self.lines = self.bytes = 0
+        self.lines = self.bytes = self.skipped = 0
         self._handle: int | None = None
         self._hash = hashlib.blake2b(digest_size=16)
         self._made_by: dict[str, Any] = {}
@@ -91,13 +94,13 @@ class ResumableOutput:
             self.remove_progress()
         self._close()
 
-    def begin(self, made_by: Mapping[str, Any], sources: Iterator[str | None]) -> None:
+    def begin(self, made_by: Mapping[str, Any], sources: Iterator[str | BadLine | None]) -> None:
         """Start at the first source line or, to resume, at the first that is not done: those before it are read."""
         self._made_by = json.loads(json.dumps(dict(made_by)))
         if self._resumed is not None:
             self._check_options(self._resumed)
             self._skip_done(self._resumed, sources)
-            self.bytes = self._resumed.bytes
+            self.bytes, self.skipped = self._resumed.bytes, self._resumed.skipped
         try:
             os.ftruncate(self._open, self.bytes)
             os.lseek(self._open, 0, os.SEEK_END)
@@ -105,8 +108,8 @@ class ResumableOutput:
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def add(self, sources: Sequence[str], content: bytes) -> None:
-        """Write the output of the next source lines: all of it or, after a kill, nothing."""
+    def add(self, sources: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) -> None:
+        """Write the output of the next source lines: all of it or, after a kill, nothing. Some were ``skipped``."""
         try:
             unwritten = memoryview(content)
             while unwritten:
@@ -114,6 +117,7 @@ class ResumableOutput:
             os.fsync(self._open)
             self._count(sources)
             self.bytes += len(content)
+            self.skipped += skipped
             self._write_progress()
         except OSError as error:
             raise self._unwritable(error) from None
@@ -196,7 +200,7 @@ class ResumableOutput:
                 "it to start again"
             )
 
-    def _skip_done(self, progress: Progress, sources: Iterator[str | None]) -> None:
+    def _skip_done(self, progress: Progress, sources: Iterator[str | BadLine | None]) -> None:
         """Read past the source lines that are done; they must be the same as before."""
         lines = (line for line in sources if line is not None)
         while self.lines < progress.lines:
@@ -210,18 +214,20 @@ class ResumableOutput:
                 "use the same again, or remove it to start again"
             )
 
-    def _count(self, sources: Sequence[str]) -> None:
-        self._hash.update("".join(line + "\n" for line in sources).encode("utf-8"))
+    def _count(self, sources: Sequence[str | BadLine]) -> None:
+        texts = (line.text if isinstance(line, BadLine) else line for line in sources)
+        self._hash.update("".join(text + "\n" for text in texts).encode("utf-8", "surrogateescape"))
         self.lines += len(sources)
 
     def _write_progress(self) -> None:
-        progress = Progress(self.lines, self.bytes, self._hash.hexdigest(), self._made_by)
+        progress = Progress(self.lines, self.bytes, self._hash.hexdigest(), self._made_by, self.skipped)
         save_text(self.progress_path, json.dumps(progress._asdict(), indent=1, ensure_ascii=False) + "\n")
 
     def _read_progress(self) -> Progress | None:
         try:
             progress = Progress(**json.loads(self.progress_path.read_text("utf-8")))
-            if not isinstance(progress.lines + progress.bytes, int) or not isinstance(progress.made_by, dict):
+            counts = progress.lines + progress.bytes + progress.skipped
+            if not isinstance(counts, int) or not isinstance(progress.made_by, dict):
                 raise TypeError
         except FileNotFoundError:
             return None

@@ -13,14 +13,19 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from select import select
-from typing import BinaryIO
+from typing import Any, BinaryIO, overload
 
 from weft.data.reading.compression import compression_of, display_name, open_decompressed, read_errors
 from weft.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
+MAX_SKIPPED_BYTES = 1 << 30
+"""How far the end of a line that is too long is looked for."""
+BAD_LINE_BYTES = 1000
+"""What is kept of a line that cannot be read."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 IDLE_SECONDS = 0.05
 """Time without a new line after which a pipe counts as idle."""
@@ -29,21 +34,52 @@ IDLE_SECONDS = 0.05
 def read_lines(path: Path | str) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; the file is opened when the first line is requested."""
     for line in _read(path, report_idle=False):
+        if isinstance(line, BadLine):
+            raise DataError(line.message)
         if line is not None:
             yield line
 
 
-def stream_lines(path: Path | str) -> Iterator[str | None]:
-    """The same lines, and None whenever a pipe or a terminal has no more of them for now."""
-    return _read(path, report_idle=True)
+@dataclass(frozen=True)
+class BadLine:
+    """A line that cannot be read, in its place among the others."""
+
+    text: str
+    """What could be read of it, at most `BAD_LINE_BYTES` bytes; invalid bytes are escaped as surrogates."""
+    message: str
+    """A complete error message in one line, from its location on."""
+
+    def __len__(self) -> int:
+        return len(self.text)
 
 
-def chunk_lines(lines: Iterable[str | None], *, max_lines: int, max_characters: int) -> Iterator[list[str]]:
+def stream_lines(path: Path | str, *, keep_bad: bool = False) -> Iterator[str | BadLine | None]:
+    """The same lines, and None whenever a pipe or a terminal has no more of them for now.
+
+    ``keep_bad``: a line that cannot be read is a `BadLine`, and those behind it are read, instead of an error.
+    """
+    for line in _read(path, report_idle=True):
+        if isinstance(line, BadLine) and not keep_bad:
+            raise DataError(line.message)
+        yield line
+
+
+@overload
+def chunk_lines(lines: Iterable[str | None], *, max_lines: int, max_characters: int) -> Iterator[list[str]]: ...
+
+
+@overload
+def chunk_lines(
+    lines: Iterable[str | BadLine | None], *, max_lines: int, max_characters: int
+) -> Iterator[list[str | BadLine]]: ...
+
+
+def chunk_lines(lines: Iterable[Any], *, max_lines: int, max_characters: int) -> Iterator[list[Any]]:
     """Group consecutive lines: a chunk ends when it has `max_lines` lines or `max_characters` characters, or at None.
 
     A chunk's end depends on its own lines alone, so chunking from the start of any chunk gives the same chunks.
     """
-    chunk: list[str] = []
+    chunk: list[Any] = []
     characters = 0
     for line in lines:
         if line is not None:
@@ -56,7 +92,7 @@ def chunk_lines(lines: Iterable[str | None], *, max_lines: int, max_characters: 
         yield chunk
 
 
-def _read(path: Path | str, *, report_idle: bool) -> Iterator[str | None]:
+def _read(path: Path | str, *, report_idle: bool) -> Iterator[str | BadLine | None]:
     name = display_name(path)
     number = 1
     with read_errors(name, lambda: number - 1), open_decompressed(path) as file:
@@ -64,8 +100,16 @@ def _read(path: Path | str, *, report_idle: bool) -> Iterator[str | None]:
         readline = file.readline if pipe is None else pipe.readline
         while raw := readline(MAX_LINE_BYTES + 1):
             if len(raw) > MAX_LINE_BYTES:
-                raise DataError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?")
-            yield _decode(raw, name, number)
+                message = f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?"
+                yield _bad_line(raw, message)
+                skipped = 0
+                while raw and not raw.endswith(b"\n"):
+                    raw = readline(MAX_LINE_BYTES + 1)
+                    skipped += len(raw)
+                    if skipped > MAX_SKIPPED_BYTES:
+                        raise DataError(f"{name}:{number}: a line of more than {MAX_SKIPPED_BYTES} bytes has no end")
+            else:
+                yield _decode(raw, name, number)
             number += 1
             if pipe is not None and not pipe.has_line():
                 yield None
@@ -120,7 +164,7 @@ def _is_pipe(path: Path | str, file: BinaryIO) -> bool:
         return False
 
 
-def _decode(raw: bytes, name: str, number: int) -> str:
+def _decode(raw: bytes, name: str, number: int) -> str | BadLine:
     if raw.endswith(b"\n"):
         raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
     if number == 1:
@@ -128,7 +172,11 @@ def _decode(raw: bytes, name: str, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{name}:{number}: {utf8_error(raw, error)}") from None
+        return _bad_line(raw, f"{name}:{number}: {utf8_error(raw, error)}")
+
+
+def _bad_line(raw: bytes, message: str) -> BadLine:
+    return BadLine(raw[:BAD_LINE_BYTES].decode("utf-8", "surrogateescape"), message)
 
 
 def utf8_error(raw: bytes, error: UnicodeDecodeError) -> str:
