@@ -6,11 +6,13 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
 
 from weft.cli import app
+from weft.errors import WeftError
 from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, shipped
 from weft.recipe.toml import settings_of, toml_value
 
@@ -35,29 +37,75 @@ CASES = [
     if path.name != "commands.md"
     for line in commands_in(path.read_text("utf-8"))
 ]
-EPILOGS = [
-    (str(SHIPPED / f"{name}.toml"), line[1:].strip())
+HEADERS = [
+    (f"{name}.toml", line[1:].strip())
     for name in shipped()
     for line in (SHIPPED / f"{name}.toml").read_text("utf-8").splitlines()
-    if line.startswith("#   weft")
+    if line.startswith("#   ") and re.search(r"\bweft \w", line)
 ]
 
 
+def weft_calls(line: str) -> list[list[str]]:
+    """The arguments of every call of weft in a line of shell, with explanations after two spaces left out."""
+    line = re.sub(r"\s{2,}.*?(\bor: |$)", lambda match: " && " if match.group(1) else "", line)
+    line = re.sub(r"\bfor (\w+) in (\w+)[^;]*; do (.*?); done", lambda m: m[3].replace(f"${m[1]}", m[2]), line)
+    calls = (shlex.split(part, comments=True) for part in re.split(r"\s&&\s|\||;\s", line))
+    return [words[1:] for words in calls if words and words[0] == "weft"]
+
+
+def parse(where: str, arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """The command of a call and the values of its parameters; nothing is run."""
+    command, rest, name = get_command(app), arguments, ""
+    while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
+        assert rest[0] in command.commands, f"{where}: {' '.join(arguments)}"
+        name, command, rest = f"{name} {rest[0]}".strip(), command.commands[rest[0]], rest[1:]
+    try:
+        return name, command.make_context("weft", list(rest)).params
+    except Exception as error:
+        pytest.fail(f"{where}: weft {' '.join(arguments)}: {error}")
+
+
 def test_commands_parse() -> None:
-    """Every command shown has the options and arguments it names; nothing is run."""
-    for where, line in CASES + EPILOGS:
-        for part in re.split(r"\s&&\s|\|", line):
-            words = shlex.split(re.split(r"\s{2,}", part.strip())[0], comments=True)
-            if not words or words[0] != "weft":
-                continue
-            command, rest = get_command(app), words[1:]
-            while rest and hasattr(command, "commands"):
-                assert rest[0] in command.commands, f"{where}: {line}"
-                command, rest = command.commands[rest[0]], rest[1:]
+    """Every command shown has the options and arguments it names."""
+    assert len(HEADERS) > 50
+    for where, line in CASES + HEADERS:
+        calls = weft_calls(line)
+        assert calls, f"{where}: {line}"
+        for arguments in calls:
+            parse(where, arguments)
+
+
+def test_settings_of_commands_exist() -> None:
+    """Every ``--set`` of a command shown is a setting with an allowed value: of the recipe, or of a search."""
+    for where, line in CASES + HEADERS:
+        for arguments in weft_calls(line):
+            name, values = parse(where, arguments)
+            changes = [change for change in values.get("changes") or [] if "…" not in change]
+            recipe = values.get("recipe") or values.get("name")
             try:
-                command.make_context("weft", list(rest))
-            except Exception as error:
+                if name in ("train", "bench train", "data check", "data prepare", "recipes show"):
+                    load_recipe(recipe if recipe in shipped() else "grammar", changes)
+                elif name == "try":
+                    load_recipe("grammar", changes)
+                elif name != "data generate":
+                    make_recipe({}, changes)
+            except WeftError as error:
                 pytest.fail(f"{where}: {line}: {error}")
+
+
+def test_members_of_an_ensemble_are_trained_by_a_command() -> None:
+    """A run that a header evaluates is one that a command of the same header trains."""
+    for name in shipped():
+        trained, evaluated = {f"runs/{name}"}, set[str]()
+        for line in (line for where, line in HEADERS if where == f"{name}.toml"):
+            for seed in "1234":
+                for arguments in weft_calls(re.sub(r"for seed in [1-4 ]+;", f"for seed in {seed};", line)):
+                    command, values = parse(name, arguments)
+                    if command == "train" and (seed in line.split(";")[0] or "for seed" not in line):
+                        trained.add(str(values["out"] or f"runs/{name}"))
+                    elif command == "evaluate":
+                        evaluated |= {str(values["run"]), *map(str, values["more"] or ())}
+        assert evaluated <= trained, f"{name}: {evaluated - trained}"
 
 
 def test_linked_files_exist() -> None:
