@@ -325,7 +325,7 @@ def test_any_settings(case: str, search: dict[str, Any], groups: int, n_best: in
     run = run_of(case)
     search["groups"] = groups if search["size"] % groups == 0 else 1
     kind = search["kind"]
-    n_best = 1 if kind == "greedy" else n_best
+    n_best = 1 if kind == "greedy" else min(n_best, search["samples"]) if kind == "mbr" else n_best
     found = run.translate(LINES[:2], n_best=n_best, **search)
     check_same(found[1], run.translate(LINES[1], n_best=n_best, **search))
     ranking = Ranking(search["normalization"], search["length_penalty"])
@@ -334,7 +334,9 @@ def test_any_settings(case: str, search: dict[str, Any], groups: int, n_best: in
         assert 1 <= len(many) <= n_best and (kind != "sample" or len(many) == n_best)
         for one in many:
             assert search["min_length"] <= len(one.ids) <= search["max_length"]
-            assert one.ended == "end" or len(one.ids) == search["max_length"] or kind == "beam"
+            assert one.ended_by_length == (one.ended != "constraints" and len(one.ids) == search["max_length"])
+            if one.ended not in ("end", "length"):  # every token has occurred
+                assert one.ended == "constraints" and search["no_repeat_ngram"] == 1
             steered = kind == "beam" and search["repetition_penalty"] > 1
             check_scores(run, one, None if kind == "mbr" or steered else ranking)
         if kind in ("beam", "mbr"):

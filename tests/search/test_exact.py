@@ -235,7 +235,7 @@ def test_a_budget_is_for_every_row() -> None:
 def test_nothing_ended_within_the_budget() -> None:
     prefixes = {(3,) * length: {3: 0.6, 4: 0.4} for length in range(9)} | {(3,) * 9: {END: 1.0}}
     [[one]], _ = by_hand(prefixes, limit=10, max_nodes=4, width=1)
-    assert (tokens_of([one]), one.ended, one.proven) == ([(3,) * 4], "length", False)
+    assert (tokens_of([one]), one.ended, one.proven) == ([(3,) * 4], "nodes", False)
     assert one.log_probability == pytest.approx(4 * torch.tensor(0.6).log().item())
     assert sum(one.token_scores) == one.log_probability
     assert len(one.token_scores) == 4

@@ -224,3 +224,13 @@ def test_a_trace_contains_candidates_filters_and_the_draw() -> None:
 def test_nothing_ends_before_its_minimum_length(seed: int) -> None:
     found = run(Table(), table(3, 6, seed=seed), [8, 8, 3], min_lengths=[4, 0, 9])
     assert len(found[0].tokens) >= 4 and len(found[2].tokens) == 3
+
+
+def test_draws_depend_on_the_rng_key_and_not_on_the_row() -> None:
+    """Equal keys draw the same, whatever their rows; different keys differ; without keys every row has its own."""
+    alike = select(table(1, 50, seed=3, spread=0.1), torch.zeros(6, dtype=torch.int64))
+    found = run(Table(), alike, [9] * 6, Sampler(seed=2), rng_keys=[7, 8, 7, 9, 8, 7])
+    tokens = [tuple(one.tokens) for one in found]
+    assert tokens[0] == tokens[2] == tokens[5] and tokens[1] == tokens[4]
+    assert len(set(tokens)) == 3
+    assert len({tuple(one.tokens) for one in run(Table(), alike, [9] * 6, Sampler(seed=2))}) == 6

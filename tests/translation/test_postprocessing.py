@@ -29,11 +29,24 @@ def test_unknown_tokens_become_source_words(copier):
     assert result.text == "Yak c Zebra" and [one.text for one in result.alternatives] == ["Yak c Zebra"]
 
 
-def test_of_a_whole_translation(copier):
+@pytest.mark.parametrize("return_attention", [True, False])
+def test_of_a_whole_translation(copier, monkeypatch, return_attention):
+    """The setting reaches the search, which returns attention for it, and the text."""
     plain = copier.translate("a b")
     assert copier.translate("a b", replace_unknown=True).text == plain.text, "nothing is unknown there"
-    [one] = copier.translate(["Zebra"], replace_unknown=True)
-    assert specials.UNKNOWN_TEXT not in one.text or UNKNOWN not in one.ids
+    requests = []
+
+    def search(self, request):
+        requests.append(request)
+        return [[hypothesis([UNKNOWN], [1], len(source))] for source in request.sources]
+
+    monkeypatch.setattr(type(copier.engine), "search", search)
+    left, replaced = (
+        copier.translate("a Zebra d", return_attention=return_attention, replace_unknown=setting).text
+        for setting in (False, True)
+    )
+    assert (left, replaced) == (specials.UNKNOWN_TEXT, "Zebra")
+    assert [request.return_attention for request in requests] == [return_attention, True]
 
 
 def test_without_attention_no_source_word_can_be_found(copier):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from weft.errors import SearchError
 from weft.recipe import SearchSettings, make_recipe
 from weft.recipe.choices import STRATEGIES, resolve
 from weft.search.constraints import CONSTRAINTS, NoLoops, make_constraints
+from weft.search.exact import ExactOptions, exact_search
 from weft.search.interface import Hypothesis, SearchRequest
 from weft.search.sampling import greedy_search
 from weft.translation.strategies import rng_key, search
@@ -35,11 +37,27 @@ def test_a_beam_grows_with_what_is_requested_and_with_its_groups() -> None:
     assert [len(hypotheses) for hypotheses in run(fields={"n_best": 7}, size=4, groups=2)] == [7, 7]
 
 
-def test_an_exact_search_that_gives_up_returns_what_the_beam_found() -> None:
+def test_an_exact_search_that_gives_up_returns_the_best_that_is_known() -> None:
+    """Of what it and the beam have found: the beam's where one node finds less, its own where the beam finds less."""
+    worse = 0
+    for seed in range(6):
+        memory = table(1, 7, seed=seed, spread=0.5)
+        [[alone]] = exact_search(Table(), request(memory, [6]), ExactOptions(max_nodes=1))
+        [[best]] = run(memory, [6], kind="exact", max_nodes=1)
+        [[by_beam]] = run(memory, [6], kind="beam")
+        assert not best.proven and best.score == pytest.approx(max(alone.score, by_beam.score))
+        worse += alone.score < by_beam.score - 0.01
+    assert worse > 2, "the beam matters"
+
+
+def test_an_exact_search_that_gives_up_joins_both_lists() -> None:
     memory = table(1, 7, seed=2, spread=0.5)
-    [[best]] = run(memory, [6], kind="exact", max_nodes=1)
-    [[by_beam]] = run(memory, [6], kind="beam")
-    assert not best.proven and best.score >= by_beam.score
+    [found] = run(memory, [6], fields={"n_best": 4}, kind="exact", max_nodes=9)
+    [by_beam] = run(memory, [6], fields={"n_best": 4}, kind="beam")
+    [alone] = exact_search(Table(), request(memory, [6], n_best=4), ExactOptions(max_nodes=9))
+    scores = {tuple(one.tokens): one.score for one in [*alone, *by_beam] if one.ended == "end"}
+    assert [one.score for one in found] == pytest.approx(sorted(scores.values(), reverse=True)[:4])
+    assert len({tuple(one.tokens) for one in found}) == 4 and not any(one.proven for one in found)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +70,16 @@ def test_an_exact_search_that_gives_up_returns_what_the_beam_found() -> None:
             "search.no_repeat_ngram: cannot be used with search.kind = 'exact'",
         ),
         ({"kind": "exhaustive", "min_length": 1}, {}, "search.min_length: cannot be used with search.kind = 'exhaust"),
+        (
+            {"kind": "exact", "min_ratio": 0.5},
+            {},
+            "search.min_ratio: cannot be used with search.kind = 'exact'; leave it at 0.0",
+        ),
+        (
+            {"kind": "mbr", "samples": 3},
+            {"n_best": 4},
+            "--n-best 4: above search.samples = 3; raise search.samples, or",
+        ),
         ({"kind": "exact"}, {"prefixes": [[3], []]}, "search.prefix: search.kind = 'exact' takes none; use beam"),
         ({"kind": "exact"}, {"return_trace": True}, "search.kind = 'exact' keeps no trace; use greedy, sample or beam"),
         ({"stop": "steps"}, {"required": [[[3]], []]}, "search.stop: cannot be used with search.required; leave it at"),
@@ -101,4 +129,19 @@ def test_adding_a_constraint_takes_a_class_and_a_line(monkeypatch: pytest.Monkey
 
 
 def test_rng_keys_depend_on_the_ids_alone() -> None:
+    """On all of them and their order, not only on their number."""
     assert rng_key([3, 4]) == rng_key((3, 4)) != rng_key([34])
+    sentences = [[first, second, third] for first in range(9) for second in range(9) for third in range(9)]
+    assert len({rng_key(sentence) for sentence in sentences}) == len(sentences)
+
+
+def test_mbr_ranks_all_samples_and_no_more() -> None:
+    """Three of three samples, each text once, by their mean similarity to all."""
+    fields = {"n_best": 3, "decode": lambda tokens: " ".join(map(str, tokens)), "rng_keys": [1, 2]}
+    for hypotheses, samples in zip(
+        run(fields=fields, kind="mbr", samples=3, utility="exact"), run(fields=fields, kind="sample"), strict=True
+    ):
+        counts = Counter(tuple(one.tokens) for one in samples)
+        assert {tuple(one.tokens): one.score for one in hypotheses} == {
+            tokens: pytest.approx(count / 3) for tokens, count in counts.items()
+        }

@@ -16,6 +16,7 @@ from weft.text import word_splitting as words
 from weft.text.tokenizer import Tokenizers, learn
 from weft.training.train import train
 from weft.translation import translator
+from weft.translation.engines import torch as engine_module
 from weft.translation.load import load
 from weft.translation.translator import Translator
 
@@ -469,3 +470,33 @@ class TestLengthLimits:
         run.complete("a", length=7)
         run.complete("a", length=7, max_length=30)
         assert limits == [[101], [171], [30], [8], [8]]
+
+
+class TestSettingsReachTheSearch:
+    @pytest.mark.parametrize("kind", ["greedy", "beam", "sample", "mbr"])
+    def test_a_minimum_ratio(self, copier, kind):
+        """Outputs have at least so many tokens; without the setting these copies are as long as their sources."""
+        lines = ["a b", "d c a"]
+        assert [len(one.ids) for one in copier.translate(lines, kind="greedy")] == [2, 3]
+        for one, least in zip(copier.translate(lines, kind=kind, min_ratio=2.0), [4, 6], strict=True):
+            assert len(one.ids) >= least
+
+    def test_draws_depend_on_the_sentence(self, copier, monkeypatch):
+        """Its ids, not their number, nor where it stands in the batch."""
+        keys = []
+        original = engine_module.search
+
+        def search(model, request, settings):
+            keys.append(list(request.rng_keys))
+            return original(model, request, settings)
+
+        monkeypatch.setattr(engine_module, "search", search)
+        copier.translate(["a b", "b a", "a b", "c d"], kind="sample", max_length=2)
+        copier.translate(["d e", "b a"], kind="sample", max_length=2)
+        [[first, second, third, fourth], [_, alone]] = keys
+        assert first == third and alone == second and len({first, second, fourth}) == 3
+
+    @pytest.mark.parametrize("kind", ["greedy", "beam", "sample"])
+    def test_a_prefix_as_long_as_the_limit_can_still_end(self, copier, kind):
+        found = copier.translate("a b c", prefix="a b c", kind=kind, max_length=3, top_k=1)
+        assert (found.text, found.ended) == ("a b c", "end")

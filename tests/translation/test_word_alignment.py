@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import DataError
-from weft.translation.word_alignment import links_from_weights, merge_weights, word_indices
+from weft.translation.results import WordAttention
+from weft.translation.word_alignment import align_words, links_from_weights, merge_weights, word_indices
 
 # Three target words over five source positions, the last of them the end token.
 WEIGHTS_TS = np.array(
@@ -102,3 +103,13 @@ def test_a_token_belongs_to_the_word_of_largest_overlap() -> None:
     assert word_indices(words, [(2, 6)]) == [1]
     assert word_indices([], [(0, 1)]) == [-1]
     assert word_indices(words, []) == []
+
+
+def test_words_with_weak_weights_are_not_linked() -> None:
+    """Below 0.15, as where attention is spread over many words."""
+    weights_TS = np.array(
+        [[0.14, 0.13, 0.14, 0.14], [0.16, 0.1, 0.1, 0.1], [0.1, 0.1, 0.15, 0.1], [0.2, 0.1, 0.1, 0.5]]
+    )
+    attention = WordAttention(weights_TS, ["a", "b", "c", "</s>"], ["w", "x", "y", "z"])
+    assert align_words(attention) == [(0, 1), (2, 2)]
+    assert links_from_weights(weights_TS, null_column=3) == [(0, 0), (0, 1), (2, 2)]

@@ -53,7 +53,7 @@ class ExactOptions:
     ranking: Ranking = DEFAULT_RANKING
     max_nodes: int = 100_000
     """exact: how many prefixes of a sentence may be expanded. After that the best found so far are returned, not
-    proven; where nothing ended at all, the most likely of the longest prefixes seen, ``ended="length"``."""
+    proven; where nothing ended at all, the most likely of the longest prefixes seen, ``ended="nodes"``."""
     width: int = 64
     """exact: how many prefixes are expanded in one step."""
     max_space: int = 1_000_000
@@ -349,6 +349,7 @@ class _Search:
         if not sequences:
             raise SearchError("exact search: the model gives no token any probability; are its weights finite?")
         ended = bool(self.best)
+        reason = "end" if ended else "length" if len(sequences[0].token_scores) == self.max_length else "nodes"
         attention = self._attention(sequences) if self.request.return_attention else [None] * len(sequences)
         return [
             Hypothesis(
@@ -356,7 +357,7 @@ class _Search:
                 score=-one.key.minus_score,
                 log_probability=-one.key.minus_log_probability,
                 token_scores=one.token_scores,
-                ended="end" if ended else "length",
+                ended=reason,
                 attention_TS=attention_TS,
                 proven=proven and ended,
             )

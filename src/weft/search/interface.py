@@ -82,7 +82,8 @@ class Hypothesis:
     token_scores: list[float]
     """log p(y_t | y_<t, x) for every token and, where it ended by itself, for the end token."""
     ended: str
-    """Why it ended: "end" (the end token), "length" (the limit was reached) or "constraints" (no token may follow)."""
+    """Why it ended: "end" (the end token), "length" (the limit was reached), "constraints" (no token may follow) or
+    "nodes" (an exact search gave up)."""
     attention_TS: Tensor | None = None
     """Attention weights, a row for every token score; None where not requested or the model has none."""
     proven: bool = False

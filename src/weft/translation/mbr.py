@@ -24,8 +24,13 @@ Utility = Callable[[str, str], float]
 
 def mbr(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
     """Draw samples and rank them by expected utility, which is their score; equal texts count once."""
+    if request.n_best > settings.samples:
+        raise SearchError(
+            f"--n-best {request.n_best}: above search.samples = {settings.samples}; raise search.samples, or request "
+            "fewer outputs"
+        )
     utility: Utility = resolve(UTILITIES, settings.utility)
-    samples = replace(request, n_best=max(settings.samples, request.n_best), return_trace=False)
+    samples = replace(request, n_best=settings.samples, return_trace=False)
     outputs = []
     for hypotheses in sampling(model, samples, settings):
         texts = [request.decode(hypothesis.tokens) for hypothesis in hypotheses]

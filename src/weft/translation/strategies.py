@@ -81,7 +81,10 @@ def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> 
 
 
 def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    """The provably best by branch and bound, starting from the scores of a beam."""
+    """The provably best by branch and bound, starting from the scores of a beam.
+
+    Where the search gives up, the best of what it and the beam have found, not proven.
+    """
     from weft.search.beam import BeamOptions, beam_search
     from weft.search.exact import ExactOptions, exact_search
 
@@ -92,13 +95,16 @@ def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) ->
     known_scores = [min(ended) if len(ended) >= request.n_best else FORBIDDEN for ended in scores]
     proven = exact_search(model, request, ExactOptions(ranking, max_nodes=settings.max_nodes), known_scores)
     return [
-        found if found[0].proven else max(found, beam, key=_rank) for found, beam in zip(proven, by_beam, strict=True)
+        hypotheses if hypotheses[0].proven else _best_of([*hypotheses, *beam], request.n_best)
+        for hypotheses, beam in zip(proven, by_beam, strict=True)
     ]
 
 
-def _rank(hypotheses: list[Hypothesis]) -> tuple[bool, float]:
-    """Where the exact search gave up, a beam may have found something better."""
-    return hypotheses[0].ended == "end", hypotheses[0].score
+def _best_of(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+    """The best of different ones; those that ended come first."""
+    different = {tuple(hypothesis.tokens): hypothesis for hypothesis in reversed(hypotheses)}
+    ranked = sorted(different.values(), key=lambda hypothesis: (hypothesis.ended != "end", -hypothesis.score))
+    return ranked[:count]
 
 
 def exhaustive(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:

@@ -22,6 +22,8 @@ class Limited:
         ({"max_length": 7}, 6, 0, 7),
         ({"max_ratio": 0.0, "max_extra": 0}, 6, 0, 1),
         ({"max_length": 2}, 6, 5, 6),
+        ({"max_length": 5}, 6, 5, 6),
+        ({"max_ratio": 1.0, "max_extra": 0}, 6, 5, 6),
         ({"max_ratio": 1.0, "max_extra": 0}, 0, 0, 1),
     ],
 )
