@@ -257,7 +257,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_file_that_its_library_fails_on_is_refused(name, capfd):
-    with pytest.raises(VocabularyError, match=r"^t\.json: damaged, or not a tokenizer\.json: [^\n]+$"):
+    with pytest.raises(
+        VocabularyError,
+        match=r"^t\.json: (damaged, or not a tokenizer\.json|one of its regular expressions takes too long)[^\n]+$",
+    ):
         ExternalTokenizer.from_tokenizers(json.dumps({**BASE, **REFUSED[name]}), name="t.json")
     assert capfd.readouterr() == ("", "")
 

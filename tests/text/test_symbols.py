@@ -194,8 +194,8 @@ def test_matches_with_spaces(kind):
         ({"protect": [r"\b"]}, r"protect '\\b': matches the empty text; write it so that it cannot"),
         (
             {"protect": ["x", "(a+)+$"]},
-            "protect '(a+)+$': takes too long on a long word "
-            "(Onig: Regex search error: retry-limit-in-match over); write it without nested repetitions",
+            "protect '(a+)+$': takes too long on a long word; write it without nested repetitions "
+            "(Onig: Regex search error: retry-limit-in-match over)",
         ),
         ({"normalize": "nfd"}, "normalize 'nfd' is not known; did you mean 'nfc'?"),
     ],

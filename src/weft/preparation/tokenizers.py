@@ -18,6 +18,9 @@ from weft.text.reservoir import sample
 from weft.text.symbols import check_patterns
 from weft.text.tokenizer import Tokenizer, Tokenizers, learn, load_tokenizers
 
+MIN_PAIR_SIZE = 16
+"""Characters that a pair counts for at least in a sample of tokenizer.sample characters: every pair takes memory."""
+
 
 class EmptyCorpusError(DataError):
     """All pairs were dropped."""
@@ -79,7 +82,7 @@ def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Se
     """The pairs to learn a tokenizer from: all of a corpus that is not too large, else a random sample of them."""
     sampled = sample(
         _numbered_pairs(recipe, entries),
-        size=lambda row: len(row[1].source) + len(row[1].target),
+        size=lambda row: max(len(row[1].source) + len(row[1].target), MIN_PAIR_SIZE),
         characters=recipe.tokenizer.sample,
         seed=recipe.seed,
     )

@@ -50,7 +50,8 @@ def find_recipe(name: str | Path, folder: Path = Path()) -> Path:
         pass
     if str(name) in shipped():
         return SHIPPED / f"{name}.toml"
-    raise RecipeError(f"{name}: no such recipe; {nearest(str(name), shipped())}, or give a .toml file")
+    shown = str(name) if len(str(name)) <= 80 else f"{str(name)[:80]}…"
+    raise RecipeError(f"{shown}: no such recipe; {nearest(str(name), shipped())}, or give a .toml file")
 
 
 def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
@@ -84,8 +85,10 @@ def _parse(path: Path) -> Tree:
         raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
     except RecursionError:
         raise RecipeError(f"{path}: not valid TOML: it is nested too deeply") from None
-    except ValueError as error:  # not TOML, not UTF-8, or a number of too many digits
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
+    except ValueError:  # more digits than Python converts
+        raise RecipeError(f"{path}: not valid TOML: a number has too many digits") from None
 
 
 def _extended(base: Tree, tree: Tree) -> Tree:

@@ -78,7 +78,7 @@ def _apply(tree: dict[str, Any], change: str) -> None:
     for depth, group in enumerate(groups, 1):
         tree = tree.setdefault(group, {})
         if not isinstance(tree, dict):
-            raise RecipeError(f"--set {change}: {'.'.join(groups[:depth])} is not a group of settings")
+            raise RecipeError(f"--set {printable(change)}: {'.'.join(groups[:depth])} is not a group of settings")
     tree[last] = value
 
 

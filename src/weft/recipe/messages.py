@@ -15,6 +15,8 @@ from weft.recipe.recipe import Recipe
 
 MAX_LINES = 20
 """Errors that are listed; further ones are counted."""
+MAX_CHARACTERS = 300
+"""Characters of a line."""
 SHOWN_CHARACTERS = 80
 """Characters of a value that a message shows."""
 
@@ -60,7 +62,8 @@ def shown(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """One line: unprintable characters as escapes."""
+    """One line, not too long: unprintable characters as escapes."""
+    text = text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 

@@ -188,7 +188,9 @@ def check_isolated(source: str, content: bytes, *, name: str) -> None:
     try:
         largest = _largest_id(source, content)
     except IsolatedError as error:
-        raise VocabularyError(f"{name}: {NOT_A_MODEL[source]}: {error}") from None
+        slow = "took more than" in str(error) or "retry-limit" in str(error)
+        reason = "one of its regular expressions takes too long on a long word" if slow else NOT_A_MODEL[source]
+        raise VocabularyError(f"{name}: {reason}: {error}") from None
     if not 0 <= largest <= MAX_ID:
         raise VocabularyError(f"{name}: a token has the id {largest:,}; the limit is {MAX_ID:,}")
 

@@ -87,7 +87,7 @@ def _check_time(patterns: tuple[str, ...]) -> None:
     except IsolatedError as error:
         pattern = repeating[max(error.item, 0)]
         raise VocabularyError(
-            f"protect {pattern!r}: takes too long on a long word ({error}); write it without nested repetitions"
+            f"protect {pattern!r}: takes too long on a long word; write it without nested repetitions ({error})"
         ) from None
 
 

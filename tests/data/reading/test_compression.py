@@ -180,12 +180,13 @@ class TestPipes:
         writer.join()
 
     def test_a_full_disk_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def full(*_: object) -> None:
-            raise OSError(28, "No space left on device")
+        class Full(io.BytesIO):
+            def write(self, data: object) -> int:
+                raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
-        monkeypatch.setattr(unpacking.shutil, "copyfileobj", full)
-        with pytest.raises(DataError, match=r"^<standard input>: No space left on device$"):
+        monkeypatch.setattr(unpacking.tempfile, "TemporaryFile", Full)
+        with pytest.raises(DataError, match=r"^<standard input>: 4 bytes and more leave less than .* or set TMPDIR$"):
             list(read(TextPairs(("-",))))
 
 
@@ -195,3 +196,25 @@ def test_pyarrow_is_asked_for_in_one_line(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"a\.zst: needs pyarrow; pip install pyarrow$"):
         list(read_pairs(path))
+
+
+def test_a_pipe_without_end_is_refused(tmp_path, monkeypatch):
+    def endless(chunk):
+        return io.BufferedReader(
+            type(
+                "Endless",
+                (io.RawIOBase,),
+                {
+                    "readable": lambda self: True,
+                    "readinto": lambda self, buffer: buffer.__setitem__(slice(0, len(chunk)), chunk) or len(chunk),
+                },
+            )()
+        )
+
+    with (tmp_path / "copy").open("wb") as copy:
+        monkeypatch.setattr("weft.data.reading.lines.MAX_LINE_BYTES", 1 << 20)
+        with pytest.raises(DataError, match=r"^/dev/zero: a line of more than 1048576 bytes; is this a text file\?$"):
+            unpacking.copy_bounded(endless(b"\0" * 4096), copy, "/dev/zero")
+        monkeypatch.setattr(unpacking, "MIN_FREE_BYTES", 1 << 60)
+        with pytest.raises(DataError, match=r"^<standard input>: 67,[0-9,]+ bytes and more leave less than .* TMPDIR$"):
+            unpacking.copy_bounded(endless(b"a\tb\n" * 1024), copy, "-")

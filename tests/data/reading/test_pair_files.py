@@ -35,7 +35,7 @@ def test_tab_separated(tmp_path):
     ]
 
 
-CHOOSE = '; name the columns in the recipe, train = {file = "PATH", source = 1, target = 2}'
+CHOOSE = '; name the columns: train = {file = "PATH", source = 1, target = 2}'
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,12 @@ CHOOSE = '; name the columns in the recipe, train = {file = "PATH", source = 1, 
         ("only one", "1 column, expected 2 (source, tab, target)"),
         ("", "1 column, expected 2 (source, tab, target)"),
         ("a\tb\t0-0\td", f"4 columns, expected 2 (source, tab, target){CHOOSE}"),
-        ("a\tb\tc", f"3 columns, and the third, 'c', has no links such as '0-0 1-2'{CHOOSE}"),
-        ("a\tb\t0-0  0-0", f"3 columns, and the third, '0-0  0-0', has no links such as '0-0 1-2'{CHOOSE}"),
-        ("a\tb\t" + "x" * 50, f"3 columns, and the third, '{'x' * 40}…', has no links such as '0-0 1-2'{CHOOSE}"),
+        ("a\tb\tc", f"3 columns, but the third, 'c', is not a list of links such as '0-0 1-2'{CHOOSE}"),
+        ("a\tb\t0-0  0-0", f"3 columns, but the third, '0-0  0-0', is not a list of links such as '0-0 1-2'{CHOOSE}"),
+        (
+            "a\tb\t" + "x" * 50,
+            f"3 columns, but the third, '{'x' * 40}…', is not a list of links such as '0-0 1-2'{CHOOSE}",
+        ),
         ("a b.\tc\t2-0 3-0", "link 3-0 points outside the pair, which has 3 source and 1 target words"),
         ("a\tc\t0-1", "link 0-1 points outside the pair, which has 1 source and 1 target words"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from weft.data.pairs import RowError
 from weft.data.reading.blocks import CHUNK_BYTES, CHUNK_RECORDS, RecordError
 from weft.data.reading.compression import (
     compression_of,
+    copy_bounded,
     display_name,
     first_line,
     import_pyarrow,
@@ -43,7 +43,7 @@ class Parquet:
             file: Any = stack.enter_context(open_rereadable(path))
             if compression_of(path):  # Parquet is read from its end
                 decompressed = stack.enter_context(tempfile.TemporaryFile())
-                shutil.copyfileobj(file, decompressed)
+                copy_bounded(file, decompressed, str(path))
                 file = decompressed
             table = stack.enter_context(pyarrow.parquet.ParquetFile(file, page_checksum_verification=True))
             names = _column_names(table.schema_arrow, columns)

@@ -21,12 +21,15 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from weft.errors import DataError
 
 BUFFER_BYTES = 1 << 18
+MIN_FREE_BYTES = 1 << 30
+"""Space that a temporary file leaves free on its disk."""
 
 
 class Compression(NamedTuple):
@@ -249,6 +252,33 @@ class _NotClosing(io.RawIOBase):
         return self.file.write(data)
 
 
+def copy_bounded(pipe: BinaryIO, copy: BinaryIO, path: str) -> None:
+    """Copy what may have no end to a temporary file; what is not text, or would fill the disk, is an error."""
+    from weft.data.reading.lines import MAX_LINE_BYTES  # which imports this module
+
+    name, folder = display_name(path), tempfile.gettempdir()
+    is_text = compression_of(path) is None and not path.endswith((".parquet", ".pq"))
+    size = line_start = 0
+    try:
+        while data := pipe.read(BUFFER_BYTES):
+            end = data.rfind(b"\n") + 1
+            line_start = size + end if end else line_start
+            size += len(data)
+            if is_text and size - line_start > MAX_LINE_BYTES:
+                raise DataError(f"{name}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?")
+            if size >> 26 != (size - len(data)) >> 26 and shutil.disk_usage(folder).free < MIN_FREE_BYTES:
+                raise OSError(ENOSPC, "")
+            copy.write(data)
+        copy.flush()
+    except OSError as error:
+        if error.errno != ENOSPC:
+            raise
+        raise DataError(
+            f"{name}: {size:,} bytes and more leave less than {MIN_FREE_BYTES:,} bytes free in the temporary folder "
+            f"{folder}; write it to a file, or set TMPDIR"
+        ) from None
+
+
 _SPOOLS: dict[str, tuple[BinaryIO | None, BinaryIO]] = {}
 """For each pipe, by its name, its origin and the temporary file that it was copied to."""
 
@@ -258,8 +288,7 @@ def _spooled(name: str, pipe: BinaryIO | None) -> BinaryIO:
     if known is None or (name == "-" and known[0] is not pipe):
         assert pipe is not None
         copy = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 (it lives as long as the process)
-        shutil.copyfileobj(pipe, copy, BUFFER_BYTES)
-        copy.flush()
+        copy_bounded(pipe, copy, name)
         known = _SPOOLS[name] = (pipe if name == "-" else None, copy)
     return cast(BinaryIO, io.BufferedReader(_SpoolReader(known[1].fileno()), BUFFER_BYTES))
 

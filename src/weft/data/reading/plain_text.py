@@ -37,7 +37,7 @@ class PairBlock:
                     expected = f"{plural(len(columns), 'column')}, expected 2 (source, tab, target)"
                     raise RecordError("columns", expected + (_choose_columns(self.name) if len(columns) > 3 else ""))
                 if not is_links(columns[2]):
-                    reason = f"3 columns, and the third, {quote(columns[2])}, has no links such as '0-0 1-2'"
+                    reason = f"3 columns, but the third, {quote(columns[2])}, is not a list of links such as '0-0 1-2'"
                     raise RecordError("links", reason + _choose_columns(self.name))
                 pair = parse_links(columns[0], columns[1], columns[2], "the third column")
             except RecordError as error:
@@ -48,7 +48,7 @@ class PairBlock:
 
 def _choose_columns(name: str) -> str:
     """The end of the message for a file with columns that are not read: how to name those that are."""
-    return f"; name the columns in the recipe, train = {{file = {json.dumps(name)}, source = 1, target = 2}}"
+    return f"; name the columns: train = {{file = {json.dumps(name)}, source = 1, target = 2}}"
 
 
 @dataclass(frozen=True, slots=True)

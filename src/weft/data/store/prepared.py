@@ -121,6 +121,8 @@ class StoreWriter:
         self.dtypes = [np.dtype(np.uint16 if size <= 1 << 16 else np.int32) for size in vocabulary_sizes]
         self.sides = [SideFiles(self._file(f"{side}.ids"), self._file(f".{side}.lengths")) for side in SIDES]
         self.rows = 0
+        self.max_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        """Of a store in memory."""
         self.starts: dict[str, np.ndarray] = {}
         """In memory: where the rows of each side start."""
 
@@ -140,6 +142,11 @@ class StoreWriter:
             side.ids.write(sequences.values.astype(dtype).data)
             side.lengths.write(sequences.lengths.astype(np.int32).data)
         self.rows += len(block.target.lengths)
+        if self.folder is None and sum(side.ids.tell() + 4 * self.rows for side in self.sides) > self.max_bytes:
+            raise DataError(
+                f"data.train: {self.rows:,} tokenized pairs take over {self.max_bytes:,} bytes, half of the memory; "
+                "keep them in a folder (data.prepared), or set data.streaming = true"
+            )
 
     def _compact(self, first_row: int, offsets: list[int], keep: np.ndarray) -> None:
         """Remove rows from those written since `first_row`, whose ids start at these offsets."""
