@@ -25,6 +25,7 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from weft.activity import activity
 from weft.errors import DataError
 
 BUFFER_BYTES = 1 << 18
@@ -260,15 +261,17 @@ def copy_bounded(pipe: BinaryIO, copy: BinaryIO, path: str) -> None:
     is_text = compression_of(path) is None and not path.endswith((".parquet", ".pq"))
     size = line_start = 0
     try:
-        while data := pipe.read(BUFFER_BYTES):
-            end = data.rfind(b"\n") + 1
-            line_start = size + end if end else line_start
-            size += len(data)
-            if is_text and size - line_start > MAX_LINE_BYTES:
-                raise DataError(f"{name}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?")
-            if size >> 26 != (size - len(data)) >> 26 and shutil.disk_usage(folder).free < MIN_FREE_BYTES:
-                raise OSError(ENOSPC, "")
-            copy.write(data)
+        with activity(f"reading {name}", "MB") as reading:
+            while data := pipe.read(BUFFER_BYTES):
+                end = data.rfind(b"\n") + 1
+                line_start = size + end if end else line_start
+                size += len(data)
+                if is_text and size - line_start > MAX_LINE_BYTES:
+                    raise DataError(f"{name}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?")
+                if size >> 26 != (size - len(data)) >> 26 and shutil.disk_usage(folder).free < MIN_FREE_BYTES:
+                    raise OSError(ENOSPC, "")
+                copy.write(data)
+                reading.done = size // 1_000_000
         copy.flush()
     except OSError as error:
         if error.errno != ENOSPC:
