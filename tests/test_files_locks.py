@@ -108,7 +108,7 @@ def test_waiting(tmp_path: Path, hold: Hold) -> None:
 
 def test_eight_threads_take_turns(tmp_path: Path) -> None:
     """The file is removed and created again all the time; still only one holds the lock."""
-    inside, most = [0], [0]
+    inside, most, turns = [0], [0], [0]
 
     def work() -> None:
         for _ in range(5):
@@ -116,13 +116,14 @@ def test_eight_threads_take_turns(tmp_path: Path) -> None:
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 inside[0] -= 1
+                turns[0] += 1
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1] and not list(tmp_path.iterdir())
+    assert most == [1] and turns == [40] and not list(tmp_path.iterdir())
 
 
 class TestOtherMachines:

@@ -254,7 +254,9 @@ def _acquire(folder: Path, name: str) -> int | LockOwner:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except FileNotFoundError:  # another process has removed the folder at this moment
+    except (FileNotFoundError, FileExistsError):  # another process has removed the folder at this moment
+        if path.parent.exists() and not path.parent.is_dir():
+            raise
         return UNKNOWN
     owner = _lock(handle, path, fcntl.LOCK_EX)
     if owner is None and path != _lock_path(folder, name):  # another process has just created the folder
@@ -329,7 +331,7 @@ def creating_folder(path: Path) -> Iterator[Path]:
     if path.is_mount():
         raise OSError(EBUSY, "is a mount point; choose a folder inside it", str(path))
     temporary = part_folder(path)
-    _remove_left_folders(path)
+    remove_left_folders(path)
     try:
         temporary.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -343,12 +345,12 @@ def creating_folder(path: Path) -> Iterator[Path]:
             raise OSError(error.errno, error.strerror, str(path)) from None
         sync_folder(path.parent)
     finally:
-        _remove_left_folders(path)
+        remove_left_folders(path)
 
 
-def _remove_left_folders(path: Path) -> None:
+def remove_left_folders(path: Path) -> None:
     """Remove unfinished folders of killed processes beside `path`, but no locks; the caller holds the lock."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}(\.\d+)?\.part")
+    pattern = re.compile(rf"\.{re.escape(path.name)}(\.\d+)?\.(part|old)")
     for folder in path.parent.iterdir() if path.parent.is_dir() else ():
         if not pattern.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
             continue

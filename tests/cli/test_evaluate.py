@@ -129,3 +129,17 @@ def test_an_output_that_cannot_be_written_is_one_line(refusal: Callable[..., str
     assert message == f"{out}: cannot write: there is no folder {out.parent}"
     message = refusal("evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--output", tmp_path)
     assert message == f"{tmp_path}: cannot write: is a folder"
+
+
+def test_a_full_disk_does_not_lose_the_scores(
+    command: Command, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "pairs.tsv").write_text("a b\ta b\n", "utf-8")
+    monkeypatch.setattr("weft.files.os.fsync", full)
+    out = tmp_path / "outputs.txt"
+    printed, noise = command("evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--output", out, check=2)
+    assert "perplexity" in printed and noise.splitlines()[-1] == f"weft: {out}: No space left on device"
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]

@@ -46,3 +46,18 @@ def test_other_refusals(refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert "is not a CTranslate2 export" in refusal("export", run, "--out", tmp_path)
     assert "no such run folder" in refusal("export", tmp_path / "nothing", "--out", tmp_path / "model")
+
+
+def test_a_full_disk(refusal: Refusal, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with the folder; nothing is left, neither of this export nor of one that was killed."""
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in (".model.4711.part", ".model.4711.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.bin").write_bytes(b"half")
+    monkeypatch.setattr("weft.files.os.fsync", full)
+    out = tmp_path / "model"
+    assert refusal("export", runs("transformer"), "--out", out) == f"{out}: No space left on device"
+    assert not list(tmp_path.iterdir())

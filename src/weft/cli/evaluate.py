@@ -103,9 +103,9 @@ def command(
     for kind, count in left_out.items():
         reason = "with a blank side" if kind == BLANK_KIND else f"that cannot be read ({kind})"
         typer.echo(f"left out: {plural(count, 'row')} {reason}", err=True)
-    if output is not None:
-        save_text(output, "".join(in_one_line(text) + "\n" for text in outputs))
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
+    if output is not None:  # the scores are not lost if it cannot be written
+        save_text(output, "".join(in_one_line(text) + "\n" for text in outputs))
 
 
 def _check_options(metrics: list[str], references: str | None, split: str, *, errors: bool) -> None:

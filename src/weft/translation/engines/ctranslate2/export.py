@@ -18,7 +18,7 @@ from typing import NamedTuple
 from torch import nn
 
 from weft.errors import CheckpointError, RecipeError, SearchError, nearest
-from weft.files import read_json, save_text
+from weft.files import lock_folder, read_json, remove_left_folders, save_text
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.models.transformer_encoder import TransformerEncoder
@@ -80,17 +80,19 @@ def export(run: LoadedRun, folder: Path | str, *, quantization: str = "float32",
     folder = Path(folder)
     _check_exportable(run, quantization)
     _check_replaceable(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        write_model(run, temporary, quantization=quantization, positions=positions)
-        run.tokenizers.save(temporary)
-        save_text(temporary / "recipe.toml", write_toml(run.recipe))
-        run.length_limits.write(temporary)
-        _replace_folder(folder, temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with lock_folder(folder, "exporting"):
+        remove_left_folders(folder)
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+        try:
+            write_model(run, temporary, quantization=quantization, positions=positions)
+            run.tokenizers.save(temporary)
+            save_text(temporary / "recipe.toml", write_toml(run.recipe))
+            run.length_limits.write(temporary)
+            _replace_folder(folder, temporary)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
