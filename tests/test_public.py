@@ -155,6 +155,10 @@ def test_short_representations():
     assert repr(recipe) == str(recipe) == "<Recipe 'grammar': seq2seq, 2,000 steps, seed 1>"
     translation = weft.Translation("a", "b c", -0.5, -1, ["b", "c"], [5, 6], [], [], None, None, [], "end")
     assert str(translation) == "b c" and repr(translation) == "<Translation 'b c': score -0.5000, 2 tokens>"
+    from weft.training.events import Validation
+
+    event = Validation(400, 0.123456, 1.131399, {"bleu": 31.25})
+    assert str(event).startswith("Validation at step 400: loss 0.1235, perplexity 1.131, metrics {'bleu': 31.25}")
     assert str([translation]) == "[<Translation 'b c': score -0.5000, 2 tokens>]"
 
 

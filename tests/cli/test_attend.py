@@ -131,3 +131,8 @@ class TestRefused:
     @pytest.mark.parametrize("option", ["--layer", "--head"])
     def test_they_are_counted_from_1(self, command: Command, runs: Runs, option: str) -> None:
         assert option in command("attend", runs("transformer"), "a b", option, "0", check=2)[1]
+
+
+def test_a_long_translation_is_one_line_in_a_file(runs, command):
+    target = " ".join(["a b c"] * 15)
+    assert target in command("attend", runs("lstm"), "a b", "--target", target).stdout.splitlines()

@@ -108,3 +108,10 @@ def test_no_text_is_wider_than_it_may_be_or_breaks_a_line(description, dropped, 
 )
 def test_a_share_is_never_rounded_to_nothing_or_all(count, total, shown):
     assert percent(count, total) == shown
+
+
+def test_tables_fit_forty_columns():
+    text = report_of(ODD, width=40)
+    assert "                   mean   99%  longest\n" in text
+    table = check([StepCount("a step with a long description", 3)], pairs=1_000, width=40)
+    assert max(map(cell_len, table.splitlines())) <= 40 and "1. a" in table

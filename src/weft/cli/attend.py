@@ -60,7 +60,7 @@ def command(
     if to is not None:
         typer.echo(draw_map(weights_TS, columns, rows, to, title=translation.text))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     console.print(f"{translation.text}\n", markup=False)
     console.print(terminal_map(weights_TS, columns, rows))
     links = write_pharaoh(translation.links)
@@ -139,6 +139,6 @@ def _show_one(selection: Selection, maps: list[HeadAttention], to: Path | None) 
     if to is not None:
         typer.echo(draw_map(weights_TS, selected[0].source, selected[0].target, to, title=title))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     console.print(f"{title}\n", markup=False)
     console.print(terminal_map(weights_TS, selected[0].source, selected[0].target))

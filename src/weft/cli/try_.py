@@ -39,7 +39,7 @@ def command(
     from weft.translation.load import load
     from weft.views.attention_map import draw_map, terminal_map
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)  # commands can be pasted
     folder = out or _unused(Path("runs/try"))
     console.print(f"Training [bold]{recipe.name}[/]: {recipe.summary}")
     for _ in ProgressReporter(console)(train(recipe, folder)):

@@ -12,6 +12,14 @@ class Event:
 
     step: int
 
+    def __str__(self) -> str:
+        numbers = (
+            f"{name} {f'{value:.4g}' if isinstance(value, float) else value}"
+            for name, value in self.__dict__.items()
+            if name != "step" and value not in (None, "", (), {})
+        )
+        return f"{type(self).__name__} at step {self.step}: {', '.join(numbers)}"
+
     def record(self) -> dict[str, Any]:
         """A line for log.jsonl."""
         return {"event": type(self).__name__.lower(), **self.__dict__}

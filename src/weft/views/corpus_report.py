@@ -19,6 +19,8 @@ from weft.views.labels import shorten, visible
 
 SCRIPTS_SHOWN = 5
 MARGIN = 2
+NARROWEST = 3
+"""Columns of the table of lengths that stay however narrow the terminal is."""
 LEFT_TO_RIGHT = "\u200e"
 UNSPACED = {"Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"}
 """Scripts without spaces between words: their lengths are shown in characters."""
@@ -38,7 +40,7 @@ def describe(statistics: CorpusStatistics, *, title: str = "", width: int = 80, 
     sides = {"source": statistics.source, "target": statistics.target}
     parts = [_facts(statistics, title)]
     if statistics.pairs:
-        parts += [_lengths(statistics, sides), _scripts(sides, width)]
+        parts += [_lengths(statistics, sides, width), _scripts(sides, width)]
         parts += [_histogram(name, side, width, ascii_only) for name, side in sides.items()]
     if samples := statistics.samples():
         parts.append("\n".join(["samples", *(_sample(sample, width, MARGIN) for sample in samples)]))
@@ -51,7 +53,7 @@ def check(steps: Sequence[StepCount], *, pairs: int, width: int = 80, ascii_only
     numbered = [line_of(f"{number}. {step.description}", width - len(" drops")) for number, step in enumerate(steps, 1)]
     counts = [f"{count:,}" for count in (pairs, *(step.dropped for step in steps))]
     count_width = max(map(len, (*counts, "pairs in")))
-    max_label_width = max(width - 2 * count_width - len("  100.00%") - 4, 20)
+    max_label_width = max(width - 2 * count_width - len("  100.00%") - 4, 8)
     label_width = min(max(map(cell_len, (*numbered, "kept")), default=0), max_label_width)
 
     def row(label: str, *cells: str) -> str:
@@ -115,7 +117,7 @@ def _facts(statistics: CorpusStatistics, title: str) -> str:
     return "\n".join([title, *lines] if title else lines)
 
 
-def _lengths(statistics: CorpusStatistics, sides: dict[str, SideStatistics]) -> str:
+def _lengths(statistics: CorpusStatistics, sides: dict[str, SideStatistics], width: int) -> str:
     header = ["", "mean", *(f"{p}%" for p in PERCENTILES), "longest"]
     table = [header]
     for name, side in sides.items():
@@ -125,6 +127,9 @@ def _lengths(statistics: CorpusStatistics, sides: dict[str, SideStatistics]) -> 
     ratios = (statistics.mean_ratio, *map(statistics.ratio, PERCENTILES), statistics.max_ratio)
     table.append(["longer / shorter", *(f"{ratio:,.2f}" for ratio in ratios)])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > NARROWEST:  # the lower percentiles go first
+        table = [[*row[:2], *row[3:]] for row in table]
+        del widths[2]
     return "\n".join(
         f"{row[0]:<{widths[0]}}  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))
         for row in table
