@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -84,3 +85,38 @@ class TestRefused:
     def test_extending_what_is_not_there(self, refusal: Callable[..., str], tmp_path: Path) -> None:
         message = refusal("train", "addition", *changes("tokenizer.extend=true"), "--out", tmp_path / "run")
         assert message == "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
+
+
+class TestResume:
+    def test_a_run_folder_is_all_it_takes(self, command: Command, tmp_path: Path) -> None:
+        out = tmp_path / "run"
+        command("train", "addition", *changes(), "--out", out)
+        assert "finished at step 5" in command("train", out, "--resume", "--set", "training.steps=5")[1]
+        assert "training.steps = 5" in command("recipes", "show", out / "recipe.toml")[0], (
+            "it is kept for the next time"
+        )
+        assert command("train", out, "--resume")[0] == f"{out}\n"
+
+    def test_the_command_on_the_card(self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from weft.recipe import load_recipe
+        from weft.training.train import train
+
+        monkeypatch.chdir(tmp_path)
+        next(train(load_recipe("addition", [change for change in changes() if change != "--set"]), "my runs/x"))
+        card = Path("my runs/x/README.md").read_text("utf-8")
+        [line] = [line for line in card.splitlines() if line.startswith("- state: ")]
+        pasted = shlex.split(line.split("`")[1])
+        assert pasted[0] == "weft" and "finished at step 3" in command(*pasted[1:])[1]
+
+    def test_what_is_no_run(self, refusal: Callable[..., str], tmp_path: Path) -> None:
+        assert refusal("train", tmp_path / "none", "--resume").startswith(f"{tmp_path / 'none'}: no such run folder; ")
+        assert refusal("train", tmp_path, "--resume") == f"{tmp_path}: not a run folder (it has no recipe.toml)"
+
+    def test_a_run_is_no_recipe(self, refusal: Callable[..., str], runs: Runs) -> None:
+        assert refusal("train", runs("lstm")) == (
+            f"{runs('lstm')}: is a run folder, not a recipe; continue with: weft train {runs('lstm')} --resume"
+        )
+
+    def test_an_empty_folder_can_be_used(self, command: Command, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir()
+        assert command("train", "addition", *changes(), "--out", tmp_path / "run")[0] == f"{tmp_path / 'run'}\n"

@@ -32,10 +32,12 @@ from weft.cli import (
     translate,
     try_,
 )
+from weft.cli.signals import CommandInterrupted, InterruptibleGroup, raise_on_signals
 from weft.cli.status import showing_status
 
 app = typer.Typer(
     name="weft",
+    cls=InterruptibleGroup,
     help="Sequence-to-sequence learning: train, decode and explain encoder-decoder models.",
     epilog="Start here:  weft try",
     no_args_is_help=True,
@@ -114,6 +116,7 @@ def main() -> None:
 
     standard_streams.install()
     warnings.showwarning = _show_warning
+    raise_on_signals()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     _use_encodable_output()
@@ -126,9 +129,9 @@ def main() -> None:
         for line in str(error).split("\n"):  # one, but a recipe may have several errors
             print(f"weft: {line}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except CommandInterrupted as interruption:
         print("weft: interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(interruption.exit_code)
     except OSError as error:
         if debug:
             raise

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from weft.cli.arguments import Changes, RecipeName, check_runs
+from weft.cli.arguments import Changes, check_runs
+from weft.cli.signals import exit_code
 
 if TYPE_CHECKING:
     from weft.recipe import Recipe
@@ -17,7 +19,14 @@ if TYPE_CHECKING:
 
 
 def command(
-    recipe: RecipeName,
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="The name of a shipped recipe, or a TOML file; with --resume, also the run folder.",
+            show_default=False,
+        ),
+    ],
     changes: Changes = None,
     out: Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")] = None,
     start: Annotated[
@@ -32,13 +41,14 @@ def command(
 ) -> None:
     """Train a model from a recipe, and print the run folder.
 
-    With --resume, the run continues with its own settings; --set can change how long it trains. With --from RUN, a new
+    Ctrl-C, SIGTERM and SIGHUP save a checkpoint after the current step; a second one ends at once. weft train RUN
+    --resume continues with the settings of the run; --set can change how long it trains. With --from RUN, a new
     run starts from the weights of RUN, on the data of the recipe; --set tokenizer.extend=true adds new symbols to its
     vocabulary. With --workers N, or under torchrun, several processes share the batches of every update; see
     docs/several-machines.md.
     """
     from weft.errors import WeftError
-    from weft.training.launch import EXIT_CODE_FILE, end_launch, end_with_launcher, launch, launch_has_ended
+    from weft.training.launch import EXIT_CODE_FILE, end_launch, end_with_launcher, launch_has_ended
 
     if launch_has_ended():
         return
@@ -48,8 +58,7 @@ def command(
     else:
         end_with_launcher(lambda: request.folder(request.settings()))
     if workers > 1:
-        folder = request.folder(request.settings())
-        raise typer.Exit(launch(_worker_arguments(sys.argv[1:]), folder, workers=workers, restarts=restarts))
+        raise typer.Exit(_launch(request, workers=workers, restarts=restarts))
     from weft.training.distributed import WorkerLostError, Workers
 
     team = Workers.from_environment()
@@ -68,10 +77,39 @@ def command(
         if team.is_main and EXIT_CODE_FILE not in os.environ:
             typer.echo(f"weft: {error}", err=True)
         raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        if team.world_size == 1:
-            raise
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as interruption:
+        if team.is_main and EXIT_CODE_FILE not in os.environ:  # else the launcher reports it
+            _report_interruption(request, "")
+        raise typer.Exit(exit_code(interruption)) from None
+
+
+def _launch(request: TrainingRequest, *, workers: int, restarts: int) -> int:
+    """Train in several processes; returns the exit code."""
+    from weft.training.launch import launch
+
+    folder = request.folder(request.settings())
+    try:
+        code = launch(_worker_arguments(sys.argv[1:]), folder, workers=workers, restarts=restarts)
+    except KeyboardInterrupt as interruption:
+        code = exit_code(interruption)
+    if code > 128:
+        _report_interruption(request, f" --workers {workers}")
+    return code
+
+
+def _report_interruption(request: TrainingRequest, options: str) -> None:
+    """Say where an interrupted run stands, and the command that continues it."""
+    from weft.errors import WeftError
+    from weft.runs.layout import RunFolder
+    from weft.runs.origin import resume_command
+
+    folder = request.folder(request.settings())
+    try:
+        step = RunFolder(folder).newest_step()
+    except (WeftError, OSError):
+        typer.echo("weft: interrupted before training began", err=True)
+        return
+    typer.echo(f"weft: interrupted at step {step}; continue with: {resume_command(folder)}{options}", err=True)
 
 
 class TrainingRequest(NamedTuple):
@@ -83,17 +121,32 @@ class TrainingRequest(NamedTuple):
     start: Path | None
     resume: bool
 
+    @property
+    def run(self) -> Path | None:
+        """The run folder, if RECIPE names one."""
+        path = Path(self.recipe)
+        return path if self.out is None and (path / "recipe.toml").is_file() else None
+
     def settings(self) -> Recipe:
         """The recipe of a new run; of a resumed run, which has its own settings, only to compare the names."""
-        from weft.recipe import load_recipe, parse_change
+        from weft.errors import RecipeError
+        from weft.recipe import load_recipe, parse_change, shipped
+        from weft.runs.origin import resume_command
 
         if self.resume:
-            return load_recipe(self.recipe, [change for change in self.changes if parse_change(change)[0] == ["name"]])
+            if self.out is None and "/" in self.recipe and not self.recipe.endswith(".toml"):
+                check_runs(Path(self.recipe))
+            name = self.recipe if self.run is None else self.run / "recipe.toml"
+            return load_recipe(name, [change for change in self.changes if parse_change(change)[0] == ["name"]])
+        if self.run is not None and self.recipe not in shipped():
+            raise RecipeError(f"{self.run}: is a run folder, not a recipe; continue with: {resume_command(self.run)}")
         if self.start is not None:
             check_runs(self.start)
         return load_recipe(self.recipe, self.changes, start=self.start)
 
     def folder(self, settings: Recipe) -> Path:
+        if self.resume and self.run is not None:
+            return self.run
         return Path("runs") / settings.name if self.out is None else self.out
 
     def saved_settings(self, settings: Recipe) -> Recipe:
@@ -145,8 +198,9 @@ def _train(request: TrainingRequest, team: Workers) -> None:
         for _ in events:
             pass
         return
-    for _ in with_tensorboard(ProgressReporter()(events), folder):
-        pass
+    with closing(events):
+        for _ in with_tensorboard(ProgressReporter()(events), folder):
+            pass
     typer.echo(folder)
 
 

@@ -45,7 +45,10 @@ class TrainingSettings(Settings):
     average: Count = Field(
         1, description="best checkpoints whose mean is validated at the end, and used if it is better"
     )
-    save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: only at the end")
+    save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: not by steps")
+    save_minutes: float = Field(
+        2.0, ge=0, description="minutes after which a checkpoint is saved in any case; 0: only by steps and at the end"
+    )
     log_every: Count = Field(50, description="steps between log lines")
     start: str | None = Field(None, description="run folder whose weights and tokenizer training starts from")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")

@@ -159,6 +159,15 @@ class Workers:
                 for gradient, part in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):
                     gradient.copy_(part.view_as(gradient))
 
+    def maximum(self, *values: int) -> tuple[int, ...]:
+        """The largest of each number over all workers."""
+        if self.world_size == 1:
+            return values
+        largest = torch.tensor(values)
+        with _lost_worker("while agreeing"):
+            dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        return tuple(largest.tolist())
+
     def all_reduce(self, value: Tensor) -> None:
         """Sum a tensor over all workers, in place."""
         if self.world_size > 1:

@@ -105,6 +105,16 @@ class Saved(Event):
 
 
 @dataclass(frozen=True)
+class Interrupted(Event):
+    """A signal has arrived; the run is saved, and the signal takes effect after this event."""
+
+    signal: str
+    """Its name, such as "SIGINT"."""
+    path: str
+    """The checkpoint."""
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """The end of training."""
 

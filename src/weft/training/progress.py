@@ -39,6 +39,8 @@ class Progress(BaseModel):
     skipped: int = 0
     seconds: float = 0.0
     last_validation: dict[str, float] | None = None
+    validated_step: int | None = None
+    """The step of the last validation; 0 before the first, None if it is not known."""
     validation_sample: tuple[int, int] | None = None
     """How many sentences the metrics of the last validation were computed on, and how many the validation set has."""
 
@@ -78,6 +80,7 @@ class Progress(BaseModel):
         """Take a validation score into account; whether it is the best so far. One that is not finite never is."""
         is_best = math.isfinite(score) and (not self.best or score > self.best[0].score)
         self.last_validation = validation
+        self.validated_step = self.step
         self.validations_without_improvement = 0 if is_best else self.validations_without_improvement + 1
         self.validations_since_decay = 0 if is_best else self.validations_since_decay + 1
         if settings.schedule == "plateau" and self.validations_since_decay >= max(settings.decay_patience, 1):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,9 +40,11 @@ from weft.training.update import TrainingContext
 from weft.training.validation import make_validation, read_validation_pairs
 from weft.training.write_errors import explain_write_errors
 
+Events = Generator[Event, None, None]
+
 CHANGEABLE = (
-    *("clip", "compile", "device", "learning_rate", "log_every", "patience", "precision", "save_every", "shard"),
-    *("start", "steps"),
+    *("clip", "compile", "device", "learning_rate", "log_every", "patience", "precision", "save_every"),
+    *("save_minutes", "shard", "start", "steps"),
 )
 """Settings of [training] that may differ when a run is resumed."""
 
@@ -54,8 +57,11 @@ def train(
     resume: bool = False,
     transforms: Transform | Sequence[Transform] = (),
     workers: Workers = SINGLE_PROCESS,
-) -> Iterator[Event]:
+) -> Events:
     """Train a model; every event is logged to the run folder and yielded.
+
+    Ctrl-C, SIGTERM and SIGHUP take effect after the current step, when a checkpoint is saved; so does closing this
+    generator (a ``break`` in the loop over it). ``resume=True`` continues from there.
 
     ``model``: your own, trained in place of the one that the recipe's [model] describes; see docs/extending.md.
     ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
@@ -116,6 +122,8 @@ def _train(
     )
     if resume:
         trainer.restore()
+        if workers.is_main:
+            save_text(folder.recipe, write_toml(recipe))  # so that the next resumption needs no --set
     else:
         _create_folder(trainer, recipe, prepared)
     if workers.is_main:
@@ -123,7 +131,7 @@ def _train(
         workers.record_run(str(folder.path.resolve()))
         workers.signal_ready()
     dropped |= {f"of data.valid ({kind})": count for kind, count in row_errors.items()}
-    yield from _logged(_events(trainer, recipe, prepared, dropped), folder if workers.is_main else None, recipe)
+    yield from _logged(_events(trainer, recipe, prepared, dropped), trainer)
 
 
 def _build_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
@@ -139,7 +147,7 @@ def _initialize(model: Model, start: RunFolder) -> None:
     initialize_from(model, weights, where=str(start.path))
 
 
-def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped: dict[str, int]) -> Iterator[Event]:
+def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped: dict[str, int]) -> Events:
     """The events of the loop, with `Started` before them, and the result written before `Finished`."""
     yield Started(
         step=trainer.progress.step,
@@ -152,21 +160,34 @@ def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped:
         steps=recipe.training.steps,
         path=str(trainer.folder.path),
     )
-    for event in trainer.events():
-        if isinstance(event, Finished):
-            if isinstance(prepared.data, StreamedCorpus):
-                event = replace(event, dropped=_dropped(recipe, [prepared.data.drop_reasons]))
+    with closing(trainer.events()) as events:
+        for event in events:
+            if isinstance(event, Finished):
+                if isinstance(prepared.data, StreamedCorpus):
+                    event = replace(event, dropped=_dropped(recipe, [prepared.data.drop_reasons]))
+                if trainer.workers.is_main:
+                    _write_result(trainer, recipe, prepared.tokenizers, event)
+            yield event
+
+
+def _logged(events: Events, trainer: Trainer) -> Iterator[Event]:
+    """The same events, written to the log of the run folder; of the steps every ``training.log_every``-th."""
+
+    def log(event: Event) -> None:
+        if not isinstance(event, Step) or event.step % trainer.settings.log_every == 0:
+            trainer.folder.append_log(event.record())
+
+    with closing(events):
+        for event in events:
             if trainer.workers.is_main:
-                _write_result(trainer, recipe, prepared.tokenizers, event)
-        yield event
-
-
-def _logged(events: Iterable[Event], folder: RunFolder | None, recipe: Recipe) -> Iterator[Event]:
-    """The same events, written to the log of a folder; of the steps every ``training.log_every``-th."""
-    for event in events:
-        if folder and (not isinstance(event, Step) or event.step % recipe.training.log_every == 0):
-            folder.append_log(event.record())
-        yield event
+                log(event)
+            try:
+                yield event
+            except GeneratorExit:
+                events.close()
+                for unread in trainer.unread:
+                    log(unread)
+                raise
 
 
 def _check_recipe(recipe: Recipe) -> None:

@@ -8,17 +8,17 @@ of them runs this loop; the main process validates, writes files and takes the d
 
 from __future__ import annotations
 
-import copy
 import math
+import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from pydantic import ValidationError
 
-from weft.activity import activity
 from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
 from weft.errors import CheckpointError, TrainingError
@@ -28,13 +28,14 @@ from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_capture
 from weft.training.distributed import full_tensor
-from weft.training.events import Averaged, Event, Finished, Saved, Skipped, Step, Validation
+from weft.training.events import Averaged, Event, Finished, Interrupted, Saved, Skipped, Step, Validation
 from weft.training.forcing import sampling_probability
+from weft.training.interruption import SignalHold
 from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
 from weft.training.progress import Progress
 from weft.training.schedules import make_schedule
 from weft.training.update import PlainUpdate, TrainingContext, Update, UpdateResult, make_optimizer
-from weft.training.validation import Validate, ValidationScores
+from weft.training.validation import Validate, Validator
 
 MAX_CONSECUTIVE_SKIPS = 5
 """Skipped updates in a row that end a run."""
@@ -67,19 +68,26 @@ class Trainer:
         self.settings = context.settings
         self.workers = context.workers
         self.folder = folder
-        self.validate = validate
         self.sharded = self.workers.world_size > 1 and self.settings.shard == "full"
-        self.validation_model: Model | None = None
-        """If weights are sharded: a copy of the whole model, with which the main process validates."""
         self.in_loop = False
         """Whether all workers are in the loop, and wait for each other."""
         self.model = model if self.sharded else model.to(context.device)
+        self.validator = None if validate is None else Validator(validate, self.model, context.device)
         self.optimizer = make_optimizer(self.model, self.settings)
         self.schedule = make_schedule(self.settings)
-        self.progress = Progress()
+        self.progress = Progress(validated_step=0)
         self.delivered = self.progress.origin
         """What model.safetensors holds, once training has ended."""
+        self.signals = SignalHold()
+        self.pending: _PendingUpdate | None = None
+        """The update in flight."""
+        self.unread: list[Event] = []
+        """Events after the consumer has closed the generator."""
         self.saved_step = -1
+        self.save_time = time.monotonic()
+        """Of the last checkpoint."""
+        self.save_seconds = 0.0
+        """How long it took to write."""
         self.consecutive_skips = 0
         self.last_report_time = 0.0
         self.update = self._make_update()
@@ -95,7 +103,8 @@ class Trainer:
         from weft.training.sharded_update import ShardedUpdate, shard, spare_batch
 
         state = optimizer_tensors(self.optimizer)
-        self.validation_model = copy.deepcopy(self.model) if self.workers.is_main and self.validate else None
+        if self.workers.is_main and self.validator:
+            self.validator.copy_model()
         loss_module = shard(self.model, self.context)
         self.optimizer = make_optimizer(self.model, self.settings)
         restore_optimizer(self.optimizer, state, where=str(self.folder.path))
@@ -116,6 +125,8 @@ class Trainer:
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"]))
             raise CheckpointError(f"{where}/state.json: damaged at {field!r}") from None
+        if self.progress.validated_step is None:  # a checkpoint of before this was recorded
+            self.progress.validated_step = self.progress.step
         self.saved_step = self.progress.step
         if self.workers.is_main:
             self.folder.prune(self.progress.step, self.progress.best_steps)
@@ -125,7 +136,7 @@ class Trainer:
 
         In the loop all workers must call this; before it, the main process writes what the others will read.
         """
-        progress = self.progress
+        progress, start_time = self.progress, time.monotonic()
         if self.workers.is_main or self.sharded:
             weights = self._full_weights()
             tensors = {**optimizer_tensors(self.optimizer), **rng_tensors()}
@@ -138,6 +149,8 @@ class Trainer:
         if self.in_loop:
             self.workers.barrier()
         self.saved_step = progress.step
+        self.save_time = time.monotonic()
+        self.save_seconds = self.save_time - start_time
         return Saved(progress.step, str(self.folder.checkpoint_path(progress.step)))
 
     def _check_finite(self, weights: Tensors) -> None:
@@ -159,44 +172,115 @@ class Trainer:
                 gathered[name] = full if full is parameter else full.cpu()
         return gathered
 
-    def events(self) -> Iterator[Event]:
-        """Train to the end."""
+    def events(self) -> Generator[Event, None, None]:
+        """Train to the end.
+
+        A signal that is to end the process (see interruption.py), or closing this generator, saves a checkpoint first.
+        """
+        loop = self._loop()
+        try:
+            while True:
+                with self.signals.holding():
+                    event = next(loop, None)
+                if event is None:
+                    break
+                yield event
+                if isinstance(event, Interrupted):
+                    self.signals.deliver(signal.Signals[event.signal])
+        except GeneratorExit:
+            self._save_unfinished()
+            raise
+        if self.signals.pending:
+            self.signals.deliver(self.signals.pending)
+
+    def _loop(self) -> Iterator[Event]:
         settings, progress = self.settings, self.progress
         self.in_loop = True
         if self.sharded:
             self._shard()
         steps = self._steps()
+        self.save_time = time.monotonic()
         start_time = time.monotonic() - progress.seconds
-        pending: _PendingUpdate | None = None
-        while not (reason := progress.stop_reason(settings)):
-            started = self._start_update(steps)
-            progress.seconds = time.monotonic() - start_time
-            if pending is not None:
-                yield self._report(pending)
-                self._check_skips(pending)
-            pending = started
-            validating = self.validate and settings.validate_every and progress.step % settings.validate_every == 0
-            saving = settings.save_every and progress.step % settings.save_every == 0
-            if not started.result.deferred or validating or saving:
-                yield self._report(started)
-                self._check_skips(started)
-                pending = None
+        while True:
+            interruption, save_now = self._agree()
+            validating = self._validation_is_due()
+            saving = save_now or self._save_is_due()
+            reason = progress.stop_reason(settings)
+            if self.pending and (not self.pending.result.deferred or validating or saving or interruption or reason):
+                yield from self._report_pending()
+                progress.seconds = time.monotonic() - start_time
+            if interruption:
+                yield from self._interrupt(interruption)
+                continue
             if validating:
-                yield self._run_validation()
+                if (validation := self._run_validation()) is None:
+                    continue
+                yield validation
+                reason = progress.stop_reason(settings)
             if saving:
                 yield self.save()
-        if pending is not None:
-            yield self._report(pending)
-            self._check_skips(pending)
+            if reason:
+                break
+            reported, self.pending = self.pending, self._start_update(steps)
             progress.seconds = time.monotonic() - start_time
+            if reported is not None:
+                yield self._report(reported)
+                self._check_skips(reported)
         if self.saved_step != progress.step:
             yield self.save()
+        yield from self._deliver(reason)
+
+    def _deliver(self, reason: str) -> Iterator[Event]:
+        """At the end: the better of the best checkpoint and the mean of the best ones becomes the model of the run."""
+        progress = self.progress
         self.delivered = progress.origin
-        if self.validate and len(progress.best) > 1:
-            yield self._validate_mean()
+        if self.validator and len(progress.best) > 1:
+            while (averaged := self._validate_mean()) is None:
+                yield from self._interrupt(self._agree()[0])
+            yield averaged
         best_step = progress.best[0].step if progress.best else progress.step
         delivered = self.delivered
         yield Finished(progress.step, reason, progress.seconds, best_step, delivered.kind, delivered.steps)
+
+    def _report_pending(self) -> Iterator[Event]:
+        """The event of the update in flight, which is complete after it."""
+        assert self.pending is not None
+        pending, self.pending = self.pending, None
+        yield self._report(pending)
+        self._check_skips(pending)
+
+    def _agree(self) -> tuple[int, bool]:
+        """The signal that has arrived, or 0, and whether it is time for a checkpoint; the same for all workers.
+
+        The time between checkpoints is training.save_minutes, or longer if saving would take more than 2 % of it.
+        """
+        interval = max(60 * self.settings.save_minutes, 50 * self.save_seconds)
+        elapsed = time.monotonic() - self.save_time
+        due = self.workers.is_main and self.settings.save_minutes > 0 and elapsed >= interval
+        interruption, save_now = self.workers.maximum(self.signals.pending, int(due))
+        return interruption, bool(save_now) and self.saved_step != self.progress.step
+
+    def _validation_is_due(self) -> bool:
+        every, step = self.settings.validate_every, self.progress.step
+        return bool(self.validator and every and step % every == 0 and step != self.progress.validated_step)
+
+    def _save_is_due(self) -> bool:
+        every, step = self.settings.save_every, self.progress.step
+        return bool(every and step and step % every == 0 and self.saved_step != step)
+
+    def _interrupt(self, number: int) -> Iterator[Event]:
+        """Save before a signal takes effect, which it does after the last of these events."""
+        if self.saved_step != self.progress.step:
+            yield self.save()
+        path = str(self.folder.checkpoint_path(self.progress.step))
+        yield Interrupted(self.progress.step, signal.Signals(number).name, path)
+
+    def _save_unfinished(self) -> None:
+        """Save a run whose consumer has closed the generator. Several workers would have to do that together."""
+        if self.workers.world_size > 1 or self.saved_step == self.progress.step or sys.is_finalizing():
+            return
+        self.unread += [*self._report_pending()] if self.pending else []
+        self.unread.append(self.save())
 
     def _steps(self) -> Iterator[StepBatches]:
         """The batches of each step that this worker computes."""
@@ -260,11 +344,14 @@ class Trainer:
         self.consecutive_skips += 1
         return Skipped(batches.step, self.consecutive_skips)
 
-    def _run_validation(self) -> Validation:
-        """Validate the model, and keep its weights if they are among the best."""
-        progress = self.progress
+    def _run_validation(self) -> Validation | None:
+        """Validate the model, and keep its weights if they are among the best; None if a signal has arrived."""
+        progress, validator = self.progress, self.validator
+        assert validator is not None
         weights = self._full_weights() if self.sharded or self.workers.is_main else {}
-        scores = self.workers.from_main(lambda: self._validation_scores(weights))
+        scores = self.workers.from_main(lambda: self.signals.interruptible(lambda: validator.scores(weights)))
+        if scores is None:
+            return None
         is_best = progress.add_validation(scores.score, self.settings, scores.numbers)
         if progress.step in progress.best_steps and self.workers.is_main:
             write_tensors(self._best_file(progress.step), weights)
@@ -274,16 +361,20 @@ class Trainer:
         counts = (scores.outputs, scores.ended_by_length, scores.sample)
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
 
-    def _validate_mean(self) -> Averaged:
-        """At the end: validate the mean of the best checkpoints; model.safetensors := the better of it and the best.
+    def _validate_mean(self) -> Averaged | None:
+        """Validate the mean of the best checkpoints; model.safetensors := the better of it and the best.
 
-        Of equal scores, the one of the lower loss. A resumed run does this again, with the same result.
+        Of equal scores, the one of the lower loss. A resumed run does this again, with the same result. None if a
+        signal has arrived meanwhile.
         """
-        best, steps = self.progress.best, self.progress.best_steps
+        best, steps, validator = self.progress.best, self.progress.best_steps, self.validator
+        assert validator is not None
         mean: Tensors = {}
         if self.workers.is_main:
             mean = average([read_tensors(self._best_file(step)).tensors for step in steps])
-        scores = self.workers.from_main(lambda: self._scores_of(mean))
+        scores = self.workers.from_main(lambda: self.signals.interruptible(lambda: validator.scores_of_other(mean)))
+        if scores is None:
+            return None
         best_loss = (best[0].validation or {}).get("loss", math.inf)
         is_best = (scores.score, -scores.loss) > (best[0].score, -best_loss)
         if is_best:
@@ -296,30 +387,3 @@ class Trainer:
 
     def _best_file(self, step: int) -> Path:
         return self.folder.best / f"step-{step}.safetensors"
-
-    def _scores_of(self, weights: Tensors) -> ValidationScores:
-        """Validate other weights than the model's."""
-        if self.validation_model is not None:
-            return self._validation_scores(weights)
-        current = {name: tensor.clone() for name, tensor in model_tensors(self.model).items()}
-        load_weights(self.model, weights, where="validation")
-        try:
-            return self._validation_scores(weights)
-        finally:
-            load_weights(self.model, current, where="validation")
-
-    def _validation_scores(self, weights: Tensors) -> ValidationScores:
-        """Validate the model, or the copy of it that gets all weights if they are sharded."""
-        with activity("validating"):
-            return self._validate(weights)
-
-    def _validate(self, weights: Tensors) -> ValidationScores:
-        assert self.validate is not None
-        if self.validation_model is None:
-            self.model.eval()
-            return self.validate(self.model)
-        load_weights(self.validation_model, weights, where="validation")
-        try:
-            return self.validate(self.validation_model.to(self.context.device).eval())
-        finally:
-            self.validation_model.to("cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from weft.activity import activity
 from weft.data.pairs import Pair
 from weft.data.store.encode import encode_pairs
 from weft.errors import DataError
@@ -18,6 +20,7 @@ from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.recipe import Recipe
+from weft.runs.weights import Tensors, load_weights, model_tensors
 from weft.text import specials
 from weft.translation.forced_decoding import likelihood
 from weft.translation.translator import Translator
@@ -45,6 +48,42 @@ class ValidationScores(NamedTuple):
 
 
 Validate = Callable[[Model], ValidationScores]
+
+
+class Validator:
+    """Validates the weights of a model in training, in the main process."""
+
+    def __init__(self, validate: Validate, model: Model, device: torch.device) -> None:
+        self.validate = validate
+        self.model = model
+        self.device = device
+        self.model_copy: Model | None = None
+
+    def copy_model(self) -> None:
+        """Validate with a copy of the whole model from now on: its weights are about to be sharded."""
+        self.model_copy = copy.deepcopy(self.model)
+
+    def scores(self, weights: Tensors) -> ValidationScores:
+        """Validate the model as it is; ``weights``: all of its weights, which a copy of it needs."""
+        with activity("validating"):
+            if self.model_copy is None:
+                return self.validate(self.model.eval())
+            load_weights(self.model_copy, weights, where="validation")
+            try:
+                return self.validate(self.model_copy.to(self.device).eval())
+            finally:
+                self.model_copy.to("cpu")
+
+    def scores_of_other(self, weights: Tensors) -> ValidationScores:
+        """Validate other weights than the model's, which keeps its own."""
+        if self.model_copy is not None:
+            return self.scores(weights)
+        current = {name: tensor.clone() for name, tensor in model_tensors(self.model).items()}
+        load_weights(self.model, weights, where="validation")
+        try:
+            return self.scores(weights)
+        finally:
+            load_weights(self.model, current, where="validation")
 
 
 def read_validation_pairs(recipe: Recipe, row_errors: Counter[str]) -> list[Pair] | None:

@@ -1,0 +1,102 @@
+"""Interruptions: one line, and an exit code that says which signal it was."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weft.cli.signals import Interrupted, exit_code, raise_on_signals
+
+Command = Callable[..., tuple[str, str]]
+
+DRIVER = """
+import os, signal, sys
+from weft import cli
+
+@cli.app.command("wait")
+def wait(name: str) -> None:
+    os.kill(os.getpid(), getattr(signal, name))
+
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_every_command_says_so_in_one_line(name: str, code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, "wait", name],
+        capture_output=True,
+        text=True,
+        restore_signals=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "weft: interrupted\n")
+
+
+def test_an_interruption_during_imports() -> None:
+    code = (
+        "import builtins, sys\n"
+        "original = builtins.__import__\n"
+        "def interrupted(name, *arguments):\n"
+        "    if name == 'typer':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return original(name, *arguments)\n"
+        "builtins.__import__ = interrupted\n"
+        "from weft.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "weft: interrupted\n")
+
+
+def test_exit_codes() -> None:
+    assert exit_code(KeyboardInterrupt()) == 130 and exit_code(Interrupted(signal.SIGTERM)) == 143
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    """As under nohup."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        raise_on_signals()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def test_training_says_how_to_continue(tmp_path: Path) -> None:
+    """The command that it prints works as it is."""
+    code = (
+        "import os, signal, sys\n"
+        "from weft.training import train as training\n"
+        "original = training.Trainer._start_update\n"
+        "def interrupted(self, steps):\n"
+        "    if self.progress.step == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return original(self, steps)\n"
+        "training.Trainer._start_update = interrupted\n"
+        "from weft.cli import main\n"
+        "main()\n"
+    )
+    sizes = ("data.train=copy", "data.train_size=60", "data.options={length=4, symbols=9}", "training.steps=5")
+    sizes += ("data.valid_size=9",)
+    changes = [part for change in (*sizes, "model.embedding=4", "training.device=cpu") for part in ("--set", change)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", "addition", *changes, "--out", "my runs/x"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 143 and done.stdout == "", done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert line == "weft: interrupted at step 3; continue with: weft train 'my runs/x' --resume"
+    shell = f"""weft() {{ {sys.executable} -m weft "$@"; }}; {line.partition("continue with: ")[2]}"""
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "finished at step 5" in done.stderr, done.stderr
