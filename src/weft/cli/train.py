@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from weft.training.distributed import Workers
 
 
+RECIPE_HELP = "The name of a shipped recipe, or a TOML file; with --resume, also the run folder."
+RecipeOrRun = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPE_HELP, show_default=False)]
+
+
 def command(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="The name of a shipped recipe, or a TOML file; with --resume, also the run folder.",
-            show_default=False,
-        ),
-    ],
+    recipe: RecipeOrRun,
     changes: Changes = None,
     out: Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")] = None,
     start: Annotated[

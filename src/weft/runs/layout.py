@@ -98,8 +98,11 @@ class RunFolder:
 
     @staticmethod
     def check_new(path: Path) -> None:
-        """Fail if there is something at this path already; an empty folder is fine."""
-        if path.exists() and not is_empty_folder(path):
+        """Fail if there is something at this path already; an empty folder is fine, but for the current one.
+
+        It would be replaced by another folder, in which this process no longer is.
+        """
+        if path.exists() and (path.resolve() == Path.cwd() or not is_empty_folder(path)):
             raise CheckpointError(f"{path}: exists already; continue it with --resume, or choose another --out")
 
     def check(self) -> RunFolder:
