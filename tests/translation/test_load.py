@@ -154,12 +154,15 @@ def test_both_engines_have_the_same_limits(runs, tmp_path):
     from weft.interop.export import export_run
 
     shutil.copytree(runs / "transformer", tmp_path / "run")
-    for limits in (LengthLimits(2.0, 14), LengthLimits(2.0, 4200)):
-        limits.write(tmp_path / "run")
-        found = [
-            load(tmp_path / "run", device="cpu", engine=engine).translate(SOURCES, kind="greedy", no_loops=False)
-            for engine in ("torch", "ctranslate2")
-        ]
-        ours, theirs = ([(one.ids, one.ended_by_length) for one in some] for some in found)
-        assert ours == theirs
-    assert LengthLimits.read(export_run(tmp_path / "run", out=tmp_path / "exported")) == (2.0, 4200)
+    LengthLimits(2.0, 14).write(tmp_path / "run")
+    ours, theirs = (load(tmp_path / "run", device="cpu", engine=engine) for engine in ("torch", "ctranslate2"))
+
+    def outputs(run):
+        found = run.translate(SOURCES, kind="greedy", no_loops=False, return_attention=False)
+        return [(one.ids, one.ended_by_length) for one in found]
+
+    expected = outputs(ours)
+    assert outputs(theirs) == expected and max(len(ids) for ids, _ in expected) > 4
+    theirs.engine._model.info = theirs.engine._model.info._replace(max_target_length=4)
+    assert outputs(theirs) == expected
+    assert LengthLimits.read(export_run(tmp_path / "run", out=tmp_path / "exported")) == (2.0, 14)
