@@ -12,7 +12,7 @@ from weft.errors import VocabularyError
 from weft.text.options import LearningOptions
 from weft.text.specials import SPECIALS, UNKNOWN_TEXT, visible
 from weft.text.utf8 import decode_bytes, spans_of_bytes
-from weft.text.vocabulary import FIRST_SYMBOL_ID, check_ids, check_text, save_tokenizer
+from weft.text.vocabulary import FIRST_SYMBOL_ID, check_ids, check_lengths, check_text, save_tokenizer
 from weft.text.word_cache import TokenArrays
 
 
@@ -46,6 +46,7 @@ class ByteTokenizer:
 
     def encode_arrays(self, texts: Sequence[str]) -> TokenArrays:
         """The ids of all texts concatenated, and the number of ids of each."""
+        check_lengths(texts)
         try:
             rows = [text.encode("utf-8") for text in texts]
         except UnicodeEncodeError:

@@ -34,6 +34,7 @@ from weft.text.vocabulary import (
     FIRST_SYMBOL_ID,
     Vocabulary,
     check_ids,
+    check_lengths,
     check_text,
     checked,
     read_flag,
@@ -115,6 +116,7 @@ class CharacterTokenizer:
         """The ids of all texts concatenated, and the number of ids of each."""
         if self.tags or self.decompose or not self.preprocessor.is_identity:
             return to_arrays(self.encode_batch(texts))
+        check_lengths(texts)
         try:
             codes = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
         except UnicodeEncodeError:

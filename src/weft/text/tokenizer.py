@@ -24,7 +24,8 @@ Unusual input, for every kind:
 - an unknown symbol becomes the id of the unknown token, and in decoded text ``⁇`` (U+2047);
 - the empty text has no ids, and no ids are the empty text; a text of white space alone has no words;
 - text that spells a special token (``</s>``, ``<unk>``) is text, never the special token;
-- the length of a line is not limited, and a line of a megabyte without a space takes about a second at most;
+- a text has at most 1,000,000 characters, with or without spaces (`InputTooLongError`); a tokenizer learns from the
+  beginning of longer ones;
 - NUL, other control characters, emoji, combining marks and right-to-left text are characters like any other: no
   reordering and, unless asked for, no normalization (é as one code point and as two are different texts) and no case
   folding. With ``normalize`` or ``lowercase`` the decoded text is the normalized text (`weft.text.normalization`);
@@ -46,7 +47,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from weft.errors import VocabularyError, nearest
 from weft.files import read_bounded
 from weft.recipe.choices import TOKENIZERS, resolve
-from weft.text.vocabulary import FORMAT
+from weft.text.vocabulary import FORMAT, MAX_TEXT_CHARACTERS
 from weft.text.word_cache import TokenArrays
 
 MAX_FILE_BYTES = 1 << 28
@@ -114,6 +115,7 @@ def learn(kind: str, texts: Iterable[str], options: LearningOptions | None = Non
         raise VocabularyError(f"unknown kind of tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
     from weft.text.options import LearningOptions
 
+    texts = (text[:MAX_TEXT_CHARACTERS] for text in texts)
     tokenizer: Tokenizer = resolve(TOKENIZERS, kind).learn(texts, options or LearningOptions())
     return tokenizer
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import VocabularyError
+from weft.errors import InputTooLongError, VocabularyError
 from weft.files import save_text
 from weft.text.specials import SPECIALS, UNKNOWN
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 """The format of tokenizer files that this code reads and writes."""
+MAX_TEXT_CHARACTERS = 1_000_000
+"""The longest text that is tokenized; the `tokenizers` library fails for some of ten million."""
 FIRST_SYMBOL_ID = len(SPECIALS)
 
 
@@ -94,8 +96,18 @@ def check_ids(ids: Sequence[int], size: int) -> None:
             raise VocabularyError(f"id {extreme} is not in the vocabulary, which has the ids 0 to {size - 1}")
 
 
+def check_lengths(texts: Sequence[str]) -> None:
+    """Reject texts that are too long to be tokenized."""
+    longest = max(map(len, texts), default=0)
+    if longest > MAX_TEXT_CHARACTERS:
+        raise InputTooLongError(
+            f"a text of {longest:,} characters; at most {MAX_TEXT_CHARACTERS:,} are tokenized; split it"
+        )
+
+
 def check_text(text: str) -> None:
-    """Reject a string that is not text: half of a surrogate pair cannot be written in UTF-8."""
+    """Reject a string that is too long, or not text: half of a surrogate pair cannot be written in UTF-8."""
+    check_lengths((text,))
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

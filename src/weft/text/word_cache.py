@@ -15,7 +15,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.text.vocabulary import check_text
+from weft.text.vocabulary import check_lengths, check_text
 
 TokenArrays = tuple[NDArray[np.int32], NDArray[np.int64]]
 Encode = Callable[[list[str]], list[list[int]]]
@@ -62,6 +62,7 @@ class WordCache:
 
     def arrays(self, texts: Sequence[str]) -> TokenArrays:
         """The ids of all texts concatenated, and the number of ids of each."""
+        check_lengths(texts)
         if self._symbols is None:
             words = [text.split(" ") if text else [] for text in texts]
         else:

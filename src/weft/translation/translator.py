@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import torch
 
-from weft.errors import RecipeError, SearchError
+from weft.errors import InputTooLongError, RecipeError, SearchError
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import LengthLimits
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 COMPLETION_LENGTH = 100
 """The least number of tokens by which a text may be continued, where nothing else limits it."""
+MAX_SOURCE_TOKENS = 10_000
+"""The longest source that is translated; more where the model was trained on longer ones (data.max_length)."""
 WINDOW_LINES = 4096
 """Lines that are sorted by length together when a file is translated …"""
 WINDOW_CHARACTERS = 2**19
@@ -138,6 +140,7 @@ class Translator:
         prompts = self.source_role == "prompt"
         end = [] if prompts else [specials.END]
         encoded = [[*ids, *end] if ids else [] for ids in self.tokenizers.source.encode_batch(sources)]
+        self._check_lengths(encoded)
         rows = [row for row, ids in enumerate(encoded) if ids]
         replace_unknown = settings.replace_unknown and not prompts
         request = EngineRequest(
@@ -155,6 +158,16 @@ class Translator:
             sentence = Sentence(sources[row], encoded[row])
             results[row] = self._postprocessor.best_of(sentence, hypotheses, replace_unknown=replace_unknown)
         return results[0] if isinstance(source, str) else results
+
+    def _check_lengths(self, encoded: Sequence[Sequence[int]]) -> None:
+        """Refuse sources that are far longer than all that the model was trained on: they take time and memory."""
+        limit = max(MAX_SOURCE_TOKENS, 10 * self.recipe.data.max_length)
+        longest = max(map(len, encoded), default=0)
+        if longest > limit:
+            raise InputTooLongError(
+                f"a source of {longest:,} tokens; at most {limit:,} are translated (10,000, or 10 times "
+                "data.max_length); split it"
+            )
 
     def translate_lines(
         self, lines: Iterable[str], *, n_best: int = 1, return_attention: bool = False, **search: Any

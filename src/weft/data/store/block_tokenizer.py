@@ -26,6 +26,7 @@ from weft.recipe import Recipe
 from weft.text.bpe import BPE
 from weft.text.specials import END
 from weft.text.tokenizer import Tokenizer, load
+from weft.text.vocabulary import MAX_TEXT_CHARACTERS
 
 UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
 """Drop reasons besides `KEPT` (-1) and the indices of the pipeline's steps."""
@@ -149,6 +150,10 @@ class BlockTokenizer:
     def _encode(self, result: TokenizedBlock, pairs: Sequence[Pair], rows: np.ndarray, variant: int) -> None:
         """Add the ids of these pairs, which are from these rows; empty and overlong sequences are dropped."""
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        longest = [max(len(pair.source), len(pair.target)) for pair in pairs]
+        oversized = np.array(longest, dtype=np.int64) > MAX_TEXT_CHARACTERS
+        for row in np.flatnonzero(oversized):  # too long to be tokenized, so also too long to be trained on
+            sources[row] = targets[row] = ""
         target = self._tokenize(self.tokenizers[-1], targets, variant)
         source = FlatSequences.empty(len(pairs))
         if self.reads_sources:
@@ -161,7 +166,8 @@ class BlockTokenizer:
             lengths = self.tokenizers[-1].encode_arrays(targets)[1]
             if self.reads_sources:
                 lengths = np.maximum(lengths, self.tokenizers[0].encode_arrays(sources)[1])
-        too_long = ~blank & (lengths > self.settings.max_length)
+        blank &= ~oversized
+        too_long = ~blank & (lengths > self.settings.max_length) | oversized
         result.drop_reasons[rows[blank]] = BLANK
         if blank.any():
             result.row_errors[BLANK_KIND] += int(blank.sum())
