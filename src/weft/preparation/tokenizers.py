@@ -18,8 +18,8 @@ from weft.text.reservoir import sample
 from weft.text.symbols import check_patterns
 from weft.text.tokenizer import Tokenizer, Tokenizers, learn, load_tokenizers
 
-MIN_PAIR_SIZE = 16
-"""Characters that a pair counts for at least in a sample of tokenizer.sample characters: every pair takes memory."""
+MAX_SAMPLED_PAIRS = 5_000_000
+"""Pairs in a sample: a pair counts for at least this part of tokenizer.sample characters, as every pair takes memory."""
 
 
 class EmptyCorpusError(DataError):
@@ -80,9 +80,10 @@ def _numbered_pairs(recipe: Recipe, entries: Sequence[CorpusEntry]) -> Iterator[
 
 def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> list[Pair]:
     """The pairs to learn a tokenizer from: all of a corpus that is not too large, else a random sample of them."""
+    least = recipe.tokenizer.sample // MAX_SAMPLED_PAIRS
     sampled = sample(
         _numbered_pairs(recipe, entries),
-        size=lambda row: max(len(row[1].source) + len(row[1].target), MIN_PAIR_SIZE),
+        size=lambda row: max(len(row[1].source) + len(row[1].target), least),
         characters=recipe.tokenizer.sample,
         seed=recipe.seed,
     )
