@@ -19,7 +19,7 @@ from weft.text.symbols import check_patterns
 from weft.text.tokenizer import Tokenizer, Tokenizers, learn, load_tokenizers
 
 MAX_SAMPLED_PAIRS = 5_000_000
-"""Pairs in a sample: a pair counts for at least this part of tokenizer.sample characters, as every pair takes memory."""
+"""Pairs in a sample: a pair counts for at least this part of tokenizer.sample, as every pair takes memory."""
 
 
 class EmptyCorpusError(DataError):
