@@ -145,3 +145,13 @@ def test_mbr_ranks_all_samples_and_no_more() -> None:
         assert {tuple(one.tokens): one.score for one in hypotheses} == {
             tokens: pytest.approx(count / 3) for tokens, count in counts.items()
         }
+
+
+def test_mbr_compares_all_samples_for_one_output() -> None:
+    """By a majority vote among seven samples."""
+    fields = {"decode": lambda tokens: " ".join(map(str, tokens)), "rng_keys": [1, 2]}
+    found = run(fields=fields, kind="mbr", samples=7, utility="exact", temperature=0.5)
+    samples = run(fields={**fields, "n_best": 7}, kind="sample", temperature=0.5)
+    for [best], drawn in zip(found, samples, strict=True):
+        counts = Counter(tuple(one.tokens) for one in drawn)
+        assert best.score == pytest.approx(max(counts.values()) / 7) and counts[tuple(best.tokens)] / 7 == best.score
