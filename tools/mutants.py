@@ -287,7 +287,11 @@ def _run_pytest(tree: Path, arguments: Sequence[str], log: Path, limit: float) -
         os.chdir(tree)
         os.environ.update(_environment(tree))
         sys.dont_write_bytecode = False
+        for name in [name for name in sys.modules if name.split(".")[0] == "weft"]:
+            del sys.modules[name]  # imported from the other tree, to find the settings
         sys.path[:0] = [str(tree / "src"), str(tree / "tools")]
+        weft = importlib.import_module("weft")
+        assert Path(str(weft.__file__)).is_relative_to(tree)
         import pytest
 
         code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "tested_functions", *arguments])

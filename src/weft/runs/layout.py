@@ -30,8 +30,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.checksums import check_checksum, with_checksum
 from weft.errors import CheckpointError
-from weft.files import creating_folder, is_empty_folder, read_json, save_text, sync_folder
+from weft.files import (
+    creating_folder,
+    is_empty_folder,
+    read_json,
+    save_text,
+    sync_folder,
+)
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import (
     FORMAT,
@@ -164,7 +171,8 @@ class RunFolder:
             temporary.mkdir()
             write_tensors(temporary / "weights.safetensors", checkpoint.weights)
             write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
-            save_text(temporary / "state.json", json.dumps({"weft_format": FORMAT, **checkpoint.state}, indent=1))
+            state = with_checksum({"weft_format": FORMAT, **checkpoint.state})
+            save_text(temporary / "state.json", json.dumps(state, indent=1))
             sync_folder(temporary)
             temporary.rename(final)
         except OSError:
@@ -204,6 +212,7 @@ class RunFolder:
         if not isinstance(version, int):
             raise CheckpointError(f"{folder / 'state.json'}: damaged; it names no format version")
         check_format(folder / "state.json", version)
+        check_checksum(state, where=str(folder / "state.json"))
         weights = read_tensors(folder / "weights.safetensors").tensors
         return Checkpoint(weights, read_tensors(folder / "optimizer.safetensors").tensors, state, folder)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
+from weft.checksums import CHECKSUM
 from weft.errors import CheckpointError
 from weft.files import replacing
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""
 
-CHECKSUM = "crc32"
-"""The key of the checksum in the metadata of a file."""
 CHECKED_BYTES = 1 << 20
 """Bytes of a file in memory at a time while its checksum is computed."""
 

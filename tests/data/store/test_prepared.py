@@ -1,6 +1,7 @@
 """The token store on disk and in memory: what was put in, without its duplicates, and nothing else; or one line."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from weft.data.store import prepared
 from weft.data.store.block_tokenizer import BLANK, KEPT, TOO_LONG, UNREADABLE, FlatSequences, TokenizedBlock
 from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
 from weft.errors import DataError
+
+FORMATS = Path(__file__).parents[2] / "fixtures" / "formats"
 
 
 def ids(rows):
@@ -270,3 +273,21 @@ def test_a_store_in_memory_is_bounded():
         DataError, match=r"^data\.train: 4 tokenized pairs take over 50 bytes, half of the memory; keep"
     ):
         writer._write_block(block)
+
+
+def test_every_flipped_bit_of_a_store_is_noticed(tmp_path):
+    store = shutil.copytree(FORMATS / "checksums" / "store", tmp_path / "store")
+    PreparedFolder.open(store)
+    for file in sorted(store.iterdir()):
+        content = file.read_bytes()
+        for position in range(0, len(content), 7):
+            damaged = bytearray(content)
+            damaged[position] ^= 1 << position % 7
+            file.write_bytes(damaged)
+            try:
+                opened = PreparedFolder.open(store)
+            except DataError as error:
+                assert "\n" not in str(error)
+            else:  # a letter of the word itself: then it is a store without a checksum
+                assert file.name == "about.json" and "crc32" not in opened.about and b'"crc32"' not in damaged
+        file.write_bytes(content)

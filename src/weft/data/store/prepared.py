@@ -1,6 +1,6 @@
 """The token store on disk: a corpus prepared once, opened instantly by any number of runs.
 
-    about.json                 format, what it was made of, its parts, its size, what was dropped
+    about.json                 format, what it was made of, its parts, its size, what was dropped, checksums
     tokenizer*.json            what its ids mean
     source.ids, target.ids     all sequences end to end, 2 bytes per id (4 for vocabularies above 65,536)
     source.starts, ...         where each sequence starts, 8 bytes each, and where the last one ends
@@ -22,17 +22,25 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from weft.checksums import check_checksum, file_checksum, with_checksum
 from weft.data.filtering.duplicates import Hashes, decide_duplicates
 from weft.data.filtering.pipeline import KEPT
 from weft.data.pairs import Pair
 from weft.data.store.block_tokenizer import BLANK, TOO_LONG, TokenizedBlock
 from weft.data.store.token_store import CorpusSize, PairStore, TokenStore
 from weft.errors import DataError
-from weft.files import creating_folder, is_empty_folder, part_folder, save_text
+from weft.files import (
+    creating_folder,
+    is_empty_folder,
+    part_folder,
+    save_text,
+)
 
 FORMAT = 2
 CHUNK_ROWS = 1 << 20
 """Rows in memory at a time while lengths become offsets."""
+MAX_CHECKED_BYTES = 4 << 30
+"""A store of at most this size, which takes a second or two to read, is compared with its checksums when opened."""
 SIDES = ("source", "target")
 AFTER_ALL_STEPS = np.int16(32_000)
 """Stands for the index of a step after all others."""
@@ -228,6 +236,17 @@ def _open_side(folder: Path, side: str, dtype: np.dtype[Any], rows: int, tokens:
     return TokenStore(np.asarray(ids), np.asarray(starts))  # plain arrays of the same memory: faster to index
 
 
+def _check_files(folder: Path, checksums: dict[str, str]) -> None:
+    """Refuse a store in which a bit has changed; one that is so large that reading it takes long is trusted."""
+    files = [file for file in sorted(folder.iterdir()) if file.name in checksums and file.is_file()]
+    if sum(file.stat().st_size for file in files) <= MAX_CHECKED_BYTES:
+        for file in files:
+            if file_checksum(file) != checksums[file.name]:
+                raise DataError(
+                    f"{file}: damaged (its content does not match its checksum); remove {folder} and prepare it again"
+                )
+
+
 @dataclass(frozen=True)
 class PreparedFolder:
     """An open store on disk."""
@@ -256,6 +275,8 @@ class PreparedFolder:
             _open_side(path, side, dtype, corpus_size.pairs, count)
             for side, dtype, count in zip(SIDES, dtypes, tokens, strict=True)
         )
+        check_checksum(about, where=str(file), error=DataError)
+        _check_files(path, about.get("files", {}))
         return cls(path, PairStore(source, target, corpus_size), about)
 
     @classmethod
@@ -272,7 +293,10 @@ class PreparedFolder:
                 pairs = writer.finish()
                 ids = {side: dtype.name for side, dtype in zip(SIDES, writer.dtypes, strict=True)}
                 about = {"weft_prepared": FORMAT, "corpus_size": pairs.corpus_size._asdict(), "ids": ids, **additions}
-                save_text(temporary / "about.json", json.dumps(about, indent=1, ensure_ascii=False))
+                about["files"] = {
+                    file.name: file_checksum(file) for file in sorted(temporary.iterdir()) if file.name[0] != "."
+                }
+                save_text(temporary / "about.json", json.dumps(with_checksum(about), indent=1, ensure_ascii=False))
         except OSError as error:
             failed = None if error.filename is None else Path(error.filename)
             if failed and path.resolve() != failed and part_folder(path) not in (failed, *failed.parents):
