@@ -222,3 +222,29 @@ def test_prefix_gradients() -> None:
     pattern = PrefixAttention(layout([2, 0, 3]), layout([1, 3, 2]))
     tensors = [part.requires_grad_() for part in draw_all([11], [11], 2, 1)]
     assert torch.autograd.gradcheck(pattern.attend, tensors, fast_mode=True)
+
+
+class TestRecorded:
+    """Recording the weights changes neither dropout nor gradients."""
+
+    def attention(self) -> tuple[RaggedAttention, tuple[Tensor, Tensor, Tensor]]:
+        queries, keys = [2, 3], [5, 4]
+        return RaggedAttention("cross", layout(queries), layout(keys)), draw_all(queries, keys, 2, 2)
+
+    def test_dropout_stays_on(self) -> None:
+        attention, tensors = self.attention()
+        records = AttentionRecords(True, None)
+        plain_NHD = attention.attend(*tensors, recorder=records.recorder(0))
+        torch.manual_seed(1)
+        dropped_NHD = attention.attend(*tensors, dropout=0.5, recorder=records.recorder(0))
+        assert not torch.allclose(plain_NHD, dropped_NHD)
+        assert torch.equal(records[0].weights_BHTS, records[1].weights_BHTS), "the weights are those before dropout"
+
+    def test_weights_have_a_gradient(self) -> None:
+        attention, (queries_NHD, keys_NHD, values_NHD) = self.attention()
+        queries_NHD.requires_grad_()
+        records = AttentionRecords(True, None)
+        attention.attend(queries_NHD, keys_NHD, values_NHD, recorder=records.recorder(0))
+        [(_, _, weights_BHTS)] = records
+        weights_BHTS[..., 0].sum().backward()
+        assert queries_NHD.grad is not None and queries_NHD.grad.abs().sum() > 0

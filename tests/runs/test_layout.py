@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -273,3 +274,28 @@ class TestWhatIsNotOurs:
         save_text(tmp_path / "a.json", "new")
         assert (tmp_path / "outside").read_text() == "mine" and (tmp_path / "a.json").read_text() == "new"
         assert not (tmp_path / "a.json").is_symlink()
+
+
+class TestDurability:
+    def test_files_are_on_the_disk_before_a_checkpoint_is_renamed(self, tmp_path, monkeypatch):
+        """Else a power failure can leave a checkpoint whose name is there and whose content is not."""
+        folder = RunFolder.create(tmp_path / "run", lambda new: new.recipe.write_text(""))
+        calls, sync, rename = [], os.fsync, Path.rename
+
+        def synced(handle):
+            calls.append(("fsync", Path(f"/proc/self/fd/{handle}").readlink().name))
+            sync(handle)
+
+        def renamed(self, target):
+            calls.append(("rename", self.name, Path(target).name))
+            return rename(self, target)
+
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(Path, "rename", renamed)
+        folder.write_checkpoint(3, Checkpoint(TENSORS, {}, {"step": 3}))
+        at = calls.index(("rename", ".step-3.part", "step-3"))
+        before = [name for kind, name, *_ in calls[:at] if kind == "fsync"]
+        for name in ("weights.safetensors", "optimizer.safetensors", "state.json"):
+            assert any(name in synced_name for synced_name in before), f"{name} is written to the disk"
+        assert calls[at - 1] == ("fsync", ".step-3.part"), "so are the entries of the folder, after all files"
+        assert calls[at + 1 :] == [("fsync", "training")], "and then the entry of the folder itself"

@@ -139,3 +139,74 @@ class TestOneUpdate:
         loss, norm = run(one, batches(name), 0.01)
         assert math.isfinite(loss) and math.isfinite(norm)
         assert any(not torch.equal(now, before[key]) for key, now in weights(model).items())
+
+
+class TestSettingsReachTheOptimizer:
+    """Two steps on known gradients, against the equations written out."""
+
+    GRADIENTS = (0.5, -0.25)
+    START = 2.0
+
+    def stepped(self, **changes: object) -> float:
+        settings = TrainingSettings(**{"learning_rate": 0.1, **changes})
+        parameter = torch.nn.Parameter(torch.tensor([self.START]))
+        module = torch.nn.Module()
+        module.weight = parameter
+        optimizer = make_optimizer(module, settings)  # type: ignore[arg-type]
+        for gradient in self.GRADIENTS:
+            parameter.grad = torch.tensor([gradient])
+            optimizer.step()
+        return float(parameter.detach())
+
+    def adam(self, *, beta1: float, beta2: float, decay: float, decoupled: bool, rate: float = 0.1) -> float:
+        """Kingma & Ba 2015, algorithm 1; Loshchilov & Hutter 2019, algorithm 2."""
+        weight, first, second = self.START, 0.0, 0.0
+        for step, gradient in enumerate(self.GRADIENTS, 1):
+            if decoupled:
+                weight -= rate * decay * weight
+            else:
+                gradient += decay * weight
+            first = beta1 * first + (1 - beta1) * gradient
+            second = beta2 * second + (1 - beta2) * gradient**2
+            weight -= rate * first / (1 - beta1**step) / (math.sqrt(second / (1 - beta2**step)) + 1e-8)
+        return weight
+
+    @pytest.mark.parametrize(("optimizer", "decoupled"), [("adam", False), ("adamw", True)])
+    @pytest.mark.parametrize(("beta1", "beta2", "decay"), [(0.9, 0.98, 0.0), (0.5, 0.98, 0.3), (0.9, 0.7, 0.3)])
+    def test_adam(self, optimizer: str, decoupled: bool, beta1: float, beta2: float, decay: float) -> None:
+        found = self.stepped(optimizer=optimizer, beta1=beta1, beta2=beta2, weight_decay=decay)
+        expected = self.adam(beta1=beta1, beta2=beta2, decay=decay, decoupled=decoupled)
+        assert found == pytest.approx(expected, rel=1e-5)
+        if decay:
+            other = self.adam(beta1=beta1, beta2=beta2, decay=decay, decoupled=not decoupled)
+            assert abs(found - other) > 1e-3, "adam and adamw differ here"
+
+    @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.3), (0.5, 0.3)])
+    def test_sgd(self, momentum: float, decay: float) -> None:
+        weight, velocity = self.START, 0.0
+        for step, gradient in enumerate(self.GRADIENTS):
+            gradient += decay * weight
+            velocity = gradient if step == 0 else momentum * velocity + gradient
+            weight -= 0.1 * velocity
+        assert self.stepped(optimizer="sgd", momentum=momentum, weight_decay=decay) == pytest.approx(weight, rel=1e-6)
+
+
+class TestDropout:
+    def test_every_batch_of_an_update_draws_its_own(self) -> None:
+        """Of two equal batches, each is dropped out differently, and the same again in the same step."""
+        model = build("gru", dropout=0.5).train()
+        one = updating(model, accumulate=2, learning_rate=1e-9)
+        batch, losses = batches("gru")[0], []
+        original = one.batch_loss
+
+        def recorded(batch: Batch, sampling_probability: float) -> Loss:
+            loss = original(batch, sampling_probability)
+            losses.append(float(loss.negative_log_likelihood))
+            return loss
+
+        one.batch_loss = recorded  # type: ignore[method-assign]
+        for _ in range(2):
+            torch.rand(3)
+            run(one, [batch, batch], 1e-9)
+        assert losses[0] != losses[1]
+        assert losses[:2] == pytest.approx(losses[2:], rel=1e-6)

@@ -252,7 +252,13 @@ def test_processes_change_nothing_and_are_gone_afterwards(folder):
 
 
 def test_several_batches_a_step(folder):
-    list(train(recipe_of("a.tsv", folder, training={"accumulate": 3, "steps": 3}), folder / "run"))
+    """Each step reads as many batches as it is made of: three at a time, the same ones as one at a time."""
+    tokens = {}
+    for accumulate, steps in ((1, 9), (3, 3)):
+        recipe = recipe_of("a.tsv", folder, training={"accumulate": accumulate, "steps": steps})
+        events = train(recipe, folder / f"run{accumulate}")
+        tokens[accumulate] = [event.target_tokens for event in events if isinstance(event, Step)]
+    assert tokens[3] == [sum(tokens[1][start : start + 3]) for start in (0, 3, 6)] and len(set(tokens[1])) > 1
 
 
 def test_dropout_cuts_otherwise_in_every_turn(folder):

@@ -23,6 +23,7 @@ from weft.data.store.block_tokenizer import (
 )
 from weft.errors import VocabularyError
 from weft.recipe import make_recipe
+from weft.text.bpe import BPE
 from weft.text.specials import END
 
 
@@ -265,6 +266,17 @@ class TestDropout:
             assert block.drop_reasons.tolist() == wanted
             longest = max(longest, int(block.source.lengths.max()))
         assert longest > most + 1
+
+    def test_the_probability_is_that_of_the_recipe(self, subwords, monkeypatch):
+        probabilities, original = set(), BPE.encode_with_dropout
+
+        def recorded(self, text, probability, random):
+            probabilities.add(probability)
+            return original(self, text, probability, random)
+
+        monkeypatch.setattr(BPE, "encode_with_dropout", recorded)
+        BlockTokenizer(spec((subwords,), dropout=0.3))(Rows(PAIRS))
+        assert probabilities == {0.3}
 
     def test_of_words_is_refused(self, words):
         with pytest.raises(VocabularyError, match=r"^tokenizer.dropout: a tokenizer of kind 'word' cannot leave out"):
