@@ -181,3 +181,31 @@ def test_wrong_arguments_are_one_line(call, message):
 
 def test_a_single_change():
     assert weft.load_recipe("grammar", "training.steps=7").training.steps == 7
+
+
+def test_options_are_named_as_the_caller_gives_them():
+    """In Python as arguments, on the command line as flags."""
+    from weft.errors import command_line, option
+
+    given = [("resume", True), ("engine", "x"), ("out", None), ("n_best", 3)]
+    assert [option(*one) for one in given] == ["resume=True", "engine='x'", "out", "n_best=3"]
+    with command_line():
+        assert [option(*one) for one in given] == ["--resume", "--engine x", "--out", "--n-best 3"]
+        assert option("changes", "a=b", flag="set") == "--set a=b"
+    assert option("changes", "a=b", flag="set") == "changes='a=b'"
+
+
+def test_messages_in_the_words_of_the_caller(finished, tmp_path):
+    from weft.runs.layout import RunFolder
+
+    with pytest.raises(weft.WeftError, match=r"exists already; continue it with resume=True, or choose another out$"):
+        RunFolder.check_new(finished)
+    with pytest.raises(weft.WeftError, match=r"^engine='x': unknown; use "):
+        weft.load(finished, engine="x")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 pairs"), (1, "1 pair"), (2, "2 pairs"), (1234, "1,234 pairs")])
+def test_counts_agree_with_their_nouns(count, text):
+    from weft.errors import plural
+
+    assert plural(count, "pair") == text

@@ -18,7 +18,9 @@ too, after ``weft: warning:``, and the command goes on.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 class WeftError(Exception):
@@ -66,6 +68,30 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
     names = list(allowed)
     close = difflib.get_close_matches(given, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
+
+
+_on_command_line = ContextVar("on_command_line", default=False)
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """While this is open, messages name options as the command line does."""
+    token = _on_command_line.set(True)
+    try:
+        yield
+    finally:
+        _on_command_line.reset(token)
+
+
+def option(name: str, value: object = None, *, flag: str | None = None) -> str:
+    """How a message names an option: ``resume=True`` in Python, ``--resume`` on the command line.
+
+    ``value``: what was or should be given, if anything; ``flag``: its name on the command line, if that is another.
+    """
+    if not _on_command_line.get():
+        return name if value is None else f"{name}={value!r}"
+    flag = f"--{(flag or name).replace('_', '-')}"
+    return flag if value is None or value is True else f"{flag} {value}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -147,7 +147,7 @@ class TestCreating:
 
     def test_an_existing_folder_is_refused_and_left_alone(self, run):
         before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-        expected = f"{run.path}: exists already; continue it with --resume, or choose another --out"
+        expected = f"{run.path}: exists already; continue it with resume=True, or choose another out"
         assert refusal(RunFolder.create, run.path, lambda new: None) == expected
         assert refusal(next, train(load_recipe(run.recipe), run.path)) == expected
         assert before == {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}

@@ -156,7 +156,8 @@ class TestResuming:
             next(train(tiny(given), finished, resume=True))
         message = str(caught.value)
         assert (
-            message.startswith(f"--resume: {group} differs from {finished / 'recipe.toml'}; ") and "\n" not in message
+            message.startswith(f"resume=True: {group} differs from {finished / 'recipe.toml'}; ")
+            and "\n" not in message
         )
         assert (finished / "log.jsonl").read_bytes() == before
 
@@ -170,7 +171,7 @@ class TestResuming:
 
     def test_a_stack_of_another_family_is_refused(self, tiny, finished):
         given = {**TRANSFORMER, "training.steps": 2, "training.validate_every": 1}
-        with pytest.raises(RecipeError, match=r"^--resume: model differs from "):
+        with pytest.raises(RecipeError, match=r"^resume=True: model differs from "):
             next(train(tiny(given), finished, resume=True))
 
     def test_without_a_run_nothing_is_made(self, tiny, tmp_path):

@@ -81,9 +81,9 @@ def test_eight_bits(runs, name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"precision": "fp8"}, "--precision fp8: unknown; use auto, fp32, bf16, int8"),
-        ({"precision": "bf16"}, "--precision bf16: only for Transformers on a GPU"),
-        ({"engine": "onnx"}, "--engine onnx: unknown; use auto, torch, ctranslate2"),
+        ({"precision": "fp8"}, "precision='fp8': unknown; use auto, fp32, bf16, int8"),
+        ({"precision": "bf16"}, "precision='bf16': only for Transformers on a GPU"),
+        ({"engine": "onnx"}, "engine='onnx': unknown; use auto, torch, ctranslate2"),
     ],
 )
 def test_what_is_not_there(runs, given, message):
@@ -95,7 +95,7 @@ def test_what_is_not_there(runs, given, message):
 class TestEngines:
     def test_a_recurrent_run_is_searched_by_torch(self, runs):
         assert load(runs / "gru", device="cpu").engine.name == "torch"
-        with pytest.raises(SearchError, match="--engine ctranslate2: "):
+        with pytest.raises(SearchError, match="engine='ctranslate2': "):
             load(runs / "gru", device="cpu", engine="ctranslate2").translate("a b")
 
     def test_the_same_outputs(self, runs):
@@ -128,7 +128,7 @@ class TestEngines:
         theirs = load(runs / "transformer", device="cpu", engine="ctranslate2")
         either = load(runs / "transformer", device="cpu", engine="auto")
         with pytest.raises(
-            SearchError, match=r"^--engine ctranslate2: search\.size: 50; in CTranslate2 a beam holds at"
+            SearchError, match=r"^engine='ctranslate2': search\.size: 50; in CTranslate2 a beam holds at"
         ):
             theirs.translate(SOURCES, size=50)
         assert len(either.translate(SOURCES * 12, return_attention=False, size=50)) == 48

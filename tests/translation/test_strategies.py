@@ -63,7 +63,7 @@ def test_an_exact_search_that_gives_up_joins_both_lists() -> None:
 @pytest.mark.parametrize(
     ("settings", "fields", "message"),
     [
-        ({"kind": "greedy"}, {"n_best": 2}, "--n-best 2: greedy search finds one output; use search.kind = 'beam' or"),
+        ({"kind": "greedy"}, {"n_best": 2}, "n_best=2: greedy search finds one output; use search.kind = 'beam' or"),
         (
             {"kind": "exact", "no_repeat_ngram": 2},
             {},

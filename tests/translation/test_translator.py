@@ -98,7 +98,7 @@ class TestTranslating:
 
     def test_only_a_beam_finds_several(self, copier):
         message = refusal(SearchError, copier.translate, "a", n_best=2, kind="greedy")
-        assert message == "--n-best 2: greedy search finds one output; use search.kind = 'beam' or 'sample'"
+        assert message == "n_best=2: greedy search finds one output; use search.kind = 'beam' or 'sample'"
 
     @pytest.mark.parametrize("n_best", [0, -1])
     def test_less_than_one_is_refused(self, copier, n_best):
@@ -236,7 +236,7 @@ class TestLanguageModels:
     def test_a_translator_does_not_speak(self, copier):
         assert refusal(RecipeError, copier.sample) == (
             "copier: `sample` needs a language model (model.kind = 'language_model'); "
-            "this one has a source: use `translate --search sample`"
+            "this one has a source: use `translate` with kind='sample'"
         )
 
     def test_samples(self, speaker):

@@ -112,7 +112,7 @@ def _use_encodable_output() -> None:
 
 def main() -> None:
     """The entry point of the console script: a user error leaves one line on stderr and exit code 2."""
-    from weft.errors import WeftError
+    from weft.errors import WeftError, command_line
 
     standard_streams.install()
     warnings.showwarning = _show_warning
@@ -121,7 +121,7 @@ def main() -> None:
     debug = len(arguments) < len(sys.argv) - 1
     _use_encodable_output()
     try:
-        with showing_status(arguments):
+        with command_line(), showing_status(arguments):
             _run(arguments)
     except WeftError as error:
         if debug:

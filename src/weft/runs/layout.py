@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.checksums import check_checksum, with_checksum
-from weft.errors import CheckpointError
+from weft.errors import CheckpointError, option
 from weft.files import (
     creating_folder,
     is_empty_folder,
@@ -110,7 +110,8 @@ class RunFolder:
         It would be replaced by another folder, in which this process no longer is.
         """
         if path.exists() and (path.resolve() == Path.cwd() or not is_empty_folder(path)):
-            raise CheckpointError(f"{path}: exists already; continue it with --resume, or choose another --out")
+            resume, out = option("resume", True), option("out")
+            raise CheckpointError(f"{path}: exists already; continue it with {resume}, or choose another {out}")
 
     def check(self) -> RunFolder:
         """This folder, if it is a run that this version of weft can read; imports no torch."""

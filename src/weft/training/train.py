@@ -19,7 +19,7 @@ import torch
 from weft.data.batching.streaming import StreamedCorpus
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
-from weft.errors import DataError, RecipeError, WeftWarning, nearest
+from weft.errors import DataError, RecipeError, WeftWarning, nearest, option
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models.build import build_model, choose_device
@@ -259,8 +259,8 @@ def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
     for section in ("seed", "data", "tokenizer", "model", "training"):
         if getattr(given, section) != getattr(resumed, section):
             raise RecipeError(
-                f"--resume: {section} differs from {folder.recipe}; a resumed run goes on with its own settings "
-                f"(only training.{', training.'.join(CHANGEABLE)} may change)"
+                f"{option('resume', True)}: {section} differs from {folder.recipe}; a resumed run goes on with its own "
+                f"settings (only training.{', training.'.join(CHANGEABLE)} may change)"
             )
     return resumed
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from weft.errors import SearchError
+from weft.errors import SearchError, option
 from weft.models.build import choose_device
 from weft.recipe import Recipe
 from weft.runs.length_limits import LengthLimits
@@ -39,7 +39,7 @@ def load(
     ``engine``: torch, ctranslate2 (Transformers), or auto: CTranslate2 if it is installed and many lines are given.
     """
     if engine not in ENGINES:
-        raise SearchError(f"--engine {engine}: unknown; use {', '.join(ENGINES)}")
+        raise SearchError(f"{option('engine', engine)}: unknown; use {', '.join(ENGINES)}")
     torch_device = choose_device(device)
     if model is not None:
         engine = "torch"
@@ -104,12 +104,13 @@ def _check_vocabularies(runs: Sequence[LoadedRun]) -> None:
 def _choose_precision(name: str, recipes: Sequence[Recipe], device: torch.device) -> str:
     """What to compute in."""
     if name not in PRECISIONS:
-        raise SearchError(f"--precision {name}: unknown; use {', '.join(PRECISIONS)}")
+        raise SearchError(f"{option('precision', name)}: unknown; use {', '.join(PRECISIONS)}")
     recurrent = any(recipe.model.recurs for recipe in recipes)
     if name == "auto":
         return "bf16" if device.type == "cuda" and not recurrent and torch.cuda.is_bf16_supported() else "fp32"
     if name == "bf16" and (device.type != "cuda" or recurrent):
-        raise SearchError("--precision bf16: only for Transformers on a GPU; use fp32, or int8 on a CPU")
+        raise SearchError(f"{option('precision', 'bf16')}: only for Transformers on a GPU; use fp32, or int8 on a CPU")
     if name == "int8" and device.type != "cpu":
-        raise SearchError("--precision int8: only on a CPU; add --device cpu, or use bf16 or fp32")
+        device_option = option("device", "cpu")
+        raise SearchError(f"{option('precision', 'int8')}: only on a CPU; add {device_option}, or use bf16 or fp32")
     return name

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from weft.errors import SearchError
+from weft.errors import SearchError, option
 from weft.recipe.choices import STRATEGIES, resolve
 from weft.recipe.search import SearchSettings
 from weft.search.constraints import make_constraints
@@ -32,7 +32,7 @@ def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -
     """The most likely token at every step."""
     if request.n_best > 1:
         raise SearchError(
-            f"--n-best {request.n_best}: greedy search finds one output; use search.kind = 'beam' or 'sample'"
+            f"{option('n_best', request.n_best)}: greedy search finds one output; use search.kind = 'beam' or 'sample'"
         )
     from weft.search.sampling import greedy_search
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import torch
 
-from weft.errors import InputTooLongError, RecipeError, SearchError
+from weft.errors import InputTooLongError, RecipeError, SearchError, option
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import LengthLimits
@@ -199,7 +199,7 @@ class Translator:
         if self.recipe.model.has_source:
             raise RecipeError(
                 f"{self.recipe.name}: `sample` needs a language model (model.kind = 'language_model'); "
-                "this one has a source: use `translate --search sample`"
+                f"this one has a source: use `translate` with {option('kind', 'sample', flag='search')}"
             )
         count, length = as_count(count, "count"), None if length is None else as_count(length, "length")
         settings = self.search_settings({"kind": "sample", **search})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.activity import activity
-from weft.errors import SearchError
+from weft.errors import SearchError, option
 from weft.runs.load import LoadedRun
 from weft.runs.size_limits import available_memory, gigabytes
 from weft.search.interface import Hypothesis
@@ -44,7 +44,7 @@ class CTranslate2Engine:
             return self.fallback.search(request)
         reason = self._unsupported(request)
         if reason is not None and self.required:
-            raise SearchError(f"--engine ctranslate2: {reason}; use --engine torch")
+            raise SearchError(f"{option('engine', 'ctranslate2')}: {reason}; use {option('engine', 'torch')}")
         if reason is not None:
             return self.fallback.search(request)
         from weft.translation.engines.ctranslate2.exported import load_exported
