@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from weft.errors import CheckpointError, VocabularyError
+from weft.errors import CheckpointError, RecipeError, VocabularyError
 from weft.runs.weights import read_tensors, write_tensors
 from weft.training.train import train
 from weft.translation.load import load
@@ -176,3 +176,9 @@ def test_the_command_does_not_either(finished, tmp_path):
     code = "import sys\nfrom weft.cli import app\napp(sys.argv[1:], standalone_mode=False)"
     modules = modules_after(code, "translate", str(finished), str(tmp_path / "lines"), "--device", "cpu")
     assert not [module for module in modules if is_of(module, TRAINING)]
+
+
+def test_the_recipe_of_a_run_reads_no_other_file(run):
+    run.recipe.write_text('extends = "/dev/zero"\n' + run.recipe.read_text("utf-8"), "utf-8")
+    expected = f"{run.recipe}: extends: the recipe of a run names all settings and reads no other file; remove it"
+    assert refusal(load, run.path, error=RecipeError) == expected

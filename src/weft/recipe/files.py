@@ -62,6 +62,8 @@ def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
         raise RecipeError(f"{path}: extends: more than {MAX_EXTENDS} recipes extend each other")
     tree = _parse(path)
     base_name = tree.pop("extends", None)
+    if base_name is not None and (path.parent / "model.safetensors").exists():
+        raise RecipeError(f"{path}: extends: the recipe of a run names all settings and reads no other file; remove it")
     tree.setdefault("name", path.stem)
     if base_name is not None:
         if not isinstance(base_name, str):
