@@ -136,3 +136,15 @@ class TestRefused:
 def test_a_long_translation_is_one_line_in_a_file(runs, command):
     target = " ".join(["a b c"] * 15)
     assert target in command("attend", runs("lstm"), "a b", "--target", target).stdout.splitlines()
+
+
+def test_tokens_where_words_make_one_cell(command: Command, tiny: Callable[..., object], tmp_path: Path) -> None:
+    """Characters of a single word, as in grapheme-to-phoneme conversion."""
+    from weft.training.train import train
+
+    (tmp_path / "pairs.tsv").write_text("abc\tcba\nab\tba\n", "utf-8")
+    recipe = tiny({"data.train": str(tmp_path / "pairs.tsv"), "tokenizer.kind": "character", "training.steps": 1})
+    list(train(recipe, tmp_path / "run"))  # type: ignore[arg-type]
+    text, _ = command("attend", tmp_path / "run", "abc", "--target", "cb")
+    assert [line.split()[-1] for line in text.splitlines() if "┌" in line] == ["a", "b", "c", "</s>"]
+    assert "\nlinks between tokens " in text

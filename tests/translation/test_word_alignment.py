@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import DataError
-from weft.translation.results import WordAttention
-from weft.translation.word_alignment import align_words, links_from_weights, merge_weights, word_indices
+from weft.translation.results import Translation, WordAttention, empty_translation
+from weft.translation.word_alignment import align_words, attention_view, links_from_weights, merge_weights, word_indices
 
 # Three target words over five source positions, the last of them the end token.
 WEIGHTS_TS = np.array(
@@ -113,3 +115,31 @@ def test_words_with_weak_weights_are_not_linked() -> None:
     attention = WordAttention(weights_TS, ["a", "b", "c", "</s>"], ["w", "x", "y", "z"])
     assert align_words(attention) == [(0, 1), (2, 2)]
     assert links_from_weights(weights_TS, null_column=3) == [(0, 0), (0, 1), (2, 2)]
+
+
+class TestAttentionView:
+    def translation(self, source: list[str], target: list[str], words: WordAttention | None) -> Translation:
+        attention = np.eye(len(target), len(source) + 1)
+        tokens = [*source, "</s>"]
+        links = [] if words is None else [(0, 0)]
+        found = replace(empty_translation("x"), tokens=target, source_tokens=tokens, attention=attention)
+        return replace(found, word_attention=words, links=links)
+
+    def test_a_single_word_is_shown_by_its_tokens(self) -> None:
+        """Words would make one cell of it."""
+        words = WordAttention(np.ones((1, 2)), ["ab", "</s>"], ["xyz"])
+        view = attention_view(self.translation(["a", "b"], ["x", "y", "z"], words))
+        assert view is not None and view.unit == "tokens"
+        assert view.attention.source == ["a", "b", "</s>"] and view.attention.target == ["x", "y", "z"]
+        assert view.links == [(0, 0), (1, 1)], "the third token attends to the end token"
+
+    def test_one_such_side_is_enough(self) -> None:
+        words = WordAttention(np.ones((2, 2)), ["ab", "</s>"], ["x", "y"])
+        assert attention_view(self.translation(["a", "b"], ["x", "y"], words)).unit == "tokens"  # type: ignore[union-attr]
+
+    def test_words_otherwise(self) -> None:
+        words = WordAttention(np.ones((1, 2)), ["a", "</s>"], ["x"])
+        view = attention_view(self.translation(["a"], ["x"], words))
+        assert view == (words, [(0, 0)], "words")
+        assert attention_view(self.translation(["a"], ["x"], words), tokens=True).unit == "tokens"  # type: ignore[union-attr]
+        assert attention_view(empty_translation("x")) is None

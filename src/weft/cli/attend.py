@@ -35,8 +35,9 @@ def command(
 ) -> None:
     """Show the attention of a model as a map.
 
-    By default the map is over words; for a Transformer it is the mean over the heads of the second-to-last layer.
-    --layer, --head and --kind select another map, over tokens; --heads shows all of them.
+    By default the map is over words, or over tokens where a side is a single word; for a Transformer it is the mean
+    over the heads of the second-to-last layer. --layer, --head and --kind select another map, over tokens; --heads
+    shows all of them.
     """
     check_picture(to)
     check_runs(run)
@@ -44,6 +45,7 @@ def command(
 
     from weft.evaluation.alignment import write_pharaoh
     from weft.translation.load import load
+    from weft.translation.word_alignment import attention_view
     from weft.views.attention_map import draw_map, terminal_map
 
     if heads or layer is not None or head is not None or kind is not None:
@@ -54,17 +56,19 @@ def command(
         else:
             _show_one(selection.with_defaults(maps), maps, to)
         return
-    translation, (weights_TS, columns, rows) = load(run, device=device).attend(sentence, target)
-    if tokens and translation.attention is not None:
-        weights_TS, columns, rows = translation.attention, translation.source_tokens, translation.tokens
+    translation, _ = load(run, device=device).attend(sentence, target)
+    view = attention_view(translation, tokens=tokens)
+    assert view is not None  # `attend` raises if there is none
+    weights_TS, columns, rows = view.attention
     if to is not None:
         typer.echo(draw_map(weights_TS, columns, rows, to, title=translation.text))
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{translation.text}\n", markup=False)
     console.print(terminal_map(weights_TS, columns, rows))
-    links = write_pharaoh(translation.links)
-    console.print(f"\nlinks {links}   log p {translation.log_probability:.3f}", markup=False)
+    links = write_pharaoh(view.links)
+    between = " between tokens" if view.unit == "tokens" else ""
+    console.print(f"\nlinks{between} {links}   log p {translation.log_probability:.3f}", markup=False)
 
 
 class Selection(NamedTuple):

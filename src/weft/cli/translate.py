@@ -49,15 +49,13 @@ class OutputFormat(NamedTuple):
 
     def lines(self, translation: Translation) -> str:
         """The line or lines of one source line."""
-        from weft.evaluation.alignment import write_pharaoh
-
         if self.as_json:
             return json.dumps(record(translation), ensure_ascii=False) + "\n"
         text = ""
         for hypothesis in (translation, *translation.alternatives):
             columns = [in_one_line(hypothesis.text)]
             columns += [f"{hypothesis.score:.4f}"] if self.n_best > 1 else []
-            columns += [write_pharaoh(hypothesis.links)] if self.align else []
+            columns += [_links(hypothesis)] if self.align else []
             text += "\t".join(columns) + "\n"
         return text
 
@@ -118,7 +116,12 @@ def command(
     resume: Annotated[bool, typer.Option("--resume", help="Resume an --output that was interrupted.")] = False,
     search: Search = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
-    align: Annotated[bool, typer.Option("--align", help="Add a column of word links (Pharaoh format).")] = False,
+    align: Annotated[
+        bool,
+        typer.Option(
+            "--align", help="Add word links (Pharaoh format); token links where a side is one word."
+        ),
+    ] = False,
     as_json: Json = False,
     bad_lines: BadLines = "error",
     more: With = None,
@@ -265,6 +268,15 @@ def _counting(file: str) -> AbstractContextManager[Activity]:
     if file == "-" and sys.stdin is not None and sys.stdin.isatty():
         return nullcontext(Activity("translating"))
     return activity("translating" if file == "-" else f"translating {file}", "lines")
+
+
+def _links(translation: Translation) -> str:
+    """The links between words; between tokens where a side is a single word of several."""
+    from weft.evaluation.alignment import write_pharaoh
+    from weft.translation.word_alignment import attention_view
+
+    view = attention_view(translation)
+    return write_pharaoh(translation.links if view is None else view.links)
 
 
 def record(translation: Translation) -> dict[str, Any]:

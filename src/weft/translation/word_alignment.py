@@ -16,7 +16,7 @@ from weft.errors import DataError
 from weft.text import specials, word_splitting
 from weft.text.tokenizer import Tokenizer, Tokenizers
 from weft.text.words import WordTokenizer
-from weft.translation.results import WordAttention
+from weft.translation.results import Translation, WordAttention
 
 NULL_THRESHOLD = 0.15
 """A target word whose largest weight is below this is not aligned."""
@@ -45,6 +45,34 @@ def align_words(attention: WordAttention) -> list[tuple[int, int]]:
     if not attention.target:
         return []
     return links_from_weights(attention.weights_TS, threshold=NULL_THRESHOLD, null_column=len(attention.source) - 1)
+
+
+class AttentionView(NamedTuple):
+    """Attention to show, over words or over tokens, and the links that it gives."""
+
+    attention: WordAttention
+    links: list[tuple[int, int]]
+    unit: str
+    """"words" or "tokens"."""
+
+
+def attention_view(translation: Translation, *, tokens: bool = False) -> AttentionView | None:
+    """The attention of a translation over words; None if it has none.
+
+    Over tokens on request, and where a side is a single word of several tokens, as in grapheme-to-phoneme conversion
+    and in scripts without spaces: words would make one cell of it.
+    """
+    if translation.attention is None:
+        return None
+    words = translation.word_attention
+    if words is not None and not tokens:
+        source_is_word = len(words.source) - 1 == 1 < len(translation.source_tokens) - 1  # without the end token
+        target_is_word = len(words.target) == 1 < len(translation.tokens)
+        tokens = source_is_word or target_is_word
+    if words is not None and not tokens:
+        return AttentionView(words, translation.links, "words")
+    over_tokens = WordAttention(translation.attention, translation.source_tokens, translation.tokens)
+    return AttentionView(over_tokens, align_words(over_tokens) if words is not None else [], "tokens")
 
 
 def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], list[int]]:
