@@ -118,9 +118,7 @@ def command(
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Annotated[
         bool,
-        typer.Option(
-            "--align", help="Add word links (Pharaoh format); token links where a side is one word."
-        ),
+        typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word."),
     ] = False,
     as_json: Json = False,
     bad_lines: BadLines = "error",
