@@ -21,6 +21,7 @@ import json
 import os
 import platform
 import random
+import re
 import resource
 import select
 import shutil
@@ -189,6 +190,8 @@ class Command:
     def finish(self, folder: Path) -> str:
         """Run until complete, undisturbed; what was delivered."""
         deadline = time.monotonic() + LOCKED_FOR
+        if self.name == "prepare" and (folder / "store").exists():  # complete when the signal came
+            return self.deliver(folder, Ended(0, "", "", 0.0))
         while True:
             ended = run(self.arguments(folder))
             if ended.code == 0:
@@ -208,9 +211,10 @@ class Soak:
         self.rounds: list[Round] = []
         self.pairs, self.sources = folder / "pairs.tsv", folder / "sources.txt"
         letters = random.Random(7)
-        lines = [" ".join(letters.choices("abcdefgh", k=letters.randint(2, 9))) for _ in range(600)]
-        self.pairs.write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines[:500]), "utf-8")
-        self.sources.write_text("".join(f"{line}\n" for line in lines[100:]), "utf-8")
+        lines = [" ".join(letters.choices("abcdefgh", k=letters.randint(2, 9))) for _ in range(500)]
+        self.pairs.write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), "utf-8")
+        more = ("\n".join(line[:5] for line in lines) + "\n") * 10  # more lines than are translated at a time
+        self.sources.write_text(more, "utf-8")
         self.model, self.store = folder / "model", folder / "store"
         changes = {**SETTINGS, **{f"data.{split}": str(self.pairs) for split in ("train", "valid", "test")}}
         self.changes = [word for name, value in changes.items() for word in ("--set", f"{name}={json.dumps(value)}")]
@@ -229,8 +233,8 @@ class Soak:
         return ["data", "prepare", "grammar", *self.changes, "--out", str(store)]
 
     def _translate(self, model: Path, folder: Path) -> list[str]:
-        small = ["--engine", "torch", "--set", "search.batch_tokens=40"]
-        return ["translate", str(model), str(self.sources), "--output", str(folder / "output.txt"), *small]
+        output = ["--output", str(folder / "output.txt"), "--engine", "torch", "--search", "greedy"]
+        return ["translate", str(model), str(self.sources), *output]
 
     def _evaluate(self, model: Path, folder: Path) -> list[str]:
         output = ["--json", "--output", str(folder / "output.txt")]
@@ -269,14 +273,14 @@ class Soak:
                 shutil.copytree(folder / "store", self.store)
             print(f"undisturbed: {command.name}: {command.seconds:.1f} s", flush=True)
         self.unfinished = self._stopped_when(self.commands[0], "run/training/step-21")
-        self.half_output = self._stopped_when(self.commands[3], "output.txt.part")
+        self.half_output = self._stopped_when(self.commands[3], "output.txt.part", 1000)
 
-    def _stopped_when(self, command: Command, name: str) -> Path:
-        """A folder of a command that was killed when it had done part of its work: when this is not empty."""
+    def _stopped_when(self, command: Command, name: str, size: int = 1) -> Path:
+        """A folder of a command that was killed when it had done part of its work: when this has so many bytes."""
         folder = self.folder / "unfinished" / command.name
         folder.mkdir(parents=True)
         path = folder / name
-        run(command.arguments(folder), when=lambda seconds: path.exists() and path.stat().st_size > 0)
+        run(command.arguments(folder), when=lambda seconds: path.exists() and path.stat().st_size >= size)
         if not path.exists():
             raise BrokenPromiseError(f"{command.name}: ended before it could be killed")
         return folder
@@ -419,8 +423,9 @@ def small_file_system(folder: Path, size: int) -> Iterator[Callable[[], None] | 
 
 def check_messages(ended: Ended) -> None:
     if "Traceback (most recent call last)" in ended.stderr:
-        raise BrokenPromiseError(f"traceback: {_last_line(ended)}")
-    errors = [line for line in ended.stderr.splitlines() if line.startswith("weft: ") and "warning" not in line]
+        raise BrokenPromiseError(f"traceback: {ended.stderr[-2000:]}")
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("weft: ")]
+    errors = [line for line in lines if "warning" not in line and not re.search(r", \d+ s$", line)]  # signs of life
     if ended.code == 2 and len(errors) != 1:
         raise BrokenPromiseError(f"not one line: {ended.stderr[-500:]!r}")
 

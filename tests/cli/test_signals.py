@@ -100,3 +100,18 @@ def test_training_says_how_to_continue(tmp_path: Path) -> None:
     shell = f"""weft() {{ {sys.executable} -m weft "$@"; }}; {line.partition("continue with: ")[2]}"""
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "finished at step 5" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_before_and_after_the_command_itself(
+    number: signal.Signals, code: int, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal may come when the command has ended and its output is written out."""
+    import weft.cli
+
+    def interrupted(arguments: list[str]) -> None:
+        raise Interrupted(number)
+
+    monkeypatch.setattr(weft.cli, "_run", interrupted)
+    _, stderr = command("recipes", check=code)
+    assert stderr == "weft: interrupted\n"

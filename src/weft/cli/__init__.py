@@ -32,7 +32,7 @@ from weft.cli import (
     translate,
     try_,
 )
-from weft.cli.signals import CommandInterrupted, InterruptibleGroup, raise_on_signals
+from weft.cli.signals import CommandInterrupted, InterruptibleGroup, exit_code, raise_on_signals
 from weft.cli.status import showing_status
 
 app = typer.Typer(
@@ -116,11 +116,11 @@ def main() -> None:
 
     standard_streams.install()
     warnings.showwarning = _show_warning
-    raise_on_signals()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     _use_encodable_output()
     try:
+        raise_on_signals()
         with command_line(), showing_status(arguments):
             _run(arguments)
     except WeftError as error:
@@ -129,9 +129,9 @@ def main() -> None:
         for line in str(error).split("\n"):  # one, but a recipe may have several errors
             print(f"weft: {line}", file=sys.stderr)
         sys.exit(2)
-    except CommandInterrupted as interruption:
+    except (CommandInterrupted, KeyboardInterrupt) as interruption:  # the second: before or after the command itself
         print("weft: interrupted", file=sys.stderr)
-        sys.exit(interruption.exit_code)
+        sys.exit(exit_code(interruption))
     except OSError as error:
         if debug:
             raise

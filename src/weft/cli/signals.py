@@ -39,9 +39,11 @@ class InterruptibleGroup(TyperGroup):
             raise CommandInterrupted(exit_code(interruption)) from None
 
 
-def exit_code(interruption: KeyboardInterrupt) -> int:
+def exit_code(interruption: KeyboardInterrupt | CommandInterrupted) -> int:
     """129, 130 or 143, after SIGHUP, SIGINT or SIGTERM."""
-    return interruption.exit_code if isinstance(interruption, Interrupted) else 128 + signal.SIGINT
+    if isinstance(interruption, Interrupted | CommandInterrupted):
+        return interruption.exit_code
+    return 128 + signal.SIGINT
 
 
 def raise_on_signals() -> None:
