@@ -163,6 +163,24 @@ class TestRefusals:
         assert said.startswith(f"{out}.part: its first 3 source lines differ from those of this source; use the same")
         assert write(out, resume=True) == 3
 
+    def test_finished_lines_that_have_changed(self, out: Path, folder: Path) -> None:
+        """Every bit of them; what the progress does not count may change."""
+        write(out, stop=1)
+        part = folder / f"{out.name}.part"
+        content = part.read_bytes()
+        for position in range(len(content)):
+            damaged = bytearray(content)
+            damaged[position] ^= 1 << position % 8
+            part.write_bytes(damaged)
+            with pytest.raises(DataError) as refused:
+                write(out, resume=True)
+            assert str(refused.value) == (
+                f"{part}: damaged (it does not match its checksum in {part.name}.json); remove both to start again"
+            )
+        part.write_bytes(content + b"x")
+        write(out, resume=True)
+        assert out.read_bytes() == WHOLE
+
     def test_a_part_that_is_too_short(self, out: Path, folder: Path) -> None:
         write(out, stop=1)
         os.truncate(folder / "out.txt.part", 4)

@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -28,6 +29,8 @@ from weft.data.reading.lines import BadLine
 from weft.errors import DataError
 from weft.files import save_text
 
+CHECKED_BYTES = 1 << 20
+"""Bytes of the output in memory at a time while its checksum is computed."""
 SKIP_LINES = 4096
 """Source lines that are read at a time when those already done are skipped."""
 
@@ -45,6 +48,8 @@ class Progress(NamedTuple):
     """Options that must be the same to resume."""
     skipped: int = 0
     """Source lines among them that were skipped."""
+    output: str = ""
+    """A checksum of their output; older files have none."""
 
 
 class ResumableOutput:
@@ -59,6 +64,7 @@ class ResumableOutput:
         self.lines = self.bytes = self.skipped = 0
         self._handle: int | None = None
         self._hash = hashlib.blake2b(digest_size=16)
+        self._crc = 0
         self._made_by: dict[str, Any] = {}
         self._resumed: Progress | None = None
 
@@ -99,6 +105,7 @@ class ResumableOutput:
         self._made_by = json.loads(json.dumps(dict(made_by)))
         if self._resumed is not None:
             self._check_options(self._resumed)
+            self._check_output(self._resumed)
             self._skip_done(self._resumed, sources)
             self.bytes, self.skipped = self._resumed.bytes, self._resumed.skipped
         try:
@@ -117,6 +124,7 @@ class ResumableOutput:
             os.fsync(self._open)
             self._count(sources)
             self.bytes += len(content)
+            self._crc = zlib.crc32(content, self._crc)
             self.skipped += skipped
             self._write_progress()
         except OSError as error:
@@ -200,6 +208,19 @@ class ResumableOutput:
                 "it to start again"
             )
 
+    def _check_output(self, progress: Progress) -> None:
+        """Refuse finished lines that are not as they were written."""
+        os.lseek(self._open, 0, os.SEEK_SET)
+        unread = progress.bytes
+        while unread and (block := os.read(self._open, min(unread, CHECKED_BYTES))):
+            self._crc = zlib.crc32(block, self._crc)
+            unread -= len(block)
+        if progress.output and progress.output != _hex(self._crc):
+            raise DataError(
+                f"{self.part}: damaged (it does not match its checksum in {self.progress_path.name}); remove both to "
+                "start again"
+            )
+
     def _skip_done(self, progress: Progress, sources: Iterator[str | BadLine | None]) -> None:
         """Read past the source lines that are done; they must be the same as before."""
         lines = (line for line in sources if line is not None)
@@ -220,7 +241,9 @@ class ResumableOutput:
         self.lines += len(sources)
 
     def _write_progress(self) -> None:
-        progress = Progress(self.lines, self.bytes, self._hash.hexdigest(), self._made_by, self.skipped)
+        progress = Progress(
+            self.lines, self.bytes, self._hash.hexdigest(), self._made_by, self.skipped, _hex(self._crc)
+        )
         save_text(self.progress_path, json.dumps(progress._asdict(), indent=1, ensure_ascii=False) + "\n")
 
     def _read_progress(self) -> Progress | None:
@@ -251,6 +274,10 @@ class ResumableOutput:
         lines = 0 if progress is None else progress.lines
         kept = f"; {lines:,} lines are kept in {self.part.name}: continue with --resume" if lines else ""
         return DataError(f"{self.path}: cannot write: {error.strerror or error}{kept}")
+
+
+def _hex(checksum: int) -> str:
+    return f"{checksum:08x}"
 
 
 def _shown(value: object) -> str:
