@@ -50,7 +50,7 @@ class TestOneMap:
         [
             ("prefix", "decoder, layer 1, mean of 2 heads"),
             ("language", "decoder, layer 1, mean of 2 heads"),
-            ("lstm", "cross, layer 1, mean of 1 heads"),
+            ("lstm", "cross, layer 1, mean of 1 head"),
             ("half blind", "encoder, layer 1, mean of 2 heads"),
         ],
     )
@@ -108,7 +108,7 @@ class TestRefused:
                 "--layer 9 --head 1: this model has 2 layers and 2 heads at most",
             ),
             ("transformer", ["--heads", "--layer", "3"], "--layer 3: this model has 2 layers and 2 heads at most"),
-            ("lstm", ["--layer", "2"], "--layer 2: this model has 1 layers and 1 heads at most"),
+            ("lstm", ["--layer", "2"], "--layer 2: this model has 1 layer and 1 head at most"),
             ("blind", ["--heads"], "blind: this model has no attention: nothing to show"),
             ("blind", ["--layer", "1"], "blind: this model has no attention: nothing to show"),
         ],

@@ -95,12 +95,12 @@ class TestOutput:
                 stopping(patch, windows)
                 said = command("translate", runs("lstm"), source, "--output", out, *form, check=130)
             done = windows * WINDOW
-            assert said.stderr.startswith(f"weft: {done} lines are done; continue with --resume\n")
+            assert said.stderr.startswith(f"weft: {done} lines done; continue with --resume\n")
             assert not out.exists()
             part = out.with_name("out.txt.part").read_text("utf-8")
             assert whole.startswith(part) and part.endswith("\n")
             said = command("translate", runs("lstm"), source, "--output", out, "--resume", *form)
-            assert said == ("", f"weft: {done} lines are done; continuing\n")
+            assert said == ("", f"weft: {done} lines done; continuing\n")
             assert out.read_text("utf-8") == whole and list(out.parent.iterdir()) == [out]
             out.unlink()
 
@@ -221,9 +221,9 @@ class TestBadLines:
         with pytest.MonkeyPatch.context() as patch:
             stopping(patch, 1)
             said = command(*asked, *skipping, "--resume", check=130)
-        assert said.stderr.startswith("weft: 4 lines are done; continuing\nweft: skipped: ")
+        assert said.stderr.startswith("weft: 4 lines done; continuing\nweft: skipped: ")
         said = command(*asked, *skipping, "--resume", check=3)
-        assert said.stderr.startswith("weft: 8 lines are done; continuing\n")
+        assert said.stderr.startswith("weft: 8 lines done; continuing\n")
         assert said.stderr.endswith("weft: 2 lines were skipped; each is an empty line in the output\n")
         assert out.read_text("utf-8") == whole and list(out.parent.iterdir()) == [out]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from weft.cli.arguments import Device, Picture, Run, check_picture, check_runs
+from weft.errors import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +114,9 @@ class Selection(NamedTuple):
             same_kind = [candidate for candidate in maps if self.kind in (None, candidate.kind)]
             layers = max(candidate.layer for candidate in same_kind)
             heads = max(candidate.head for candidate in same_kind)
-            raise SearchError(f"{options}: this model has {layers} layers and {heads} heads at most")
+            raise SearchError(
+                f"{options}: this model has {plural(layers, 'layer')} and {plural(heads, 'head')} at most"
+            )
         return self
 
 
@@ -138,7 +141,7 @@ def _show_one(selection: Selection, maps: list[HeadAttention], to: Path | None) 
 
     selected = selection.of(maps)
     weights_TS = np.mean([head_map.weights_TS for head_map in selected], axis=0)
-    heads = f"head {selection.head}" if selection.head else f"mean of {len(selected)} heads"
+    heads = f"head {selection.head}" if selection.head else f"mean of {plural(len(selected), 'head')}"
     title = f"{selection.kind}, layer {selection.layer}, {heads}"
     if to is not None:
         typer.echo(draw_map(weights_TS, selected[0].source, selected[0].target, to, title=title))

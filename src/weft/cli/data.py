@@ -13,7 +13,7 @@ import typer
 
 from weft.activity import activity
 from weft.cli.arguments import Changes, Json
-from weft.errors import DataError
+from weft.errors import DataError, plural
 
 if TYPE_CHECKING:
     from weft.data.filtering.statistics import CorpusStatistics
@@ -136,7 +136,7 @@ def prepare_command(
 
     prepared = prepare(recipe)
     for corpus, counts in zip(prepared.names, prepared.counts, strict=True):
-        typer.echo(f"{corpus}: {counts.kept:,} of {counts.rows:,} rows kept", err=True)
+        typer.echo(f"{corpus}: {counts.kept:,} of {plural(counts.rows, 'row')} kept", err=True)
         for line in _error_lines(counts):
             typer.echo(f"  {line}", err=True)
     if Path(recipe.data.folder).resolve() != Path.cwd():  # to which a relative name would refer
@@ -144,7 +144,7 @@ def prepare_command(
     size, pairs = prepared.data.corpus_size, prepared.pairs
     variants = f" in {size.pairs // pairs} variants each" if size.pairs > pairs > 0 else ""
     tokens = f"{size.source_tokens:,} source and {size.target_tokens:,} target tokens"
-    typer.echo(f"{out}: {pairs:,} pairs{variants}, {tokens}")
+    typer.echo(f"{out}: {plural(pairs, 'pair')}{variants}, {tokens}")
 
 
 @app.command("generate", epilog="Try:  weft data generate grammar --count 1000 --out pairs.tsv.gz")
@@ -172,7 +172,7 @@ def generate_command(
         options[".".join(path)] = value
     pairs = _generated(generate(task, split, count, seed=seed, options=options), count)
     if out is not None:
-        typer.echo(f"{out}: {write_pairs(out, pairs):,} pairs")
+        typer.echo(f"{out}: {plural(write_pairs(out, pairs), 'pair')}")
         return
     for pair in pairs:
         links = () if pair.links is None else (" ".join(f"{left}-{right}" for left, right in pair.links),)

@@ -26,6 +26,7 @@ from rich.progress import (
 from weft.activity import Activity, observing
 from weft.cli.length_limit import cut_off_outputs
 from weft.cli.status import duration
+from weft.errors import plural
 
 if TYPE_CHECKING:
     from weft.training.events import Averaged, Event, Started, Step, Validation
@@ -79,7 +80,7 @@ class ProgressReporter:
 
     def _started(self, event: Started) -> None:
         dropped = "; ".join(f"{count:,} {reason}" for reason, count in event.dropped.items())
-        pairs = f"{event.pairs:,} pairs" if event.pairs else "streamed pairs"
+        pairs = plural(event.pairs, "pair") if event.pairs else "streamed pairs"
         self.console.print(
             f"{pairs}{f' (dropped: {dropped})' if dropped else ''}; {event.parameters:,} parameters; "
             f"vocabulary {event.source_vocabulary:,} / {event.target_vocabulary:,}; {event.device}"

@@ -27,6 +27,7 @@ from weft.cli.arguments import (
     search_changes,
 )
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
+from weft.errors import plural
 
 if TYPE_CHECKING:
     from weft.data.reading.lines import BadLine
@@ -167,12 +168,12 @@ def _translate_to_file(job: Job, output: Path, *, resume: bool) -> None:
         stream = job.stream()
         resumable.begin(job.identity(model), stream)
         if resumable.lines:
-            print(f"weft: {resumable.lines:,} lines are done; continuing", file=sys.stderr)
+            print(f"weft: {plural(resumable.lines, 'line')} done; continuing", file=sys.stderr)
         try:
             _translate(model, job, stream, resumable.add, first_line=resumable.lines + 1)
         except KeyboardInterrupt:
             if resumable.lines and job.file != "-":
-                print(f"weft: {resumable.lines:,} lines are done; continue with --resume", file=sys.stderr)
+                print(f"weft: {plural(resumable.lines, 'line')} done; continue with --resume", file=sys.stderr)
             raise
         resumable.finish()
     job.bad_lines.finish(resumable.skipped)
