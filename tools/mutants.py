@@ -38,6 +38,7 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.toml"
+SETTING_TESTS = ROOT / "tests" / "contracts" / "test_settings.py"
 TARGET = 0.95
 SHARE_OF_SETTINGS = 0.4
 """Of the mutations drawn, those that ignore a setting."""
@@ -46,7 +47,6 @@ PASSING: set[str] = set()
 """Tests known to pass without a breakage."""
 FAILING: set[str] = set()
 """Tests that fail without one: they catch nothing."""
-NICENESS = 0
 PRELOADED = (
     "torch",
     "numpy",
@@ -142,8 +142,9 @@ def mirrored_tests(file: str) -> list[str]:
 def likely_tests(mutation: Any) -> Iterator[list[str]]:
     """Tests and test files in stages, in the order in which they are likely to notice.
 
-    The mirrored test files; those that import the module, in both beginning with the tests that name the setting, or
-    else the function; tests that name it in files that import the package; all others that name it; the package's.
+    The mirrored test files; the tests of the setting; the test files that import the module, beginning with the tests
+    that name the setting or the function; tests that name it in files that import the package; all others that name
+    it; the package's.
     """
     module = "weft." + mutation.file.removesuffix(".py").replace("/", ".")
     package = module.rpartition(".")[0]
@@ -159,12 +160,25 @@ def likely_tests(mutation: Any) -> Iterator[list[str]]:
             related.add(name)
         if module in content and name not in mirrored:
             importing.append(name)
-    for files in (mirrored, importing):
-        yield [*(test for name in files for test in naming[name]), *files]
+    yield [*(test for name in mirrored for test in naming[name]), *mirrored]
+    yield setting_tests(mutation.word)
+    yield [*(test for name in importing for test in naming[name]), *importing]
     rest = [name for name in naming if name not in (*mirrored, *importing)]
     yield [test for name in rest for test in naming[name] if name in related]
     yield [test for name in rest for test in naming[name] if name not in related][:MOST_NAMING]
     yield [name for name in of_package if name in rest]
+
+
+def setting_tests(word: str) -> list[str]:
+    """The tests that show that a setting of this name reaches the code."""
+    if not word:
+        return []
+    names = re.findall(rf'"((?:[\w.]+\.)?{word})": \(', SETTING_TESTS.read_text("utf-8"))
+    names += [f"model.{side}.{word}:transformer" for side in ("encoder", "decoder")]
+    file = str(SETTING_TESTS.relative_to(ROOT))
+    return [f"{file}::test_a_setting_changes_the_{what}[{name}]" for name in names for what in ("run", "search")] + (
+        [f"{file}::test_the_seed_decides_initial_weights_and_batches"] if word == "seed" else []
+    )
 
 
 def tests_naming(word: str, content: str) -> list[str]:
@@ -334,7 +348,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
     parser.add_argument("--kind", action="append", choices=[*OPERATORS], help="only breakages of this kind; repeatable")
     parser.add_argument("--file", default="", help="only in files whose path below src/weft starts with this")
-    parser.add_argument("--limit", type=float, default=120, help="processor time for each, in seconds (default: 120)")
+    parser.add_argument("--limit", type=float, default=90, help="processor time for each, in seconds (default: 90)")
     parser.add_argument("--record", type=Path, metavar="FILE", help="also run all tests that call the function")
     parser.add_argument("--again", type=Path, metavar="REPORT", help="those that survived in a report, and no others")
     parser.add_argument("--list", action="store_true", help="print the breakages drawn, and run nothing")
@@ -355,7 +369,6 @@ def main() -> int:
     record.update()
     outcomes: list[Outcome] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    os.nice(NICENESS)
     for module in PRELOADED:
         importlib.import_module(module)
     with tempfile.TemporaryDirectory(prefix="weft-mutants-") as folder:

@@ -62,3 +62,16 @@ def test_refusals(refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
     assert "a language model has no source" in refusal("bench", "translate", runs("language"), *QUICK)
     assert refusal("bench", "translate", run, "--set", "search.siz=3", *QUICK).startswith("search.siz: unknown setting")
     assert "--set training.steps=3" in refusal("bench", "translate", run, "--set", "training.steps=3")
+
+
+def test_how_long_is_measured(command: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[dict[str, Any]] = []
+    original = bench.translation_speed
+
+    def watched(run: Any, sources: list[str], **how: Any) -> bench.TranslationSpeed:
+        measured.append(how)
+        return original(run, sources, **how)
+
+    monkeypatch.setattr(bench, "translation_speed", watched)
+    command("bench", "translate", runs("lstm"), *QUICK, "--json", "--set", "search.size=2")
+    assert measured == [{"seconds": 0.1, "warmup": 1, "size": 2}]

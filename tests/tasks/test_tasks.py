@@ -143,6 +143,18 @@ def test_an_empty_train_split(monkeypatch):
         ),
         (
             ("dates", "train", 1),
+            {"last_year": 2100},
+            RecipeError,
+            "task dates: last_year: 2100, expected a whole number from 1900 to 2099",
+        ),
+        (
+            ("dates", "train", 1),
+            {"first_year": 1899},
+            RecipeError,
+            "task dates: first_year: 1899, expected a whole number from 1900 to 2099",
+        ),
+        (
+            ("dates", "train", 1),
             {"first_year": 2000, "last_year": 1999},
             RecipeError,
             "task dates: last_year: 1999 is before first_year, 2000",

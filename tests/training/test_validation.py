@@ -82,3 +82,13 @@ def test_rows_left_out_of_the_validation_set_are_told(tiny: Tiny, tmp_path: Path
     assert isinstance(started, Started)
     [(reason, count)] = started.dropped.items()
     assert reason.startswith("of data.valid (") and count == 2
+
+
+def test_without_validations_no_pairs_are_read(tiny: Tiny) -> None:
+    """A large validation file costs nothing, and a damaged one does not stop a run that never looks at it."""
+    from collections import Counter
+
+    from weft.training.validation import read_validation_pairs
+
+    assert read_validation_pairs(tiny({"training.validate_every": 0}), Counter()) is None
+    assert read_validation_pairs(tiny({"training.validate_every": 5}), Counter())

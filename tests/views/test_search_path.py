@@ -183,6 +183,15 @@ class TestPicture:
             assert (after > x + search_path.BAR and y == pytest.approx(below)) or (below > y + 0.5 and after < x)
         assert figure.get_size_inches()[0] < search_path.PAGE + 1
 
+    @pytest.mark.parametrize("steps", [1, 5, 31])
+    def test_every_bar_is_inside_the_picture(self, steps: int) -> None:
+        panels = [Panel(step, draw("kkkcc", step % 3), [(0, "w"), (1, "w")]) for step in range(1, steps + 1)]
+        figure = search_path._figure(panels, "", ["DejaVu Sans"])
+        width, height = figure.get_size_inches()
+        for bar in bars(figure).values():
+            x, y = bar.get_xy()
+            assert x > 0 and x + search_path.BAR < width and 0 < y < height
+
     def test_what_cannot_be_drawn(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="the search made no step; expected a trace of at least 1"):
             draw_path(PathTrace([]), word, tmp_path / "path.svg")

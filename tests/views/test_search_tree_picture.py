@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -96,6 +97,13 @@ class TestPicture:
                 assert f"{'best' if best else extension.outcome}-{step}-{index}" in names
                 assert f"{'best-edge' if best else 'edge'}-{step}-{index}" in names
         assert sum(key.startswith("best-edge-") for key in names) == len(SMALL.winner)
+
+    def test_edges_bend_halfway_between_their_nodes(self, tmp_path: Path) -> None:
+        for key, group in groups(svg(SMALL, tmp_path)).items():
+            if key.startswith(("edge-", "best-edge-")):
+                path = next(iter(group.iter(f"{SVG}path"))).get("d", "")
+                x = [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", path)][::2]
+                assert x[1] == pytest.approx((x[0] + x[3]) / 2, abs=0.01) and x[1] == pytest.approx(x[2])
 
     def test_words_and_numbers(self, tmp_path: Path) -> None:
         found = texts(svg(SMALL, tmp_path, title="he hit me"))
