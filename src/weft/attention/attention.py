@@ -6,17 +6,19 @@ output.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from weft.attention.alignment_history import AlignmentHistory, HistoryFeatures
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.scores import HiddenLayerScore, Score
-from weft.attention.windows import Window
 from weft.kernels.deferred_gradients import DeferredMatrices, Matrices, as_tensor, weighted_sum
 from weft.ragged import Ragged, additive_mask
+
+if TYPE_CHECKING:
+    from weft.attention.alignment_history import AlignmentHistory, HistoryFeatures
+    from weft.attention.windows import Window
 
 
 class ProjectedKeys(NamedTuple):
@@ -91,7 +93,11 @@ class Attention(nn.Module):
 
     def start(self, keys: ProjectedKeys) -> AlignmentHistory | None:
         """The history before the first step, if the attention needs one."""
-        return None if self.window is None and self.features is None else AlignmentHistory.start(keys.mask_BS)
+        if self.window is None and self.features is None:
+            return None
+        from weft.attention.alignment_history import AlignmentHistory
+
+        return AlignmentHistory.start(keys.mask_BS)
 
     def forward(
         self, queries_BTD: Tensor, keys: ProjectedKeys, history: AlignmentHistory | None = None

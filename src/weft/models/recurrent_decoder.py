@@ -13,18 +13,16 @@ results, `forward` takes it (see `RecurrentDecoder._fast_forward`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention.alignment_history import AlignmentHistory, HistoryFeatures
 from weft.attention.attention import Attention, AttentionParts, ProjectedKeys
 from weft.attention.normalizers import make_normalizer, softmax
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.attention.scores import Dot, General, make_score
-from weft.attention.windows import Window
 from weft.kernels.deferred_gradients import LinearMap, as_tensor, deferred_linear
 from weft.models.bridge import make_bridge
 from weft.models.encoders import Encoded
@@ -35,6 +33,10 @@ from weft.ragged import Ragged
 from weft.recipe import AttentionSettings, ModelSettings, RecurrentDecoderSettings
 from weft.recipe.choices import WINDOWS, resolve
 from weft.tree import first, map_tree
+
+if TYPE_CHECKING:
+    from weft.attention.alignment_history import AlignmentHistory
+    from weft.attention.windows import Window
 
 
 class Memory(NamedTuple):
@@ -92,6 +94,8 @@ def make_attention(settings: AttentionSettings, *, queries: int, states: int) ->
         window = resolve(WINDOWS, settings.window)(query_width=queries, size=settings.window_size)
     features = None
     if settings.coverage != "none" or settings.location:
+        from weft.attention.alignment_history import HistoryFeatures
+
         features = HistoryFeatures(
             size=settings.size or queries,
             states=states,
