@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from weft.tree import Tree, first, keep, map_tree, repeat, select, with_capacity
+from weft.tree import leaves as tensor_leaves
 
 quick = settings(deadline=None, max_examples=50)
 
@@ -95,3 +96,10 @@ def test_a_state_may_select_its_own_rows() -> None:
     assert keep(tree, rows).right[0].values_RT.tolist() == [[4, 5], [0, 1]]
     grown = with_capacity(tree, 7, return_attention=True)
     assert grown.left is tree.left and grown.right[0].values_RT.shape == (3, 8)
+
+
+def test_leaves_are_the_tensors_in_order() -> None:
+    one, two, three = (torch.full((2, 1), value) for value in (1, 2, 3))
+    tree = Pair((one, None), Pair((), (two, three)))
+    assert [int(leaf[0, 0]) for leaf in tensor_leaves(tree)] == [1, 2, 3]
+    assert list(tensor_leaves(None)) == [] and list(tensor_leaves(one)) == [one]

@@ -27,8 +27,10 @@ def test_log_sum_exp_is_the_literal_one(shape: tuple[int, int], spread: float) -
     torch.testing.assert_close(log_sum_exp(logits_RV), expected_R, rtol=1e-6, atol=1e-5)
 
 
-def test_log_sum_exp_of_more_rows_than_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top_k_module, "CACHE_FLOATS", 3 * 97)
+@pytest.mark.parametrize("floats", [3 * 97, 5])
+def test_log_sum_exp_of_more_rows_than_are_taken_at_once(floats: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rows at a time, and one where not even a row fits."""
+    monkeypatch.setattr(top_k_module, "CACHE_FLOATS", floats)
     logits_RV = torch.randn(11, 97, generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(log_sum_exp(logits_RV), logits_RV.logsumexp(-1), rtol=1e-6, atol=1e-5)
 
