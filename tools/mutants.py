@@ -60,6 +60,8 @@ PRELOADED = (
     "pyarrow",
 )
 """Imported once, before the processes that run the tests are forked; nothing of weft."""
+LAUNCHING = ("tests/cli/test_train_workers.py",)
+"""Test files that start so many processes that they run only for the files they mirror."""
 MOST_NAMING = 30
 """Test functions that run because they name a setting or a function."""
 HANGS_AFTER = 30
@@ -158,12 +160,12 @@ def likely_tests(mutation: Any) -> Iterator[list[str]]:
         naming[name] = [f"{name}::{test}" for test in tests_naming(word, content)]
         if package in content:
             related.add(name)
-        if module in content and name not in mirrored:
+        if module in content and name not in (*mirrored, *LAUNCHING):
             importing.append(name)
     yield [*(test for name in mirrored for test in naming[name]), *mirrored]
     yield setting_tests(mutation.word)
     yield [*(test for name in importing for test in naming[name]), *importing]
-    rest = [name for name in naming if name not in (*mirrored, *importing)]
+    rest = [name for name in naming if name not in (*mirrored, *importing, *LAUNCHING)]
     yield [test for name in rest for test in naming[name] if name in related]
     yield [test for name in rest for test in naming[name] if name not in related][:MOST_NAMING]
     yield [name for name in of_package if name in rest]

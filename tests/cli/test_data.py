@@ -139,6 +139,12 @@ class TestCheck:
         )
         assert (second["corpus"], second["rows"], second["kept"], second["dropped"]) == ("lines.src", 2, 2, {})
 
+    def test_three_examples_of_each_kind_are_shown(self, command, folder):
+        (folder / "pairs.tsv").write_text("".join(f"{word}\t{word}\n" for word in "abcdefgh") + "x\ty\n", "utf-8")
+        said = command("data", "check", "recipe.toml").stdout
+        assert said.count(f"  {folder}/pairs.tsv:") == 3
+        assert command("data", "check", "recipe.toml", "--examples", 0).stdout.count(f"  {folder}/pairs.tsv:") == 0
+
     def test_the_table(self, command, folder):
         said = command("data", "check", "recipe.toml", "--examples", 1).stdout
         rows = [re.split(r"  +", line) for line in said.split("\n\n")[0].splitlines()[2:]]
