@@ -53,6 +53,8 @@ SETTINGS = {
     "training.device": "cpu",
 }
 EDITABLE = {"recipe.toml", "README.md", "metrics.json", "log.jsonl"}
+USED = {".ids", ".starts", ".part", "state.json", "about.json", "model.safetensors", "weights.safetensors"}
+"""Names and endings of files without which nothing works: half of all damage is done to them."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 300.0
 """Seconds after which a command hangs."""
@@ -272,21 +274,23 @@ class Soak:
             if command.name == "prepare":
                 shutil.copytree(folder / "store", self.store)
             print(f"undisturbed: {command.name}: {command.seconds:.1f} s", flush=True)
-        self.unfinished = self._stopped_when(self.commands[0], "run/training/step-21")
-        self.half_output = self._stopped_when(self.commands[3], "output.txt.part", 1000)
+        self.unfinished = self._stopped_when(self.commands[0], "run/training/step-21", lambda path: True)
+        self.half_output = self._stopped_when(
+            self.commands[3], "output.txt.part.json", lambda path: '"lines": 0' not in path.read_text("utf-8")
+        )
 
-    def _stopped_when(self, command: Command, name: str, size: int = 1) -> Path:
-        """A folder of a command that was killed when it had done part of its work: when this has so many bytes."""
+    def _stopped_when(self, command: Command, name: str, is_reached: Callable[[Path], bool]) -> Path:
+        """A folder of a command that was killed when it had done part of its work."""
         folder = self.folder / "unfinished" / command.name
         folder.mkdir(parents=True)
         path = folder / name
-        run(command.arguments(folder), when=lambda seconds: path.exists() and path.stat().st_size >= size)
+        run(command.arguments(folder), when=lambda seconds: path.exists() and is_reached(path))
         if not path.exists():
             raise BrokenPromiseError(f"{command.name}: ended before it could be killed")
         return folder
 
     def play(self) -> Round:
-        disturbance = self.random.choice(("kill", "signal", "full disk", "damage"))
+        disturbance = self.random.choice(("kill", "signal", "full disk", "damage", "damage"))
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         try:
             if disturbance == "damage":
@@ -306,6 +310,8 @@ class Soak:
 
     def _interrupted(self, command: Command, folder: Path, disturbance: str) -> None:
         for _ in range(self.random.randint(1, 3)):
+            if command.name == "prepare" and (folder / "store").exists():
+                break  # it was complete when the signal came
             by = signal.SIGKILL if disturbance == "kill" else self.random.choice(SIGNALS)
             moment = self.random.uniform(0, 1.1 * command.seconds)
             ended = run(command.arguments(folder), when=lambda seconds, moment=moment: seconds >= moment, by=by)
@@ -384,7 +390,8 @@ class Soak:
 def damage(folder: Path, generator: random.Random) -> tuple[Path, str]:
     """Damage one of the files of a folder; which, and how."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    path = generator.choice(files)
+    used = [path for path in files if path.suffix in USED or path.name in USED]
+    path = generator.choice(used if used and generator.random() < 0.5 else files)
     content = bytearray(path.read_bytes())
     how = generator.choice(("flipped", "truncated", "emptied", "overwritten", "removed"))
     if how == "removed" or not content:

@@ -115,3 +115,14 @@ def test_before_and_after_the_command_itself(
     monkeypatch.setattr(weft.cli, "_run", interrupted)
     _, stderr = command("recipes", check=code)
     assert stderr == "weft: interrupted\n"
+
+
+def test_while_arguments_are_parsed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.core import TyperGroup
+
+    def interrupted(self: TyperGroup, *arguments: object, **options: object) -> None:
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(TyperGroup, "make_context", interrupted)
+    _, stderr = command("recipes", check=143)
+    assert stderr == "weft: interrupted\n"

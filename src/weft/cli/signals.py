@@ -32,6 +32,12 @@ class CommandInterrupted(BaseException):
 class InterruptibleGroup(TyperGroup):
     """The commands, whose interruptions `main` reports."""
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().make_context(*arguments, **options)
+        except KeyboardInterrupt as interruption:
+            raise CommandInterrupted(exit_code(interruption)) from None
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
