@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -210,8 +211,9 @@ def test_the_settings_of_both_families_are_listed() -> None:
 
 def project_files() -> list[Path]:
     """All text files of the project: those that git tracks or, in a source distribution, those there are."""
-    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True)
-    if listed.returncode == 0:
+    command = ["git", "-C", str(ROOT), "ls-files"]
+    listed = subprocess.run(command, capture_output=True, text=True) if shutil.which("git") else None
+    if listed is not None and listed.returncode == 0:
         paths = [ROOT / name for name in listed.stdout.splitlines()]
     else:
         folders = ("src", "tests", "docs", "benchmarks", "tools", ".github", ".ci")

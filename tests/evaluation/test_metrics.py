@@ -30,9 +30,9 @@ REFERENCES = ["the cat sits on the mat today", "he lives in Paris with a dog .",
 
 def test_edit_rates_are_quick_enough_for_ten_thousand_lines() -> None:
     line = "a sentence of ordinary length which says nothing in particular about anything at all"
-    start = time.perf_counter()
+    start = time.process_time()  # other processes on a busy machine do not count
     METRICS["character_error_rate"].compute([line[:-1]] * 10_000, [line[1:]] * 10_000)
-    assert time.perf_counter() - start < 20  # about 0.5 s on an idle core
+    assert time.process_time() - start < 20  # about 0.5 s
 
 
 @pytest.mark.parametrize(
