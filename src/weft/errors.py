@@ -18,6 +18,8 @@ too, after ``weft: warning:``, and the command goes on.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -60,7 +62,15 @@ class FolderLockedError(WeftError):
 
 
 class WeftWarning(UserWarning):
-    """Something that the user should know, although the work goes on: ``warnings.warn(message, WeftWarning)``."""
+    """Something that the user should know, although the work goes on: `warn`."""
+
+
+def warn(message: str) -> None:
+    """Issue a `WeftWarning` that names the line of the program that called weft."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "weft":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, WeftWarning, stacklevel=level)
 
 
 def nearest(given: str, allowed: Iterable[str]) -> str:

@@ -53,9 +53,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
                 aside.unlink(missing_ok=True)  # while it is locked
                 raise
     except OSError as error:
-        if error.filename is None or str(error.filename) == str(aside):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
+        if error.errno is None or str(error.filename) not in (str(None), str(aside)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _open_aside(path: Path) -> tuple[Path, int]:

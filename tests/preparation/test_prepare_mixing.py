@@ -123,7 +123,7 @@ class TestFunctionsOfOnesOwn:
         ("function", "message"),
         [
             (lambda pair: 3, "pipeline step '<lambda>': returned int for the pair "),
-            (lambda pair: ("a", "b"), "pipeline step '<lambda>': returned tuple for the pair "),
+            (lambda pair: ("a", "b", "c"), "pipeline step '<lambda>': returned tuple for the pair "),
             (lambda pair: Pair("a", None), "pipeline step '<lambda>': returned a Pair of other things than texts for "),
             (lambda pair: pair.sauce, "pipeline step '<lambda>': AttributeError: "),
         ],

@@ -36,7 +36,7 @@ def test_training_then_stopped(tiny, tmp_path):
     assert status.describe_state() == "training, step 3 of 9" and " on " in status.process
     events.close()
     status = RunStatus.read(tmp_path / "run")
-    assert status.describe_state() == "stopped at step 2" and status.process is None and status.score is None
+    assert status.describe_state() == "stopped at step 3" and status.process is None and status.score is None
 
 
 def test_a_finished_run_that_goes_on_is_not_finished(copy):

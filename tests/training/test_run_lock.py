@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from weft import files
-from weft.errors import FolderLockedError
+from weft.errors import FolderLockedError, TrainingError
 from weft.files import LOCK_FILE, WORKER_LOCK_FILE, lock_folder, part_folder
 from weft.training import run_lock
 from weft.training.distributed import Workers
@@ -57,9 +57,10 @@ def test_what_a_killed_creation_left_is_removed(tiny, tmp_path):
 def test_a_mount_point_is_refused(tiny, tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(type(tmp_path), "is_mount", lambda path: path.name == "run")
-    with pytest.raises(OSError, match="is a mount point; choose a folder inside it") as caught:
+    with pytest.raises(TrainingError) as caught:
         list(train(tiny({"training.steps": 1}), tmp_path / "run"))
-    assert caught.value.filename == str(tmp_path / "run")
+    message = f"{tmp_path / 'run'}: cannot write: is a mount point; choose a folder inside it; nothing was kept"
+    assert str(caught.value) == message
 
 
 class TestWorkers:

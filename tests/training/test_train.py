@@ -35,6 +35,7 @@ class TestARun:
             "recipe.toml",
             "tokenizer.json",
             "lengths.json",
+            "fingerprints.bin",
             "model.safetensors",
             "training",
             "log.jsonl",
@@ -341,7 +342,7 @@ class TestRefused:
         missing = str(tmp_path / "none.tsv")
         prepared = tmp_path / "prepared"
         asked = {"data.valid": missing, "data.prepared": str(prepared), "training.validate_every": 1}
-        assert self.refusal(tiny(asked), tmp_path / "run", DataError).startswith(f"{missing}: no such file")
+        assert self.refusal(tiny(asked), tmp_path / "run", DataError).startswith(f"data.valid: {missing}: no such file")
         assert not prepared.exists()
 
     def test_nothing_to_validate_on(self, tiny, tmp_path):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
-from weft.errors import WeftWarning
+from weft.errors import warn
 
 if TYPE_CHECKING:
     from weft.recipe import SearchSettings
@@ -23,15 +22,13 @@ def warn_of_cut_off(count: int, outputs: int, settings: SearchSettings, option: 
     if count:
         setting = option or "search.max_ratio or search.max_extra"
         setting = "search.max_length" if settings.max_length else setting
-        warnings.warn(f"{cut_off_outputs(count, outputs)}; raise {setting}", WeftWarning, stacklevel=2)
+        warn(f"{cut_off_outputs(count, outputs)}; raise {setting}")
 
 
 def warn_of_unproven(count: int, outputs: int, settings: SearchSettings) -> None:
     """A warning that an exact search gave up on some outputs; none if it did not."""
     if settings.kind == "exact" and count:
-        warnings.warn(
+        warn(
             f"{count:,} of {outputs:,} {'output is' if outputs == 1 else 'outputs are'} not proven to be the best; "
-            f"raise search.max_nodes = {settings.max_nodes:,}",
-            WeftWarning,
-            stacklevel=2,
+            f"raise search.max_nodes = {settings.max_nodes:,}"
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +28,7 @@ from weft.data.store.block_tokenizer import (
 from weft.data.store.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
 from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
 from weft.data.store.worker_processes import parallel_map
-from weft.errors import DataError, WeftWarning
+from weft.errors import DataError, warn
 from weft.files import is_empty_folder, lock_folder
 from weft.preparation.corpora import CorpusEntry, Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
 from weft.preparation.lengths import learn_length_limits
@@ -117,7 +116,7 @@ def _prepare(
 
 
 def _report_waiting(reason: str) -> None:
-    warnings.warn(f"waiting: {reason}", WeftWarning, stacklevel=3)
+    warn(f"waiting: {reason}")
 
 
 class _StoreBuilder:

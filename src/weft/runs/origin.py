@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import math
 import shlex
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from weft.errors import CheckpointError, WeftWarning
+from weft.errors import CheckpointError, warn
 
 Kind = Literal["initial", "last", "best", "mean"]
 
@@ -78,18 +77,15 @@ class WeightsOrigin(NamedTuple):
                 f"{run}: training diverged: the validation loss was not finite ({self.describe()}); {lower}"
             )
         if perplexity > target_vocabulary:
-            self._warn(
+            warn(
                 f"{run}: has learned nothing: its validation perplexity, {perplexity:.4g}, is worse than a uniform "
                 f"guess from the vocabulary of {target_vocabulary}; train longer, or {lower}"
             )
         elif self.kind in ("initial", "last") and self.steps[-1] < steps:
-            self._warn(
+            warn(
                 f"{run}: training stands at step {self.steps[-1]} of {steps}, and these weights were never validated; "
                 f"{go_on}"
             )
-
-    def _warn(self, message: str) -> None:
-        warnings.warn(message, WeftWarning, stacklevel=5)  # the caller of weft.load
 
 
 def resume_command(run: Path | str) -> str:

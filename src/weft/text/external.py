@@ -197,7 +197,7 @@ def check_isolated(source: str, content: bytes, *, name: str) -> None:
 
 @lru_cache(maxsize=8)
 def _largest_id(source: str, content: bytes) -> int:
-    return int(IsolatedProcess("weft.text.isolated_tokenizer").call("check", source, content))
+    return int(IsolatedProcess("weft.text.isolated_tokenizer").call("check", source, content.decode("latin-1")))
 
 
 def _common_prefix(left: str, right: str) -> int:

@@ -18,8 +18,9 @@ REPETITIONS = 2000
 MAX_CHARACTERS = 16
 
 
-def check(source: str, content: bytes) -> int:
-    """Load a tokenizer, encode and decode with it; the largest of its ids."""
+def check(source: str, characters: str) -> int:
+    """Load a tokenizer, encode and decode with it; the largest of its ids. ``characters``: a file, byte by byte."""
+    content = characters.encode("latin-1")
     text = content.decode("utf-8") if source == "tokenizers" else ""
     engine = TokenizersEngine(text) if source == "tokenizers" else SentencePieceEngine(content)
     ids = sorted(engine.ids())

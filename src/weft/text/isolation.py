@@ -5,13 +5,13 @@ amount of memory; nothing inside a process can stop that. So they run in a child
 memory. If a limit is exceeded or the child dies, `IsolatedProcess.call` raises `IsolatedError`; the next call starts
 a new child. A child ends with its parent, when its standard input is closed, or by its CPU limit if it is busy then.
 
-Messages are `marshal` data behind their length. `serve` is the loop of a child; it tells which of several items it
+Messages are JSON behind its length. `serve` is the loop of a child; it tells which of several items it
 works on through memory that both processes share.
 """
 
 from __future__ import annotations
 
-import marshal
+import json
 import mmap
 import os
 import signal
@@ -208,7 +208,7 @@ def _limit_memory() -> None:
 
 
 def _write(file: Any, message: Any) -> None:
-    data = marshal.dumps(message)
+    data = json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")
     file.write(_LENGTH.pack(len(data)) + data)
     file.flush()
 
@@ -220,4 +220,4 @@ def _read(file: BinaryIO | Any) -> Any:
     data = file.read(size := _LENGTH.unpack(header)[0])
     if len(data) < size:
         raise EOFError
-    return marshal.loads(data)
+    return json.loads(data.decode("utf-8", "surrogatepass"))

@@ -7,7 +7,6 @@ for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
 from __future__ import annotations
 
 import json
-import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -19,7 +18,7 @@ import torch
 from weft.data.batching.streaming import StreamedCorpus
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
-from weft.errors import DataError, RecipeError, WeftWarning, nearest, option
+from weft.errors import DataError, RecipeError, nearest, option, warn
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models.build import build_model, choose_device
@@ -279,7 +278,7 @@ def _write_result(trainer: Trainer, recipe: Recipe, tokenizers: Tokenizers, fini
         "validation_sample": progress.validation_sample,
     }
     if delivered.diverged:
-        warnings.warn(f"{folder.path}: training diverged: no validation loss was finite", WeftWarning, stacklevel=2)
+        warn(f"{folder.path}: training diverged: no validation loss was finite")
     status = TrainingStatus(folder.path, delivered, finished, progress.validation_sample)
     save_text(folder.metrics, json.dumps(result, indent=1) + "\n")
     save_text(folder.card, model_card(recipe, tokenizers, status))

@@ -312,7 +312,7 @@ class Call(Step):
                 kept.append(None)
             elif result is True:
                 kept.append(pair)
-            elif isinstance(result, tuple) and len(result) in (2, 3) and all(isinstance(s, str) for s in result[:2]):
+            elif _is_pair(result):
                 kept.append(Pair(*result))
             else:
                 type_name = "a Pair of other things than texts" if isinstance(result, Pair) else type(result).__name__
@@ -321,6 +321,12 @@ class Call(Step):
                     "expected a Pair, None to drop it, True or False"
                 )
         return kept
+
+
+def _is_pair(result: object) -> bool:
+    """Whether a function has returned a pair, or a plain tuple of two texts."""
+    is_of_two = isinstance(result, Pair) or (isinstance(result, tuple) and len(result) == 2)
+    return is_of_two and all(isinstance(side, str) for side in result[:2])  # type: ignore[index]
 
 
 class StepError(DataError):
