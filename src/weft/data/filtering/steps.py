@@ -18,7 +18,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeGuard
 
 from pydantic import Field, field_validator, model_validator
 
@@ -323,10 +323,10 @@ class Call(Step):
         return kept
 
 
-def _is_pair(result: object) -> bool:
+def _is_pair(result: Any) -> TypeGuard[tuple[str, str]]:
     """Whether a function has returned a pair, or a plain tuple of two texts."""
     is_of_two = isinstance(result, Pair) or (isinstance(result, tuple) and len(result) == 2)
-    return is_of_two and all(isinstance(side, str) for side in result[:2])  # type: ignore[index]
+    return is_of_two and all(isinstance(side, str) for side in result[:2])
 
 
 class StepError(DataError):
