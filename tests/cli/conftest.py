@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +29,13 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def command(*arguments: str | Path, check: int = 0) -> Said:
         monkeypatch.setattr(sys, "argv", ["weft", *map(str, arguments)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:  # pytest must get its own Ctrl-C, and a time limit on pytest its SIGTERM
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         said = Said(*capsys.readouterr())
         assert (ended.value.code or 0) == check, said.stderr
         return said

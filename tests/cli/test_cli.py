@@ -1,12 +1,15 @@
-"""The command line as a person meets it: in a process of its own."""
+"""The command line as a person meets it: training and translation in processes of their own, the rest in this one."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from weft.cli import app
+from weft.cli import app, main
 from weft.recipe import shipped
 
 TINY = [
@@ -35,12 +38,38 @@ TINY = [
 ]
 
 
-def weft(*arguments: str | Path, stdin: str = "", check: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "100"}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "100"}
+
+
+def weft_process(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "weft", *map(str, arguments)]
+    environment = {**os.environ, **ENVIRONMENT}
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
-    assert done.returncode == check, done.stderr
+    assert done.returncode == 0, done.stderr
     return done
+
+
+def weft(*arguments: str | Path, stdin: str = "", check: int = 0) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which has imported torch."""
+    command = ["weft", *map(str, arguments)]
+    streams = {"stdin": io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8")), "utf-8")}
+    streams |= {name: io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for name in ("stdout", "stderr")}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setattr(sys, "argv", command)
+        for name, stream in streams.items():
+            patch.setattr(sys, name, stream)
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    stdout, stderr = (streams[name].buffer.getvalue().decode("utf-8") for name in ("stdout", "stderr"))  # type: ignore[attr-defined]
+    assert (ended.value.code or 0) == check, stderr
+    return subprocess.CompletedProcess(command, check, stdout, stderr)
 
 
 def changes(*more: str) -> list[str]:
@@ -50,7 +79,7 @@ def changes(*more: str) -> list[str]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli") / "run"
-    done = weft("train", "grammar", *changes(), "--out", folder)
+    done = weft_process("train", "grammar", *changes(), "--out", folder)
     assert done.stdout.strip() == str(folder), "data on stdout, the rest on stderr"
     assert "finished at step 30" in done.stderr and "validation perplexity" in done.stderr
     return folder
@@ -194,14 +223,13 @@ cli.main()
 
 class TestTranslate:
     def test_one_line_in_one_line_out(self, run: Path) -> None:
-        assert len(weft("translate", run, stdin="a b\n\nc\n").stdout.split("\n")) == 4
-        assert weft("translate", run, stdin="a b\n\nc\n").stdout.split("\n")[1] == ""
+        lines = weft_process("translate", run, stdin="a b\n\nc\n").stdout.split("\n")
+        assert len(lines) == 4 and lines[1] == ""
 
     def test_a_file_or_standard_input(self, run: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a b c\nd\n", "utf-8")
-        assert (
-            weft("translate", run, tmp_path / "in.txt").stdout == weft("translate", run, "-", stdin="a b c\nd\n").stdout
-        )
+        from_a_file = weft("translate", run, tmp_path / "in.txt").stdout
+        assert weft_process("translate", run, "-", stdin="a b c\nd\n").stdout == from_a_file
 
     def test_n_best_and_links(self, run: Path) -> None:
         lines = weft("translate", run, "--n-best", "3", "--align", stdin="a b\n").stdout.splitlines()

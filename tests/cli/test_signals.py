@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -71,35 +72,29 @@ def test_ignored_signals_stay_ignored() -> None:
             signal.signal(number, handler)
 
 
-def test_training_says_how_to_continue(tmp_path: Path) -> None:
+def test_training_says_how_to_continue(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that it prints works as it is."""
-    code = (
-        "import os, signal, sys\n"
-        "from weft.training import train as training\n"
-        "original = training.Trainer._start_update\n"
-        "def interrupted(self, steps):\n"
-        "    if self.progress.step == 2:\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    return original(self, steps)\n"
-        "training.Trainer._start_update = interrupted\n"
-        "from weft.cli import main\n"
-        "main()\n"
-    )
+    from weft.training import train as training
+
+    original = training.Trainer._start_update
+
+    def interrupted(self: training.Trainer, steps: int) -> object:
+        if self.progress.step == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return original(self, steps)
+
     sizes = ("data.train=copy", "data.train_size=60", "data.options={length=4, symbols=9}", "training.steps=5")
     sizes += ("data.valid_size=9",)
     changes = [part for change in (*sizes, "model.embedding=4", "training.device=cpu") for part in ("--set", change)]
-    done = subprocess.run(
-        [sys.executable, "-c", code, "train", "addition", *changes, "--out", "my runs/x"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 143 and done.stdout == "", done.stderr
-    line = done.stderr.splitlines()[-1]
+    monkeypatch.chdir(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training.Trainer, "_start_update", interrupted)
+        stdout, stderr = command("train", "addition", *changes, "--out", "my runs/x", check=143)
+    line = stderr.splitlines()[-1]
+    assert stdout == ""
     assert line == "weft: interrupted at step 3; continue with: weft train 'my runs/x' --resume"
-    shell = f"""weft() {{ {sys.executable} -m weft "$@"; }}; {line.partition("continue with: ")[2]}"""
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0 and "finished at step 5" in done.stderr, done.stderr
+    _, stderr = command(*shlex.split(line.partition("continue with: weft ")[2]))
+    assert "finished at step 5" in stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
