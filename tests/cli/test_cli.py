@@ -41,11 +41,11 @@ TINY = [
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "100"}
 
 
-def weft_process(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def weft_process(*arguments: str | Path, stdin: str = "", check: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "weft", *map(str, arguments)]
     environment = {**os.environ, **ENVIRONMENT}
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == check, done.stderr
     return done
 
 
@@ -269,7 +269,7 @@ class TestTranslate:
         assert "no such run folder" in done.stderr and done.stderr.count("\n") == 1
 
     def test_debug_shows_the_traceback(self, tmp_path: Path) -> None:
-        assert "Traceback" in weft("translate", tmp_path / "none", "--debug", stdin="a\n", check=1).stderr
+        assert "Traceback" in weft_process("translate", tmp_path / "none", "--debug", stdin="a\n", check=1).stderr
 
 
 class TestMeasuring:

@@ -26,7 +26,7 @@ from weft.models.cells import Cell, LayerState
 from weft.models.encoders import Encoded
 from weft.preparation import read_corpus
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings, choices, loading, make_recipe
+from weft.recipe import ModelSettings, choices, files, load_recipe, make_recipe
 from weft.recipe.choices import resolve
 from weft.search.trace import Trace
 from weft.text.characters import CharacterTokenizer
@@ -197,8 +197,8 @@ def test_metric(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('summary = "mine"\n[training]\nsteps = 3\n', "utf-8")
-    monkeypatch.setattr(loading, "SHIPPED", tmp_path)
-    assert loading.shipped() == ["mine"] and loading.load_recipe("mine").training.steps == 3
+    monkeypatch.setattr(files, "SHIPPED", tmp_path)
+    assert files.shipped() == ["mine"] and load_recipe("mine").training.steps == 3
 
 
 def test_every_kind_of_trace_has_a_view() -> None:
