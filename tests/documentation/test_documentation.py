@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import shutil
@@ -54,9 +55,15 @@ def weft_calls(line: str) -> list[list[str]]:
     return [words[1:] for words in calls if words and words[0] == "weft"]
 
 
+@functools.cache
+def weft_command() -> Any:
+    """The command ``weft`` with all those below it, built once."""
+    return get_command(app)
+
+
 def parse(where: str, arguments: list[str]) -> tuple[str, dict[str, Any]]:
     """The command of a call and the values of its parameters; nothing is run."""
-    command, rest, name = get_command(app), arguments, ""
+    command, rest, name = weft_command(), arguments, ""
     while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
         assert rest[0] in command.commands, f"{where}: {' '.join(arguments)}"
         name, command, rest = f"{name} {rest[0]}".strip(), command.commands[rest[0]], rest[1:]

@@ -293,9 +293,7 @@ class SlowPairing(SlowSeq2Seq):
         self.encoder = self.stack("encoder.stack.", encoder, bidirectional=True)
         self.decoder = self.stack("decoder.stack.", decoder, bidirectional=False)
         if not isinstance(decoder, TransformerSettings):
-            self.attention = SlowAttention(
-                self.parameters, "decoder.attention.", attention.score, attention.temperature
-            )
+            self.attention = SlowAttention(self.parameters, "decoder.attention.", attention)
         self.source_weights: list[LayerWeights] = []
         self.target_weights: list[LayerWeights] = []
 
