@@ -402,6 +402,7 @@ class TestFolder:
 
         assert sorted(path.name for path in engine.folder.iterdir()) == [
             "config.json",
+            "lengths.json",
             "model.bin",
             "recipe.toml",
             "shared_vocabulary.json",

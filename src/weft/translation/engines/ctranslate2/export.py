@@ -31,7 +31,8 @@ from weft.translation.engines.ctranslate2.support import is_installed, unsupport
 FORMAT = 2
 INFO_FILE = "weft.json"
 FILES = re.compile(
-    r"weft\.json|recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.bin|config\.json|(shared|source|target)_vocabulary\.json"
+    r"weft\.json|recipe\.toml|lengths\.json|tokenizer(\.source|\.target)?\.json|model\.bin|config\.json"
+    r"|(shared|source|target)_vocabulary\.json"
 )
 """The names of the files of an export."""
 QUANTIZATIONS = (
