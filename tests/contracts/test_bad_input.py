@@ -567,7 +567,7 @@ CASES = [
     run(
         "input not UTF-8",
         {"in.txt": b"\xff\n"},
-        "in.txt:1: not valid UTF-8 (byte 0xff at column 1); convert the file, e.g. with iconv",
+        "in.txt:1: not valid UTF-8 (byte 0xff at column 1); …; or skip such lines with --bad-lines skip",
     ),
     run(
         "input is not gzip",
@@ -619,7 +619,7 @@ CASES = [
     run(
         "score with one column",
         {"p.tsv": "a\n"},
-        "p.tsv:1: 1 column, expected 2 (source, tab, target)",
+        "p.tsv:1: 1 column, expected 2 (source, tab, target); or skip such lines with --bad-lines skip",
         "score",
         "RUN",
         "p.tsv",
