@@ -63,6 +63,15 @@ class TestShow:
         )
         assert said.stdout.count("    source  ") == 2 and said.stderr == ""
 
+    def test_samples_are_located(self, command, folder):
+        """By file and line, whether or not rows before them could be read."""
+        rows = (folder / "pairs.tsv").read_text("utf-8").splitlines()
+        [found] = said_as_json(command("data", "show", "pairs.tsv", "--samples", 7, "--json"))
+        assert len(found["samples"]) == 6, "one pair is there twice"
+        for sample in found["samples"]:
+            name, line = sample["where"].rsplit(":", 1)
+            assert name == "pairs.tsv" and rows[int(line) - 1].split("\t") == [sample["source"], sample["target"]]
+
     def test_as_json(self, command):
         [found] = said_as_json(command("data", "show", "pairs.tsv", "--json"))
         assert found["corpus"] == "pairs.tsv" and found["pairs"] == 7
