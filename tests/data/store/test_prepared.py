@@ -291,3 +291,13 @@ def test_every_flipped_bit_of_a_store_is_noticed(tmp_path):
             else:  # a letter of the word itself: then it is a store without a checksum
                 assert file.name == "about.json" and "crc32" not in opened.about and b'"crc32"' not in damaged
         file.write_bytes(content)
+
+
+def test_every_missing_file_of_a_store_is_noticed(tmp_path):
+    """A tokenizer too: the other one alone would look like a joint vocabulary."""
+    for name in sorted(path.name for path in (FORMATS / "checksums" / "store").iterdir()):
+        store = shutil.copytree(FORMATS / "checksums" / "store", tmp_path / name)
+        (store / name).unlink()
+        with pytest.raises(DataError) as refused:
+            PreparedFolder.open(store)
+        assert "\n" not in str(refused.value) and str(refused.value).startswith(str(store))

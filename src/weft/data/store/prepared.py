@@ -237,8 +237,11 @@ def _open_side(folder: Path, side: str, dtype: np.dtype[Any], rows: int, tokens:
 
 
 def _check_files(folder: Path, checksums: dict[str, str]) -> None:
-    """Refuse a store in which a bit has changed; one that is so large that reading it takes long is trusted."""
-    files = [file for file in sorted(folder.iterdir()) if file.name in checksums and file.is_file()]
+    """Refuse a store that lacks a file or in which a bit has changed; one too large to read quickly is trusted."""
+    files = [folder / Path(name).name for name in checksums]
+    for file in files:
+        if not file.is_file():
+            raise DataError(f"{file}: missing; remove {folder} and prepare it again")
     if sum(file.stat().st_size for file in files) <= MAX_CHECKED_BYTES:
         for file in files:
             if file_checksum(file) != checksums[file.name]:
