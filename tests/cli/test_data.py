@@ -72,6 +72,14 @@ class TestShow:
             name, line = sample["where"].rsplit(":", 1)
             assert name == "pairs.tsv" and rows[int(line) - 1].split("\t") == [sample["source"], sample["target"]]
 
+    def test_the_seed_chooses_the_samples(self, command, folder):
+        (folder / "many.tsv").write_text("".join(f"a{row}\tb\n" for row in range(60)), "utf-8")
+        shown = [
+            command("data", "show", "recipe.toml", "--set", "data.train=many.tsv", "--set", f"seed={seed}").stdout
+            for seed in (1, 2, 1)
+        ]
+        assert shown[0] == shown[2] != shown[1]
+
     def test_as_json(self, command):
         [found] = said_as_json(command("data", "show", "pairs.tsv", "--json"))
         assert found["corpus"] == "pairs.tsv" and found["pairs"] == 7
