@@ -241,6 +241,7 @@ ELSEWHERE = {
     "training.start": "tests/training/test_train_start.py",
     "training.device": "of hardware",
     "training.precision": "of hardware: tests/training/test_precision.py",
+    "training.save_minutes": "changes no result: tests/training/test_trainer.py",
     "training.compile": "of hardware",
     "training.shard": "of several workers: tests/training/test_distributed.py",
     "search.replace_unknown": "tests/translation/test_postprocessing.py",
