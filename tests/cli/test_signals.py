@@ -23,6 +23,7 @@ from weft import cli
 def wait(name: str) -> None:
     os.kill(os.getpid(), getattr(signal, name))
 
+signal.signal(getattr(signal, sys.argv[2]), signal.SIG_DFL)  # not ignored, even where pytest runs under nohup
 cli.main()
 """
 
