@@ -179,7 +179,7 @@ def setting_tests(word: str) -> list[str]:
     names += [f"model.{side}.{word}:transformer" for side in ("encoder", "decoder")]
     file = str(SETTING_TESTS.relative_to(ROOT))
     return [f"{file}::test_a_setting_changes_the_{what}[{name}]" for name in names for what in ("run", "search")] + (
-        [f"{file}::test_the_seed_decides_initial_weights_and_batches"] if word == "seed" else []
+        [f"{file}::test_the_seed_decides_initial_weights_batches_and_dropout"] if word == "seed" else []
     )
 
 

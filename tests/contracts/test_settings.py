@@ -343,23 +343,25 @@ def test_a_setting_changes_the_search(setting: str, outputs: Callable[[dict[str,
     assert outputs({**base, setting: value}) != outputs(base)
 
 
-def test_the_seed_decides_initial_weights_and_batches(
+def test_the_seed_decides_initial_weights_batches_and_dropout(
     trained: Callable[[dict[str, Any]], dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Each by itself: at a rate of nearly nothing the weights stay; a model that is given has weights already."""
+    """Each by itself: weights stay at a rate of nearly nothing; a model that is given has its own; a corpus of one
+    pair has one order."""
     still = {"training.learning_rate": 1e-30, "training.validate_every": 0}
     first, second = (trained({**still, "seed": seed})["tensors"] for seed in (1, 2))
-    assert all(
-        first[name] != second[name] for name in first if name.startswith("model.safetensors") and "weight" in name
-    )
+    assert all(first[name] != second[name] for name in first if name.startswith("model.") and "weight" in name)
+    (tmp_path / "many.tsv").write_text("".join(f"{a} {b}\t{b}\n" for a in "abcdef" for b in "abcdef"), "utf-8")
+    (tmp_path / "single.tsv").write_text("a b c d e f\tf e d c b a\n", "utf-8")
 
-    def losses(seed: int) -> list[float]:
-        recipe = recipe_of(
-            {**SMALL, "data.train": "copy", "data.train_size": 50, "tokenizer.kind": "word", "seed": seed}
-        )
-        model = build_model(recipe.model, source_size=29, target_size=29, seed=5)
-        list(train(recipe, tmp_path / str(seed), model=model))
-        log = (tmp_path / str(seed) / "log.jsonl").read_text("utf-8").splitlines()
-        return [event["loss"] for event in map(json.loads, log) if event["event"] == "step"]
+    def losses(corpus: str, dropout: float, seed: int) -> list[float]:
+        settings = {**SMALL, "data.train": str(tmp_path / corpus), "tokenizer.kind": "word", "model.dropout": dropout}
+        recipe = recipe_of({**settings, "training.batch_tokens": 20, "training.validate_every": 0, "seed": seed})
+        model = build_model(recipe.model, source_size=9, target_size=9, seed=5)
+        out = tmp_path / f"{corpus}-{seed}"
+        list(train(recipe, out, model=model))
+        events = map(json.loads, (out / "log.jsonl").read_text("utf-8").splitlines())
+        return [event["loss"] for event in events if event["event"] == "step"]
 
-    assert losses(1) != losses(2)
+    assert losses("many.tsv", 0.0, 1) != losses("many.tsv", 0.0, 2), "the order"
+    assert losses("single.tsv", 0.5, 1) != losses("single.tsv", 0.5, 2), "dropout"

@@ -134,6 +134,14 @@ class TestWorkers:
             *("source.ids", "source.starts", "target.ids", "target.starts"),
         }
 
+    def test_noise_depends_on_the_seed(self, folder):
+        noise = [{"kind": "noise", "drop": 0.5}]
+        first, second, again = (
+            rows_of(prepare(recipe_of("pairs.tsv", folder, workers=1, pipeline=noise, seed=seed)).data.pairs.source)
+            for seed in (1, 2, 1)
+        )
+        assert first == again != second
+
     def test_a_store_is_what_its_pairs_are_encoded_to(self, folder):
         done = prepare(recipe_of("pairs.tsv", folder, workers=1))
         wanted = encode_pairs([Pair(*one) for one in many(20) + many(9)], done.tokenizers, max_length=250)

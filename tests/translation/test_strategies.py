@@ -50,6 +50,13 @@ def test_an_exact_search_that_gives_up_returns_the_best_that_is_known() -> None:
     assert worse > 2, "the beam matters"
 
 
+def test_an_exhaustive_search_refuses_more_than_max_space() -> None:
+    memory = table(1, 5, seed=2)
+    assert run(memory, [3], kind="exhaustive", max_space=1000)
+    with pytest.raises(SearchError, match=r"search\.max_length, or use search\.kind = 'exact'"):
+        run(memory, [3], kind="exhaustive", max_space=10)
+
+
 def test_an_exact_search_that_gives_up_joins_both_lists() -> None:
     memory = table(1, 7, seed=2, spread=0.5)
     [found] = run(memory, [6], fields={"n_best": 4}, kind="exact", max_nodes=9)
