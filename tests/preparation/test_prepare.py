@@ -135,11 +135,13 @@ class TestWorkers:
         }
 
     def test_noise_depends_on_the_seed(self, folder):
-        noise = [{"kind": "noise", "drop": 0.5}]
-        first, second, again = (
-            rows_of(prepare(recipe_of("pairs.tsv", folder, workers=1, pipeline=noise, seed=seed)).data.pairs.source)
+        tokenizers = prepare(recipe_of("pairs.tsv", folder)).tokenizers
+        recipes = [
+            recipe_of("pairs.tsv", folder, workers=1, pipeline=[{"kind": "noise", "drop": 0.5}], seed=seed)
             for seed in (1, 2, 1)
-        )
+        ]
+        stores = [prepare(recipe, tokenizers=tokenizers).data.pairs.source for recipe in recipes]
+        first, second, again = map(rows_of, stores)
         assert first == again != second
 
     def test_a_store_is_what_its_pairs_are_encoded_to(self, folder):

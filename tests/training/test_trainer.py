@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ from weft.runs.layout import RunFolder
 from weft.runs.weights import model_tensors, read_tensors
 from weft.training import trainer as loop
 from weft.training import update
+from weft.training.distributed import Workers
 from weft.training.events import Averaged, Finished, Saved, Skipped, Step, Validation
 from weft.training.loss import Loss, batch_loss
 from weft.training.trainer import Trainer
@@ -561,3 +562,13 @@ class TestEvents:
         assert kept(straight).tensors.keys() == kept(second).tensors.keys()
         assert same(kept(straight).tensors, kept(second).tensors)
         assert second.progress.position == straight.progress.position
+
+
+@pytest.mark.parametrize(
+    ("shard", "world_size", "expected"), [("full", 2, True), ("none", 2, False), ("full", 1, False)]
+)
+def test_what_is_sharded(shard, world_size, expected, make):
+    """The result is the same: only the setting and the number of workers say whether it is."""
+    made = make(shard=shard)
+    context = replace(made.context, workers=Workers(world_size=world_size))
+    assert Trainer(made.model, made.data, context, folder=made.folder).sharded is expected
