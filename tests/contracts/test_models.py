@@ -123,7 +123,7 @@ def every_case() -> dict[str, dict[str, Any]]:
             cases[f"lm-{name}"] = settings(attention=attention, kind="language_model")
     for normalizer in NORMALIZERS:
         attention = {"normalizer": normalizer}
-        for placement in ("after", "after+feeding", "before"):
+        for placement in ("after+feeding", "before"):
             cases[f"{normalizer}-{placement}"] = settings(placement, attention=attention)
         cases[f"lm-{normalizer}"] = settings(attention=attention, kind="language_model")
     alignments: dict[str, dict[str, Any]] = {
@@ -133,7 +133,7 @@ def every_case() -> dict[str, dict[str, Any]]:
         "coverage+predictive": {"coverage": "sum", "normalizer": "entmax15", "window": "predictive"},
     }
     for name, alignment in alignments.items():
-        for placement in ("after", "after+feeding", "before"):
+        for placement in ("after", "before"):
             attention = {"score": "additive", **alignment}
             cases[f"{name}-{placement}"] = settings(placement, attention=attention)
     pairs = [(encoder, decoder, "auto") for encoder in CELLS for decoder in CELLS]
@@ -322,7 +322,7 @@ def test_a_fixed_layout_changes_nothing(case: str) -> None:
     close(torch.autograd.grad((padded_NV * probe).sum(), list(model.parameters())), expected)
 
 
-@every_model
+@pytest.mark.parametrize("case", sorted({*list(CASES)[::6], *(case for case in CASES if "transformer-" in case)}))
 def test_shapes_are_known_without_weights(case: str) -> None:
     """And a model whose weights will be replaced has the same buffers, whatever its weights are."""
     settings, built = ModelSettings.model_validate(CASES[case]), model_of(case)
