@@ -144,9 +144,8 @@ class TestAPreparedFolder:
         prepare(self.recipe(folder))
         (folder / "out" / "tokenizer.json").unlink()
         message = refusal(prepare, self.recipe(folder))
-        assert (
-            message == f"{folder / 'out'}: its tokenizer.json is missing; remove {folder / 'out'} and prepare it again"
-        )
+        out = folder / "out"
+        assert message == f"{out / 'tokenizer.json'}: missing; remove {out} and prepare it again"
 
     @pytest.mark.parametrize("key", ["parts", "counts"])
     @pytest.mark.parametrize("value", [None, [], 3, [{}, {}]])

@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from weft.training.run_lock import LAUNCHER_PID, lock_launch
 
 EXIT_CODE_FILE = "WEFT_EXIT_CODE_FILE"
 """Environment variable: the file that holds the exit code once an error has ended this launch."""
+
+
+REPORT_SECONDS = 2.0
+"""Seconds for which the other workers outlive the first one, which would otherwise end because it has lost them."""
 
 
 def end_launch(code: int) -> None:
@@ -55,8 +60,11 @@ def _report_lost_launcher(launcher: int, folder: Callable[[], Path]) -> None:
 
     if EXIT_CODE_FILE in os.environ:
         shutil.rmtree(Path(os.environ[EXIT_CODE_FILE]).parent, ignore_errors=True)
+    if os.environ.get("RANK") != "0":
+        time.sleep(REPORT_SECONDS)
+        return
     run = RunFolder(folder())
-    if os.environ.get("RANK") != "0" or not run.path.is_dir():
+    if not run.path.is_dir():
         return
     run.append_log(LauncherLost(run.newest_step(), launcher).record())
     resume = f"continue with: weft train {shlex.quote(str(run.path))} --resume"
