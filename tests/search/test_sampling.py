@@ -234,3 +234,14 @@ def test_draws_depend_on_the_rng_key_and_not_on_the_row() -> None:
     assert tokens[0] == tokens[2] == tokens[5] and tokens[1] == tokens[4]
     assert len(set(tokens)) == 3
     assert len({tuple(one.tokens) for one in run(Table(), alike, [9] * 6, Sampler(seed=2))}) == 6
+
+
+def test_scores_count_the_coverage_of_the_source() -> None:
+    """Σ_j log min(Σ_t a_tj, 1), literally: over the source of the attention summed over the output."""
+    memory = table(3, 6, seed=5)
+    ranking = Ranking(alpha=0.6, beta=0.7)
+    for found in run(Table(), memory, [4, 2, 7], return_attention=True, ranking=ranking):
+        weights = found.attention_TS.tolist()
+        covered = [min(sum(row[column] for row in weights), 1.0) for column in range(5)]
+        expected = found.log_probability / len(weights) ** 0.6 + 0.7 * sum(map(math.log, covered))
+        assert found.score == pytest.approx(expected, abs=1e-4)
