@@ -33,48 +33,48 @@ MAX_JSON_BYTES = 16 << 20
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends well: aside, to the disk, renamed.
+    """A temporary file to write to, which is flushed to the disk and renamed to `path` when the block ends well.
 
-    What a killed process has left aside is overwritten by the next one. An error in writing names `path`.
+    A temporary file that a killed process has left is overwritten by the next one. An error in writing names `path`.
     """
     path = Path(path)
     if not path.name:
         raise IsADirectoryError(EISDIR, "is a folder, expected a file", str(path))
-    aside = path
+    temporary = path
     try:
-        aside, handle = _open_aside(path)
+        temporary, handle = _open_temporary(path)
         with os.fdopen(handle, "wb") as file:
             try:
                 yield file
                 file.flush()
                 os.fsync(handle)
-                aside.replace(path)
+                temporary.replace(path)
             except BaseException:
-                aside.unlink(missing_ok=True)  # while it is locked
+                temporary.unlink(missing_ok=True)  # while it is locked
                 raise
     except OSError as error:
-        if error.errno is None or str(error.filename) not in (str(None), str(aside)):
+        if error.errno is None or str(error.filename) not in (str(None), str(temporary)):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _open_aside(path: Path) -> tuple[Path, int]:
+def _open_temporary(path: Path) -> tuple[Path, int]:
     """A new or abandoned file beside `path`, and its handle, locked: no other process writes to it."""
-    aside = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.part")
     try:
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
         if error.errno not in (ELOOP, EISDIR, ENXIO):  # a link, a folder or a pipe
             raise
     else:
         with suppress(OSError):  # another process writes to it, or the file system has no locks
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), aside.stat()):
+            if os.path.samestat(os.fstat(handle), temporary.stat()):
                 os.ftruncate(handle, 0)
-                return aside, handle
+                return temporary, handle
         os.close(handle)
-    aside = path.with_name(f".{path.name}.{os.getpid()}{time.monotonic_ns()}.part")
-    return aside, os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{time.monotonic_ns()}.part")
+    return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 
 def save_text(path: Path, content: str) -> None:

@@ -22,8 +22,8 @@ from weft.data.store.token_store import Batch
 from weft.models.interface import Model
 from weft.models.transformer import TransformerLayer
 from weft.recipe import TrainingSettings
-from weft.training.loss import Loss, batch_loss
-from weft.training.update import PlainUpdate, TrainingContext
+from weft.training.loss import Loss
+from weft.training.update import PlainUpdate, TrainingContext, training_loss
 
 
 class LossModule(nn.Module):
@@ -35,13 +35,7 @@ class LossModule(nn.Module):
         self.settings = settings
 
     def forward(self, batch: Batch, sampling_probability: float) -> Loss:
-        return batch_loss(
-            self.model,
-            batch,
-            smoothing=self.settings.label_smoothing,
-            coverage=self.settings.coverage_loss,
-            sampling_probability=sampling_probability,
-        )
+        return training_loss(self.model, batch, self.settings, sampling_probability)
 
 
 def shard(model: Model, context: TrainingContext) -> LossModule:

@@ -85,6 +85,17 @@ def make_optimizer(model: Model, settings: TrainingSettings) -> torch.optim.Opti
     )
 
 
+def training_loss(model: Model, batch: Batch, settings: TrainingSettings, sampling_probability: float) -> Loss:
+    """The loss of a batch under the settings of a recipe."""
+    return batch_loss(
+        model,
+        batch,
+        smoothing=settings.label_smoothing,
+        coverage=settings.coverage_loss,
+        sampling_probability=sampling_probability,
+    )
+
+
 class PlainUpdate:
     """An update of any model on any device."""
 
@@ -134,13 +145,7 @@ class PlainUpdate:
             return self.batch_loss(batch.to(self.context.device), sampling_probability)
 
     def batch_loss(self, batch: Batch, sampling_probability: float) -> Loss:
-        return batch_loss(
-            self.model,
-            batch,
-            smoothing=self.settings.label_smoothing,
-            coverage=self.settings.coverage_loss,
-            sampling_probability=sampling_probability,
-        )
+        return training_loss(self.model, batch, self.settings, sampling_probability)
 
     def run_missing_batches(self, batches: StepBatches, sampling_probability: float) -> None:
         """For a worker with fewer batches than others: nothing to do, unless the weights are sharded."""

@@ -80,12 +80,12 @@ class Fingerprints(NamedTuple):
 
     def overlap(self, pairs: Sequence[Pair]) -> Overlap:
         """How many of these pairs are among those of the corpus."""
-        given = fingerprint(pairs, sources=self.sources, length_divisor=self.length_divisor)
-        given = _with_leading_zeros(given, self.hash_bits)
+        fingerprints = fingerprint(pairs, sources=self.sources, length_divisor=self.length_divisor)
+        fingerprints = _with_leading_zeros(fingerprints, self.hash_bits)
         known_sources = np.unique(self.values >> TARGET_BITS)
-        sources = np.isin(given >> TARGET_BITS, known_sources)
-        known_pairs = np.isin(given, self.values)
-        return Overlap(int(sources.sum()), int(known_pairs.sum()), len(given), len(pairs), self.sources)
+        sources = np.isin(fingerprints >> TARGET_BITS, known_sources)
+        known_pairs = np.isin(fingerprints, self.values)
+        return Overlap(int(sources.sum()), int(known_pairs.sum()), len(fingerprints), len(pairs), self.sources)
 
     def save(self, folder: Path) -> None:
         """Write the file into a folder: a line of JSON, then the values, little-endian."""
