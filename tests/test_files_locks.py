@@ -106,6 +106,7 @@ def test_waiting(tmp_path: Path, hold: Hold) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_eight_threads_take_turns(tmp_path: Path) -> None:
     """The file is removed and created again all the time; still only one holds the lock."""
     inside, most, turns = [0], [0], [0]
