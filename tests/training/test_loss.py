@@ -6,15 +6,19 @@ import math
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
+from weft.attention.records import ReturnAttention
 from weft.data.store.token_store import Batch
+from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.build import build_model
-from weft.models.interface import alignment_weights
+from weft.models.interface import HasTargetLogProbabilities, TargetLogProbabilities, alignment_weights
+from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.text.specials import BEGIN
-from weft.training.loss import batch_loss, coverage_loss, cross_entropy
+from weft.training.loss import batch_loss, coverage_loss, cross_entropy, targets_loss
 
 TOKENS, VOCABULARY = 5, 7
 SMOOTHINGS = [0.0, 0.1, 0.5]
@@ -125,3 +129,53 @@ def test_the_coverage_loss_is_part_of_a_batchs_loss(kind: str) -> None:
     added = coverage_loss(weights_BTS, ~inputs.layout.masked_BS)
     assert covered.smoothed.item() == pytest.approx(plain.smoothed.item() + 0.5 * added.item())
     assert covered.negative_log_likelihood == plain.negative_log_likelihood
+
+
+class OwnProbabilities(nn.Module):
+    """A model that computes the log-probabilities of targets itself, around a model with an output layer."""
+
+    def __init__(self, inner: Seq2Seq) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def target_log_probabilities(
+        self,
+        source: Ragged,
+        inputs: Ragged,
+        targets_N: torch.Tensor,
+        *,
+        smoothing: float,
+        return_attention: ReturnAttention = False,
+    ) -> TargetLogProbabilities:
+        output = self.inner(source, inputs, return_attention=return_attention)
+        log_NV = output.logits_NV.log_softmax(-1)
+        log_p_N = log_NV.gather(1, targets_N.clamp(min=0)[:, None])[:, 0]
+        return TargetLogProbabilities(log_p_N, log_NV.mean(-1) if smoothing else None, output.attention)
+
+
+@pytest.mark.parametrize("coverage", [0.0, 0.5])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_model_with_probabilities_of_its_own(smoothing: float, coverage: float) -> None:
+    stack = {"kind": "lstm", "hidden": 8}
+    settings = ModelSettings.model_validate({"embedding": 8, "dropout": 0.0, "encoder": stack, "decoder": stack})
+    model = build_model(settings, source_size=11, target_size=13).double()
+    assert isinstance(model, Seq2Seq)
+    own = OwnProbabilities(model)
+    assert isinstance(own, HasTargetLogProbabilities) and not isinstance(model, HasTargetLogProbabilities)
+    batch = Batch(Ragged.of([[3, 4, 2], [5, 2]]), Ragged.of([[3, 4, 5, 2], [7, 2]]))
+    expected = batch_loss(model, batch, smoothing=smoothing, coverage=coverage)
+    loss = batch_loss(own, batch, smoothing=smoothing, coverage=coverage)  # type: ignore[arg-type]
+    torch.testing.assert_close(loss, expected)
+    assert not loss.negative_log_likelihood.requires_grad
+    gradients = [torch.autograd.grad(part.smoothed, list(model.parameters())) for part in (loss, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_ignored_targets_of_a_model_with_probabilities_of_its_own() -> None:
+    log_p_N = torch.tensor([-1.0, -2.0, -4.0], requires_grad=True)
+    uniform_N = torch.tensor([-3.0, -5.0, -7.0], requires_grad=True)
+    targets_N = torch.tensor([3, IGNORE_INDEX, 4])
+    loss = targets_loss(TargetLogProbabilities(log_p_N, uniform_N), targets_N, smoothing=0.25)
+    assert loss.smoothed.item() == 0.75 * 5.0 + 0.25 * 10.0 and loss.negative_log_likelihood.item() == 5.0
+    loss.smoothed.backward()
+    assert log_p_N.grad is not None and log_p_N.grad.tolist() == [-0.75, 0.0, -0.75]

@@ -9,7 +9,8 @@
 tensor of ``memory`` is the source sentence, that of ``state`` the hypothesis. The hypotheses of one sentence are
 adjacent, so R is a multiple of B. `forward` and repeated `step` must give the same logits.
 
-A model may have more, which callers detect with ``isinstance``: `HasOutputLayer` and `HasMaxTargetLength`.
+A model may have more, which callers detect with ``isinstance``: `HasOutputLayer`, `HasTargetLogProbabilities` and
+`HasMaxTargetLength`.
 """
 
 from __future__ import annotations
@@ -51,6 +52,17 @@ class HiddenStates(NamedTuple):
     """(N, D), the input of the output layer."""
     attention: tuple[AttentionRecord, ...] = ()
     """The weights that ``return_attention`` asks for."""
+
+
+class TargetLogProbabilities(NamedTuple):
+    """The log-probabilities of given targets."""
+
+    log_p_N: Tensor
+    """log p(y_t), in float32 at least; finite where a target is ``IGNORE_INDEX``."""
+    uniform_N: Tensor | None = None
+    """The mean of log p(v) over the vocabulary, for label smoothing; None without it."""
+    attention: tuple[AttentionRecord, ...] = ()
+    """The weights that ``return_attention`` asks for, with gradient."""
 
 
 class Model(Protocol):
@@ -96,6 +108,23 @@ class HasOutputLayer(Protocol):
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:
         """What `forward` computes before the output layer."""
+
+
+@runtime_checkable
+class HasTargetLogProbabilities(Protocol):
+    """A model whose probabilities are more than a softmax of its output layer, and which computes those of given
+    targets itself, without all logits in memory at once. Preferred to `HasOutputLayer` if a model has both."""
+
+    def target_log_probabilities(
+        self,
+        source: Ragged,
+        inputs: Ragged,
+        targets_N: Tensor,
+        *,
+        smoothing: float,
+        return_attention: ReturnAttention = False,
+    ) -> TargetLogProbabilities:
+        """log p(y_t) under teacher forcing, with gradient; with ``smoothing`` > 0 also the mean of log p(v)."""
 
 
 @runtime_checkable

@@ -11,10 +11,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.data.store.token_store import Batch
 from weft.errors import TrainingError
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX, chunked_cross_entropy
-from weft.models.interface import HasOutputLayer, Model, alignment_weights
+from weft.models.interface import (
+    HasOutputLayer,
+    HasTargetLogProbabilities,
+    Model,
+    TargetLogProbabilities,
+    alignment_weights,
+)
 from weft.models.layers import Output
 from weft.ragged import Ragged
 from weft.text.specials import BEGIN
@@ -51,15 +58,40 @@ def coverage_loss(weights_BTS: Tensor, real_BT: Tensor) -> Tensor:
     return (torch.minimum(weights_BTS, coverage_BTS).sum(-1) * real_BT).sum()
 
 
+def targets_loss(targets: TargetLogProbabilities, targets_N: Tensor, *, smoothing: float) -> Loss:
+    """The loss of log-probabilities that a model computed itself; targets that are ``IGNORE_INDEX`` do not count."""
+    counted_N = targets_N != IGNORE_INDEX
+    likelihood = -torch.where(counted_N, targets.log_p_N, 0.0).sum()
+    if targets.uniform_N is None:
+        return Loss(likelihood, likelihood.detach())
+    uniform = torch.where(counted_N, targets.uniform_N, 0.0).sum()
+    return Loss((1 - smoothing) * likelihood - smoothing * uniform, likelihood.detach())
+
+
 def forced_loss(
-    model: HasOutputLayer, source: Ragged, inputs: Ragged, targets_N: Tensor, *, smoothing: float, coverage: float
+    model: HasOutputLayer | HasTargetLogProbabilities,
+    source: Ragged,
+    inputs: Ragged,
+    targets_N: Tensor,
+    *,
+    smoothing: float,
+    coverage: float,
 ) -> Loss:
     """The loss under teacher forcing; targets that are ``IGNORE_INDEX`` do not count. ``coverage``: λ."""
-    hidden = model.hidden_states(source, inputs, return_attention="alignment" if coverage else False)
-    loss = output_cross_entropy(model.output_layer(), hidden.states.values, targets_N, smoothing=smoothing)
+    return_attention: ReturnAttention = "alignment" if coverage else False
+    attention: tuple[AttentionRecord, ...]
+    if isinstance(model, HasTargetLogProbabilities):
+        targets = model.target_log_probabilities(
+            source, inputs, targets_N, smoothing=smoothing, return_attention=return_attention
+        )
+        loss, attention = targets_loss(targets, targets_N, smoothing=smoothing), targets.attention
+    else:
+        hidden = model.hidden_states(source, inputs, return_attention=return_attention)
+        loss = output_cross_entropy(model.output_layer(), hidden.states.values, targets_N, smoothing=smoothing)
+        attention = hidden.attention
     if not coverage:
         return loss
-    weights_BTS = alignment_weights(hidden.attention, source.layout)
+    weights_BTS = alignment_weights(attention, source.layout)
     assert weights_BTS is not None
     real_BT = inputs.like(targets_N != IGNORE_INDEX).to_padded()
     return loss._replace(smoothed=loss.smoothed + coverage * coverage_loss(weights_BTS.float(), real_BT))
@@ -69,7 +101,7 @@ def batch_loss(
     model: Model, batch: Batch, *, smoothing: float = 0.0, coverage: float = 0.0, sampling_probability: float = 0.0
 ) -> Loss:
     """The loss of a batch under teacher forcing, or under scheduled sampling with this probability."""
-    if sampling_probability == 0.0 and isinstance(model, HasOutputLayer):
+    if sampling_probability == 0.0 and isinstance(model, HasOutputLayer | HasTargetLogProbabilities):
         inputs = batch.target.shifted(BEGIN)
         return forced_loss(model, batch.source, inputs, batch.target.values, smoothing=smoothing, coverage=coverage)
     if coverage:
