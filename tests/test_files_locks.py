@@ -7,10 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from errno import ENOLCK
+from itertools import combinations
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -106,25 +110,121 @@ def test_waiting(tmp_path: Path, hold: Hold) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_eight_threads_take_turns(tmp_path: Path) -> None:
+def test_eight_threads_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is removed and created again all the time; still only one holds the lock."""
+    monkeypatch.setattr(files, "POLL_SECONDS", 0.001)
     inside, most, turns = [0], [0], [0]
 
     def work() -> None:
         for _ in range(5):
-            with lock_folder(tmp_path / "folder", "testing", patience=60):
+            with lock_folder(tmp_path / "folder", "testing", patience=600):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 inside[0] -= 1
                 turns[0] += 1
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(work) for _ in range(8)]:
+            future.result()
     assert most == [1] and turns == [40] and not list(tmp_path.iterdir())
+
+
+SYSTEM_CALLS = {"mkdir", "open", "stat", "flock", "fstat", "unlink", "close", "rmdir", "sleep"}
+
+
+class Interruptions:
+    """Calls a function just before chosen system calls of a block, counted from 0, and whenever the block sleeps."""
+
+    def __init__(self, function: Callable[[], object], at: Collection[int] = ()) -> None:
+        self.function, self.at, self.calls = function, at, 0
+
+    def __enter__(self) -> Interruptions:
+        self.before = sys.getprofile()
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        sys.setprofile(self.before)
+
+    def _profile(self, frame: FrameType, event: str, called: Any) -> None:
+        if event != "c_call" or called.__name__ not in SYSTEM_CALLS:
+            return
+        sleeps = called.__name__ == "sleep"
+        if sleeps or self.calls in self.at:
+            self.function()
+        self.calls += not sleeps
+
+
+class Rival:
+    """Another owner, which takes the lock and releases it in turns; told apart by its open file, like a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.held = folder, ExitStack()
+        self.holds = False
+
+    def toggle(self) -> None:
+        if self.holds:
+            self.held.close()
+            self.holds = False
+        else:
+            with suppress(FolderLockedError):
+                self.held.enter_context(lock_folder(self.folder, "testing"))
+                self.holds = True
+
+    def create(self) -> None:
+        with creating_folder(self.folder):
+            pass
+
+
+class TestInterruptions:
+    """Whatever another process does between two system calls of this one."""
+
+    @pytest.fixture(autouse=True)
+    def _no_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(files, "POLL_SECONDS", 0)
+
+    @pytest.mark.parametrize("held", [False, True])
+    def test_three_changes_of_the_lock(self, tmp_path: Path, held: bool) -> None:
+        """At any call and at two of the three calls after it; the rival holds the lock at first, or does not."""
+        rival = Rival(tmp_path / "folder")
+        first, calls = 0, 1
+        while first < calls:
+            for second, third in combinations(range(first + 1, first + 4), 2):
+                if held:
+                    rival.toggle()
+                interruptions = Interruptions(rival.toggle, (first, second, third))
+                with interruptions, lock_folder(tmp_path / "folder", "testing", patience=600):
+                    assert not rival.holds
+                if rival.holds:
+                    rival.toggle()
+                assert not list(tmp_path.iterdir()), (first, second, third)
+            first, calls = first + 1, interruptions.calls
+        assert calls > 15
+
+    @pytest.mark.parametrize("patience", [0, 600])
+    def test_the_folder_is_created(self, tmp_path: Path, patience: float) -> None:
+        """It is locked somewhere else from then on, and nothing is left where it was locked before."""
+        rival = Rival(tmp_path / "folder")
+
+        def change() -> None:
+            if not rival.folder.exists():
+                rival.create()
+            elif patience and rival.holds:
+                rival.toggle()
+
+        call, calls = 0, 1
+        while call < calls:
+            rival.toggle()
+            interruptions = Interruptions(change, [call])
+            with interruptions, suppress(FolderLockedError), lock_folder(rival.folder, "testing", patience=patience):
+                assert not rival.holds
+            if rival.holds:
+                rival.toggle()
+            assert list(tmp_path.glob("**/*")) == [rival.folder] * rival.folder.exists(), call
+            if rival.folder.exists():
+                rival.folder.rmdir()
+            call, calls = call + 1, interruptions.calls
+        assert calls > 5
 
 
 class TestOtherMachines:

@@ -228,13 +228,7 @@ def lock_folder(
         LockOwner.this_process(purpose).write(handle)
         yield
     finally:
-        for path in (folder / name, part_folder(folder) / name):
-            with suppress(OSError):  # it is the other one, or was removed
-                if os.path.samestat(os.fstat(handle), path.stat()):
-                    path.unlink()
-        os.close(handle)
-        with suppress(OSError):  # there is none, or something is in it
-            part_folder(folder).rmdir()
+        _release(handle, folder, name)
 
 
 def part_folder(folder: Path) -> Path:
@@ -254,17 +248,36 @@ def _acquire(folder: Path, name: str) -> int | LockOwner:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except (FileNotFoundError, FileExistsError):  # another process has removed the folder at this moment
-        if path.parent.exists() and not path.parent.is_dir():
-            raise
+    except (FileNotFoundError, FileExistsError):
+        if _is_folder_or_missing(path.parent):  # another process has removed the folder at this moment
+            return UNKNOWN
+        raise
+    if (owner := _lock(handle, path, fcntl.LOCK_EX)) is not None:
+        os.close(handle)
+        return owner
+    if path != _lock_path(folder, name):  # another process has just created the folder
+        _release(handle, folder, name)
         return UNKNOWN
-    owner = _lock(handle, path, fcntl.LOCK_EX)
-    if owner is None and path != _lock_path(folder, name):  # another process has just created the folder
-        owner = UNKNOWN
-    if owner is None:
-        return handle
+    return handle
+
+
+def _release(handle: int, folder: Path, name: str) -> None:
+    """Remove the lock file, which is locked, and close it."""
+    for path in (folder / name, part_folder(folder) / name):
+        with suppress(OSError):  # it is the other one, or was removed
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                path.unlink()
     os.close(handle)
-    return owner
+    with suppress(OSError):  # there is none, or something is in it
+        part_folder(folder).rmdir()
+
+
+def _is_folder_or_missing(path: Path) -> bool:
+    """In one system call: between two, another process may remove the folder or create it."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError:
+        return True
 
 
 def _lock(handle: int, path: Path, mode: int) -> LockOwner | None:
