@@ -1,7 +1,7 @@
 """The contracts of every model, whatever its parts: `weft.models.interface`.
 
 Each contract runs over the models that can be built: cell × connections × where the attention enters,
-score × projection × placement, normalizer, window, features of earlier weights,
+score × projection × placement, normalizer, window, features of earlier weights, hard attention,
 encoder × decoder × bridge, and the language models.
 """
 
@@ -20,7 +20,7 @@ from weft.models.build import build_model, parameter_shapes
 from weft.models.interface import Model, alignment_weights
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
-from weft.recipe.choices import CELLS, NORMALIZERS, SCORES, WINDOWS, resolve
+from weft.recipe.choices import CELLS, HARD_ALIGNMENTS, NORMALIZERS, SCORES, WINDOWS, resolve
 from weft.tree import Tree, leaves, map_tree, repeat, select
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]
@@ -136,6 +136,14 @@ def every_case() -> dict[str, dict[str, Any]]:
         for placement in ("after", "before"):
             attention = {"score": "additive", **alignment}
             cases[f"{name}-{placement}"] = settings(placement, attention=attention)
+    hard: dict[str, dict[str, Any]] = {
+        **{name: settings(attention={"hard": name, "max_jump": 2}) for name in HARD_ALIGNMENTS},
+        "monotonic-additive": settings(attention={"hard": "monotonic", "score": "additive"}, tie="target"),
+        "first-stack": settings(
+            attention={"hard": "first", "max_jump": 1}, encoder=TRANSFORMER, decoder={"layers": 2, "kind": "gru"}
+        ),
+    }
+    cases |= {f"hard-{name}": case for name, case in hard.items()}
     pairs = [(encoder, decoder, "auto") for encoder in CELLS for decoder in CELLS]
     pairs += [(kind, kind, bridge) for kind in CELLS for bridge in ("project", "zero")]
     for encoder, decoder, bridge in pairs:
@@ -337,7 +345,7 @@ def test_shapes_are_known_without_weights(case: str) -> None:
 
 
 def test_every_table_entry_is_in_a_case() -> None:
-    """A score, normalizer, window, cell or kind of connection that is added joins by itself."""
-    for name in (*CELLS, *SCORES, *NORMALIZERS, *WINDOWS, *CONNECTIONS):
+    """A score, normalizer, window, hard alignment, cell or kind of connection that is added joins by itself."""
+    for name in (*CELLS, *SCORES, *NORMALIZERS, *WINDOWS, *HARD_ALIGNMENTS, *CONNECTIONS):
         assert any(name in case for case in CASES)
     assert len(CASES) > 200

@@ -16,12 +16,13 @@ from weft.models.seq2seq import Seq2Seq
 from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
 
 if TYPE_CHECKING:
+    from weft.models.hard_attention import HardAttentionSeq2Seq
     from weft.models.language_model import RecurrentLanguageModel
     from weft.models.prefix_lm import PrefixLM
     from weft.models.recurrent_decoder import RecurrentDecoder
     from weft.models.transformer_decoder import TransformerDecoder
 
-    AnyModel = Seq2Seq | RecurrentLanguageModel | PrefixLM
+    AnyModel = Seq2Seq | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
 
 
 def choose_device(name: str) -> torch.device:
@@ -79,6 +80,8 @@ def build_model(
             from weft.models.language_model import RecurrentLanguageModel
 
             return RecurrentLanguageModel(settings, vocabulary=target_size)
+        if settings.attention.hard != "none":
+            return _hard_attention(settings, source_size, target_size)
         return _seq2seq(settings, source_size, target_size)
 
 
@@ -131,6 +134,19 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
         encoder=encoder,
         decoder=decoder,
         output=Output(target_size, size, target_embedding if settings.tie != "none" else None),
+    )
+
+
+def _hard_attention(settings: ModelSettings, source_size: int, target_size: int) -> HardAttentionSeq2Seq:
+    from weft.models.hard_attention import HardAttentionSeq2Seq
+
+    source_embedding, target_embedding = _embeddings(settings, source_size, target_size)
+    return HardAttentionSeq2Seq(
+        settings,
+        source_embedding=source_embedding,
+        target_embedding=target_embedding,
+        encoder=make_encoder(settings),
+        output=Output(target_size, _state_size(settings), target_embedding if settings.tie != "none" else None),
     )
 
 

@@ -3,8 +3,8 @@
 Each table maps a name to ``"module:Class"``. The module is imported when the class is used, so that reading a recipe
 does not import PyTorch. A recipe contains names only, never modules: loading a recipe cannot run foreign code.
 
-To add an attention score, a normalizer, a window, a recurrent cell, an encoder, a pipeline step or a tokenizer: write
-the class and add its line here.
+To add an attention score, a normalizer, a window, a hard alignment, a recurrent cell, an encoder, a pipeline step or a
+tokenizer: write the class and add its line here.
 """
 
 from __future__ import annotations
@@ -41,6 +41,13 @@ WINDOWS: dict[str, str] = {
     "predictive": "weft.attention.windows:Predictive",
 }
 """Which source states a local attention attends to."""
+
+HARD_ALIGNMENTS: dict[str, str] = {
+    "zeroth": "weft.attention.hard_alignment:Zeroth",
+    "monotonic": "weft.attention.hard_alignment:Monotonic",
+    "first": "weft.attention.hard_alignment:First",
+}
+"""How the source position of a hard attention depends on the one before."""
 
 CELLS: dict[str, str] = {
     "rnn": "weft.models.cells:RNN",
@@ -148,6 +155,7 @@ class Choice:
 ScoreName = Annotated[str, Choice(SCORES, besides=("none",))]
 NormalizerName = Annotated[str, Choice(NORMALIZERS)]
 WindowName = Annotated[str, Choice(WINDOWS, besides=("none",))]
+HardName = Annotated[str, Choice(HARD_ALIGNMENTS, besides=("none",))]
 CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
 TokenizerKind = Annotated[str, Choice(TOKENIZERS)]

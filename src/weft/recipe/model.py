@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from weft.recipe.base import Count, Layers, Settings, Share, Width
-from weft.recipe.choices import ENCODERS, CellName, EncoderName, NormalizerName, ScoreName, WindowName
+from weft.recipe.choices import ENCODERS, CellName, EncoderName, HardName, NormalizerName, ScoreName, WindowName
 
 
 class RecurrentSettings(Settings):
@@ -115,8 +115,19 @@ class AttentionSettings(Settings):
     )
     location_filters: Width = Field(10, description="location: number of filters")
     location_width: Width = Field(7, description="location: source tokens that a filter spans, an odd number")
+    hard: HardName = Field(
+        "none",
+        description="emit each token from one source position and sum over all alignments: zeroth: any positions; "
+        "monotonic: never back; first: 0 to max_jump further, depending on the position before",
+    )
+    max_jump: Width = Field(
+        4, description="hard = first: source positions that an alignment can advance by in one step"
+    )
     size: int = Field(
-        0, ge=0, le=1_000_000, description="hidden size of the additive and concat scores; 0: that of the decoder"
+        0,
+        ge=0,
+        le=1_000_000,
+        description="hidden size of additive and concat scores and of hard = first; 0: that of the decoder",
     )
     project: bool = Field(False, description="learn projections of keys and values")
     temperature: float = Field(0.1, gt=0, description="cosine score: temperature that divides it")
@@ -178,6 +189,8 @@ class ModelSettings(Settings):
                 "set model.attention.score and model.attention.placement"
             )
         _check_attention(self)
+        if self.attention.hard != "none":
+            _check_hard_attention(self)
         if self.attention.score == "parameter_free" and self.attention.project:
             raise ValueError("model.attention.project: a parameter-free attention learns no projections; use 'dot'")
         return self
@@ -203,6 +216,34 @@ def _check_attention(model: ModelSettings) -> None:
             )
     if attention.location and attention.location_width % 2 == 0:
         raise ValueError(f"model.attention.location_width: {attention.location_width} is even; choose an odd number")
+
+
+def _check_hard_attention(model: ModelSettings) -> None:
+    """Hard attention takes the place of a recurrent decoder's weighted sum, and of all that depends on that sum."""
+    where, attention, decoder = f"model.attention.hard: '{model.attention.hard}'", model.attention, model.decoder
+    if model.kind != "seq2seq":
+        raise ValueError(f"{where} aligns a target with a source; use model.kind = 'seq2seq'")
+    if not isinstance(decoder, RecurrentDecoderSettings):
+        raise ValueError(f"{where} needs a recurrent decoder; set model.decoder.kind = 'lstm' or 'gru'")
+    for name, value, neutral in (
+        ("model.decoder.input_feeding", decoder.input_feeding, False),
+        ("model.decoder.feed_summary", decoder.feed_summary, False),
+        ("model.attention.placement", attention.placement, "after"),
+        ("model.attention.normalizer", attention.normalizer, "softmax"),
+        ("model.attention.window", attention.window, "none"),
+        ("model.attention.coverage", attention.coverage, "none"),
+        ("model.attention.location", attention.location, False),
+        ("model.attention.project", attention.project, False),
+    ):
+        if value != neutral:
+            raise ValueError(f"{name}: hard attention has no weighted sum of source states; set it to {_toml(neutral)}")
+    if attention.score == "none":
+        raise ValueError(f"{where} needs a score; set model.attention.score")
+
+
+def _toml(value: str | bool) -> str:
+    """A setting's value as it is written in a recipe."""
+    return f"'{value}'" if isinstance(value, str) else str(value).lower()
 
 
 def _check_heads(where: str, stack: TransformerSettings) -> None:

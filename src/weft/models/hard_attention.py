@@ -1,0 +1,312 @@
+"""Hard attention: every target token is emitted from one source position, and all alignments are summed over.
+
+    p(y_t | y_<t, x) = Σ_j p(a_t = j | y_<t, x) p(y_t | a_t = j, y_<t, x)         Wu et al. 2018; Wu & Cotterell 2019
+    p(y_t | a_t = j, y_<t, x) = softmax(W tanh(R [s_t; h_j] + b))
+
+s_t is the state of a recurrent decoder that has read y_<t alone: nothing of the attention enters it, so that in
+training it runs over whole targets at once, and only the distributions over alignments (`weft.attention.
+hard_alignment`) are computed step by step. Their weights p(a_t = j | y_<t, x), before y_t is known, are the attention
+that is returned. The logits are log-probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from weft.attention.hard_alignment import AlignmentSizes, HardAlignment, condition, first_position, logsumexp
+from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.models.encoders import Encoded, Encoder
+from weft.models.interface import ModelOutput, StepOutput, TargetLogProbabilities
+from weft.models.layers import Embedding, Output, dropout
+from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
+from weft.ragged import Ragged
+from weft.recipe import AttentionSettings, ModelSettings
+from weft.recipe.choices import HARD_ALIGNMENTS, resolve
+
+CHUNK_VALUES = {"cpu": 1 << 24, "cuda": 1 << 28}
+"""Values of hidden layers and logits that exist at a time; those of a larger batch are recomputed for gradients."""
+
+
+class StateDecoder(RecurrentDecoder):
+    """A recurrent decoder without attention whose outputs are its states s_t themselves."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        without = settings.model_copy(update={"attention": AttentionSettings(score="none")})
+        super().__init__(without, size=settings.decoder.hidden)
+
+    def _readout(self, readout: object, output_ND: Tensor, *parts: Tensor | None) -> Tensor:
+        return output_ND
+
+
+class SourceMemory(NamedTuple):
+    """What every step needs of the source. First axis of every tensor: the source row."""
+
+    decoder: Memory
+    alignment_BSD: Tensor
+    """The source states as the alignment reads them."""
+    emission_BSD: Tensor
+    """The source states as the emission reads them."""
+    masked_BS: Tensor
+    """True at padding."""
+
+
+class EmissionState(NamedTuple):
+    """What is needed of the last step to condition its alignment on the token that was chosen. 0 at padding."""
+
+    log_weights_RS: Tensor
+    """log p(a_t = j | y_<t, x)"""
+    queries_RD: Tensor
+    """What the decoder state adds to the hidden layer of the emission."""
+    normalizers_RS: Tensor
+    """The log-sum-exp of the logits of each source position."""
+
+
+class HardAttentionState(NamedTuple):
+    """The state of a hypothesis."""
+
+    decoder: DecoderState
+    emission: EmissionState | None
+    """None if an alignment does not depend on the one before."""
+
+
+class Emission(nn.Module):
+    """p(y_t | a_t = j, y_<t, x) = softmax(W tanh(R_s s_t + R_h h_j + b)).
+
+    Dropout of the hidden layer is the same for all positions j of a target position t.
+    """
+
+    def __init__(self, output: Output, sizes: AlignmentSizes, *, dropout: float) -> None:
+        super().__init__()
+        self.queries = nn.Linear(sizes.queries, output.width)
+        self.keys = nn.Linear(sizes.states, output.width, bias=False)
+        self.output = output
+        self.dropout = dropout
+
+    def hidden(self, query_ND: Tensor, keys_NSD: Tensor, factors_ND: Tensor | None = None) -> Tensor:
+        """tanh(…) (N, S, D), times the factors of dropout."""
+        hidden_NSD = torch.tanh(keys_NSD + query_ND[:, None])
+        return hidden_NSD if factors_ND is None else hidden_NSD * factors_ND[:, None]
+
+    def logits(self, hidden_NSD: Tensor) -> Tensor:
+        """Of all tokens from all positions (N, S, V), in float32 at least."""
+        logits_NSV: Tensor = self.output(hidden_NSD)
+        return logits_NSV.to(torch.promote_types(logits_NSV.dtype, torch.float32))
+
+    def token_logits(self, hidden_NSD: Tensor, tokens_N: Tensor) -> Tensor:
+        """The logits (N, S) of one token for each row."""
+        weight_ND = functional.embedding(tokens_N, self.output.weight_VD)
+        logits_NS = torch.einsum("nsd,nd->ns", hidden_NSD, weight_ND) + self.output.bias_V[tokens_N][:, None]
+        return logits_NS.to(torch.promote_types(logits_NS.dtype, torch.float32))
+
+
+class PositionLogits(NamedTuple):
+    """The logits of the tokens from every source position."""
+
+    logits_NSV: Tensor
+    normalizers_NS: Tensor
+    """Their log-sum-exp."""
+
+    def mixture(self, log_weights_NS: Tensor) -> Tensor:
+        """log p(v) (N, V) = log Σ_j exp(log w(j) + log p(v | j))."""
+        return torch.logsumexp(self.logits_NSV + (log_weights_NS - self.normalizers_NS)[..., None], 1)
+
+
+class Emissions:
+    """The emissions of the N target positions of a batch from all S positions of their sources, a chunk at a time."""
+
+    def __init__(self, emission: Emission, states_ND: Tensor, keys_BSD: Tensor, row_ids: Tensor) -> None:
+        """``row_ids``: the source of each target position."""
+        self.emission, self.keys_BSD, self.row_ids = emission, keys_BSD, row_ids
+        self.query_ND: Tensor = emission.queries(states_ND)
+        ones_ND = torch.ones_like(self.query_ND)
+        drops = emission.training and emission.dropout > 0.0
+        self.factors_ND = dropout(ones_ND, emission.dropout, True) if drops else None
+        values = keys_BSD.shape[1] * (2 * emission.output.width + len(emission.output.bias_V))
+        self.chunk = max(CHUNK_VALUES[states_ND.device.type] // max(values, 1), 1)
+        self._whole: PositionLogits | None = None
+
+    def targets(self, tokens_N: Tensor) -> Tensor:
+        """log p(y_t | a_t = j) (N, S)."""
+
+        def of_chunk(logits: PositionLogits, tokens_N: Tensor) -> Tensor:
+            index_NS1 = tokens_N[:, None, None].expand(-1, logits.logits_NSV.shape[1], 1)
+            return logits.logits_NSV.gather(2, index_NS1)[..., 0] - logits.normalizers_NS
+
+        return self._map(of_chunk, tokens_N)
+
+    def mixture(self, log_weights_NS: Tensor) -> Tensor:
+        """log p(v) (N, V) of the tokens, given log w_t(j) of the positions."""
+        return self._map(PositionLogits.mixture, log_weights_NS)
+
+    def mean_log_p(self, log_weights_NS: Tensor) -> Tensor:
+        """(N,) the mean of `mixture` over the vocabulary."""
+        return self._map(lambda logits, weights_NS: logits.mixture(weights_NS).mean(-1), log_weights_NS)
+
+    def normalizers(self) -> Tensor:
+        """(N, S) the log-sum-exp of the logits of each position."""
+        return self._map(lambda logits, _: logits.normalizers_NS, self.row_ids)
+
+    def _map(self, function: Callable[[PositionLogits, Tensor], Tensor], values_N: Tensor) -> Tensor:
+        """``function`` of the logits and of other values of every target position."""
+        if len(self.row_ids) <= self.chunk:
+            if self._whole is None:
+                self._whole = self._logits(self.query_ND, self.factors_ND, self.row_ids)
+            return function(self._whole, values_N)
+
+        def of_chunk(query_ND: Tensor, factors_ND: Tensor | None, row_ids: Tensor, values_N: Tensor) -> Tensor:
+            return function(self._logits(query_ND, factors_ND, row_ids), values_N)
+
+        results: list[Tensor] = []
+        for start in range(0, len(self.row_ids), self.chunk):
+            rows = slice(start, start + self.chunk)
+            factors_ND = None if self.factors_ND is None else self.factors_ND[rows]
+            parts = (self.query_ND[rows], factors_ND, self.row_ids[rows], values_N[rows])
+            if torch.is_grad_enabled():
+                results.append(checkpoint(of_chunk, *parts, use_reentrant=False, preserve_rng_state=False))
+            else:
+                results.append(of_chunk(*parts))
+        return torch.cat(results)
+
+    def _logits(self, query_ND: Tensor, factors_ND: Tensor | None, row_ids: Tensor) -> PositionLogits:
+        # As an embedding, because its gradient is deterministic on a GPU, too
+        keys_NSD = functional.embedding(row_ids, self.keys_BSD.flatten(1)).view(-1, *self.keys_BSD.shape[1:])
+        hidden_NSD = self.emission.hidden(query_ND, keys_NSD, factors_ND)
+        logits_NSV = self.emission.logits(hidden_NSD)
+        return PositionLogits(logits_NSV, logits_NSV.logsumexp(-1))
+
+
+class Aligned(NamedTuple):
+    """The alignments of a batch under teacher forcing."""
+
+    emissions: Emissions
+    log_weights_NS: Tensor
+    """log p(a_t = j | y_<t, x)"""
+    log_emissions_NS: Tensor | None
+    """log p(y_t | a_t = j, y_<t, x) of the targets, if they are known."""
+    attention: tuple[AttentionRecord, ...]
+
+
+class HardAttentionSeq2Seq(nn.Module):
+    """Embeddings, any encoder, a recurrent decoder, a distribution over alignments and emissions."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        *,
+        source_embedding: Embedding,
+        target_embedding: Embedding,
+        encoder: Encoder,
+        output: Output,
+    ) -> None:
+        super().__init__()
+        sizes = AlignmentSizes(queries=settings.decoder.hidden, states=settings.encoder.hidden)
+        self.source_embedding = source_embedding
+        self.target_embedding = target_embedding
+        self.encoder = encoder
+        self.decoder = StateDecoder(settings)
+        self.alignment: HardAlignment = resolve(HARD_ALIGNMENTS, settings.attention.hard)(settings.attention, sizes)
+        self.emission = Emission(output, sizes, dropout=settings.dropout)
+
+    @property
+    def output(self) -> Output:
+        return self.emission.output
+
+    # Search
+
+    def encode(self, source: Ragged) -> SourceMemory:
+        return self._build_memory(self.encoder(self.source_embedding.ragged(source)))
+
+    def _build_memory(self, encoded: Encoded) -> SourceMemory:
+        states_BSD = encoded.states.to_padded()
+        return SourceMemory(
+            self.decoder.build_memory(encoded),
+            self.alignment.project(states_BSD),
+            self.emission.keys(states_BSD),
+            encoded.states.layout.masked_BS,
+        )
+
+    def start(self, memory: SourceMemory) -> HardAttentionState:
+        """Before the first token the alignment is at the first position, whatever is emitted from it."""
+        decoder = self.decoder.start(memory.decoder)
+        if not self.alignment.is_stepwise:
+            return HardAttentionState(decoder, None)
+        keys_BSD, masked_BS = memory.emission_BSD, memory.masked_BS
+        dtype = torch.promote_types(keys_BSD.dtype, torch.float32)
+        zeros_BS = torch.zeros(masked_BS.shape, dtype=dtype, device=masked_BS.device)
+        start_BS = first_position(zeros_BS).masked_fill(masked_BS, 0.0)
+        return HardAttentionState(decoder, EmissionState(start_BS, torch.zeros_like(keys_BSD[:, 0]), zeros_BS))
+
+    def step(self, tokens_R: Tensor, state: HardAttentionState, memory: SourceMemory) -> StepOutput:
+        states_RD, decoder, _ = self.decoder.step(self.target_embedding(tokens_R), state.decoder, memory.decoder)
+        sources = len(memory.masked_BS)
+        rows = torch.arange(len(tokens_R), device=tokens_R.device) // (len(tokens_R) // sources)
+        masked_RS = memory.masked_BS.index_select(0, rows)
+        emissions = Emissions(self.emission, states_RD, memory.emission_BSD, rows)
+        queries_BTD = states_RD.view(sources, -1, states_RD.shape[-1])
+        transitions = self.alignment.transitions(queries_BTD, memory.alignment_BSD, memory.masked_BS)
+        transitions = tuple(part.flatten(0, 1) for part in transitions)
+        if state.emission is None:
+            log_weights_RS, emission = transitions[0], None
+        else:
+            filtered_RS = self._filter(tokens_R, state.emission, memory.emission_BSD.index_select(0, rows), masked_RS)
+            log_weights_RS = self.alignment.predict(filtered_RS, transitions)
+            emission = EmissionState(
+                log_weights_RS.masked_fill(masked_RS, 0.0),
+                emissions.query_ND,
+                emissions.normalizers().masked_fill(masked_RS, 0.0),
+            )
+        logits_RV = emissions.mixture(log_weights_RS)
+        return StepOutput(logits_RV, HardAttentionState(decoder, emission), log_weights_RS.exp())
+
+    def _filter(self, tokens_R: Tensor, state: EmissionState, keys_RSD: Tensor, masked_RS: Tensor) -> Tensor:
+        """log p(a_t = j | y_≤t, x) where ``tokens_R`` are the y_t that followed ``state``."""
+        logits_RS = self.emission.token_logits(self.emission.hidden(state.queries_RD, keys_RSD), tokens_R)
+        log_weights_RS = state.log_weights_RS.masked_fill(masked_RS, float("-inf"))
+        return condition(log_weights_RS, logits_RS - state.normalizers_RS)
+
+    # Whole targets
+
+    def target_log_probabilities(
+        self,
+        source: Ragged,
+        inputs: Ragged,
+        targets_N: Tensor,
+        *,
+        smoothing: float,
+        return_attention: ReturnAttention = False,
+    ) -> TargetLogProbabilities:
+        """log p(y_t | y_<t, x): their sum is log p(y | x), marginalized over all alignments."""
+        aligned = self._align(source, inputs, targets_N.clamp(min=0), return_attention)
+        assert aligned.log_emissions_NS is not None
+        log_p_N = logsumexp(aligned.log_weights_NS + aligned.log_emissions_NS, -1)
+        uniform_N = aligned.emissions.mean_log_p(aligned.log_weights_NS) if smoothing else None
+        return TargetLogProbabilities(log_p_N, uniform_N, aligned.attention)
+
+    def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
+        # Row by row the targets are the inputs shifted back; the last one of a row conditions nothing.
+        targets_N = inputs.values.roll(-1) if self.alignment.is_stepwise else None
+        aligned = self._align(source, inputs, targets_N, return_attention)
+        return ModelOutput(aligned.emissions.mixture(aligned.log_weights_NS), aligned.attention)
+
+    def _align(
+        self, source: Ragged, inputs: Ragged, targets_N: Tensor | None, return_attention: ReturnAttention
+    ) -> Aligned:
+        """Under teacher forcing; ``targets_N`` may be None if an alignment does not depend on the one before."""
+        encoded = self.encoder(self.source_embedding.ragged(source), return_attention=return_attention)
+        memory = self._build_memory(encoded)
+        states = self.decoder(self.target_embedding.ragged(inputs), encoded).states
+        emissions = Emissions(self.emission, states.values, memory.emission_BSD, inputs.layout.row_ids)
+        transitions = self.alignment.transitions(states.to_padded(), memory.alignment_BSD, memory.masked_BS)
+        emissions_NS = None if targets_N is None else emissions.targets(targets_N)
+        emissions_BTS = None if emissions_NS is None else inputs.like(emissions_NS).to_padded()
+        log_weights_BTS: Tensor = self.alignment(transitions, emissions_BTS)
+        attention = encoded.attention
+        if return_attention:
+            attention += (AttentionRecord("cross", 0, log_weights_BTS.exp()[:, None]),)
+        return Aligned(emissions, inputs.from_padded(log_weights_BTS).values, emissions_NS, attention)
