@@ -38,6 +38,7 @@ VARIANTS = {
     "location": ["model.attention.score=additive", "model.attention.location=true", "model.decoder.input_feeding=true"],
     "window": ["model.attention.window=predictive", "model.attention.window_size=2"],
     "sparse": ["model.attention.normalizer=entmax15", "model.decoder.input_feeding=true"],
+    **{name: [f"model.attention.hard={name}"] for name in ("zeroth", "monotonic", "first")},
     "language model": ["model.kind=language_model", "model.attention.score=dot"],
 }
 

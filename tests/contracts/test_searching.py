@@ -52,6 +52,7 @@ FEW = [
     "transformer-tied-all",
     "prefix-learned",
     "transformer-entmax15",
+    "hard-first",
     "back-to-front",
 ]
 LANGUAGE_MODELS = [

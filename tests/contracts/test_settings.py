@@ -135,6 +135,8 @@ IN_TRAINING: dict[str, tuple[Any, dict[str, Any]]] = {
     "model.attention.location": (True, {"model.attention.score": "additive"}),
     "model.attention.location_filters": (3, LOCATION),
     "model.attention.location_width": (3, LOCATION),
+    "model.attention.hard": ("monotonic", {}),
+    "model.attention.max_jump": (2, {"model.attention.hard": "first"}),
     "model.attention.size": (5, {"model.attention.score": "additive"}),
     "model.attention.project": (True, {}),
     "model.attention.temperature": (0.7, {"model.attention.score": "cosine"}),

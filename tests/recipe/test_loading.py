@@ -456,6 +456,41 @@ class TestContradictions:
                 "model.attention.location_width: 4 is even; choose an odd number",
             ),
             (
+                ["model.attention.hard=first", "model.decoder.kind=transformer"],
+                "model.attention.hard: 'first' needs a recurrent decoder; set model.decoder.kind = 'lstm' or 'gru'",
+            ),
+            (
+                ["model.attention.hard=monotonic", "model.kind=language_model"],
+                "model.attention.hard: 'monotonic' aligns a target with a source; use model.kind = 'seq2seq'",
+            ),
+            (
+                ["model.attention.hard=zeroth", "model.attention.score=none"],
+                "model.attention.hard: 'zeroth' needs a score; set model.attention.score",
+            ),
+            *(
+                (
+                    ["model.attention.hard=zeroth", f"model.{setting}"],
+                    f"model.{setting.split('=')[0]}: hard attention has no weighted sum of source states; "
+                    f"set it to {neutral}",
+                )
+                for setting, neutral in (
+                    ("decoder.input_feeding=true", "false"),
+                    ("decoder.feed_summary=true", "false"),
+                    ("attention.placement=before", "'after'"),
+                    ("attention.normalizer=entmax15", "'softmax'"),
+                    ("attention.window=monotonic", "'none'"),
+                    ("attention.project=true", "false"),
+                )
+            ),
+            *(
+                (
+                    ["model.attention.hard=zeroth", "model.attention.score=additive", f"model.{setting}"],
+                    f"model.{setting.split('=')[0]}: hard attention has no weighted sum of source states; "
+                    f"set it to {neutral}",
+                )
+                for setting, neutral in (("attention.coverage=sum", "'none'"), ("attention.location=true", "false"))
+            ),
+            (
                 ["model.attention.score=none", "training.coverage_loss=1"],
                 "training.coverage_loss: this model has no attention to a source; set it to 0",
             ),

@@ -158,6 +158,7 @@ class TestWhatCanBeCaptured:
             ({}, {"optimizer": "adam"}, True),
             ({"encoder": {**STACK, "kind": "attention"}}, {}, True),
             ({"encoder": {"hidden": 6}, "decoder": {"hidden": 6}}, {}, True),
+            ({"encoder": {"hidden": 6}, "decoder": {"hidden": 6}, "attention": {"hard": "first"}}, {}, True),
             ({}, {"optimizer": "sgd"}, False),
             ({}, {"accumulate": 2}, False),
             ({}, {"forcing": "scheduled"}, False),

@@ -19,10 +19,12 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from weft.attention.hard_alignment import HardAlignment
 from weft.errors import SearchError
 from weft.kernels.cpu.int8 import Int8Linear
 from weft.models.cells import LayerState
 from weft.models.encoders import RecurrentEncoder
+from weft.models.hard_attention import Emission, HardAttentionSeq2Seq
 from weft.models.interface import Model
 from weft.models.layers import Output
 from weft.models.recurrent import LayerMaps, RecurrentStack, StackState
@@ -207,9 +209,9 @@ def _convert_once(module: nn.Module, converted: dict[int, nn.Module]) -> nn.Modu
         return Int8Output(module)
     if isinstance(module, RecurrentStack):
         return Int8Stack(module, precomputed=None)
-    if isinstance(module, RecurrentEncoder):
+    if isinstance(module, RecurrentEncoder | Emission | HardAlignment):
         return module
-    if isinstance(module, Seq2Seq) and isinstance(module.decoder, RecurrentDecoder):
+    if isinstance(module, Seq2Seq | HardAttentionSeq2Seq) and isinstance(module.decoder, RecurrentDecoder):
         decoder, output = module.decoder, module.output
         bounds = _input_bounds(decoder, module.encoder, module.target_embedding.weight_VE)
         stack = Int8Stack(decoder.stack, precomputed=decoder.embedding_size, bound=bounds.stack)

@@ -23,6 +23,7 @@ from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.encoders import RecurrentEncoder
+from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.interface import Model
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer
@@ -45,12 +46,15 @@ TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE = 16, 16
 EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
 """Compilation pays if training without it would take longer than so many seconds at so many operations a second."""
 
+Capturable = Seq2Seq | HardAttentionSeq2Seq
+"""Models in whose updates no shape depends on the lengths of a batch, if their encoder and the settings allow it."""
 
-def can_capture(model: Model, settings: TrainingSettings, device: torch.device) -> TypeGuard[Seq2Seq]:
+
+def can_capture(model: Model, settings: TrainingSettings, device: torch.device) -> TypeGuard[Capturable]:
     """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
-    if not isinstance(model, Seq2Seq):
+    if not isinstance(model, Capturable):
         return False
     if isinstance(model.encoder, RecurrentEncoder):
         return not model.encoder.reverse_source
@@ -177,7 +181,7 @@ class CudaGraphUpdate:
     """Updates by CUDA graphs; see the module."""
 
     def __init__(
-        self, model: Seq2Seq, optimizer: torch.optim.Optimizer, context: TrainingContext, corpus_size: CorpusSize
+        self, model: Capturable, optimizer: torch.optim.Optimizer, context: TrainingContext, corpus_size: CorpusSize
     ) -> None:
         self.model = model
         self.optimizer = optimizer
