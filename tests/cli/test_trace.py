@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from weft.cli import trace as cli
+from weft.cli.json_output import json_text
 from weft.search.trace import BeamTrace, Branch
 
 Command = Callable[..., tuple[str, str]]
@@ -117,7 +118,7 @@ class TestData:
 
         found = load(runs("lstm"), device="cpu").translate("a b")
         never = Branch(3, 0, float("-inf"), float("-inf"), float("-inf"), "pruned", -1)
-        step = cli.record(found, "beam", BeamTrace([[never]], []), str)["steps"][0][0]
+        [[step]] = json.loads(json_text(cli.record(found, "beam", BeamTrace([[never]], []), str)))["steps"]
         assert step == {
             **{"text": "3", "token": 3, "parent": 0, "log_probability": None, "total": None, "score": None},
             **{"outcome": "pruned", "slot": -1, "winner": False},

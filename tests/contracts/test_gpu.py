@@ -12,6 +12,7 @@ from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.build import build_model
 from weft.models.layers import Output
+from weft.models.sparse_output import Entmax15Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.recipe.choices import NORMALIZERS
@@ -20,7 +21,7 @@ from weft.search.beam import BeamOptions, beam_search
 from weft.search.interface import SearchRequest
 from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step
-from weft.training.loss import batch_loss, output_cross_entropy
+from weft.training.loss import batch_loss, output_cross_entropy, output_loss
 from weft.training.trainer import Trainer
 from weft.training.update import PlainUpdate, TrainingContext
 
@@ -39,8 +40,13 @@ VARIANTS = {
     "window": ["model.attention.window=predictive", "model.attention.window_size=2"],
     "sparse": ["model.attention.normalizer=entmax15", "model.decoder.input_feeding=true"],
     **{name: [f"model.attention.hard={name}"] for name in ("zeroth", "monotonic", "first")},
+    "sparse outputs": ["model.decoder.input_feeding=true"],
     "language model": ["model.kind=language_model", "model.attention.score=dot"],
 }
+
+
+def loss_of(name: str) -> str:
+    return "entmax15" if "sparse outputs" in name else "cross_entropy"
 
 
 @pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
@@ -52,7 +58,7 @@ def test_the_same_on_both(name: str, kind: str) -> None:
     batch = BATCH._replace(source=Ragged.of([[], [], []])) if "language" in name else BATCH
     found = []
     for device in ("cpu", "cuda"):
-        model = build_model(recipe.model, source_size=11, target_size=13).to(device)
+        model = build_model(recipe.model, source_size=11, target_size=13, loss=loss_of(name)).to(device)
         there = batch.to(device)
         loss = batch_loss(model, there, smoothing=0.1)
         loss.smoothed.backward()
@@ -136,9 +142,28 @@ def test_the_loss_kernel_is_the_loss(smoothing: float) -> None:
     assert loss.negative_log_likelihood.cpu() < found[0][1]
 
 
+def test_the_loss_of_sparse_outputs() -> None:
+    """On a GPU as on the CPU, with an ignored target."""
+    torch.manual_seed(1)
+    states, output = torch.randn(37, 24), Entmax15Output(5003, 24)
+    targets = torch.randint(0, 5003, (37,))
+    targets[5] = IGNORE_INDEX
+    found = []
+    for device in ("cpu", "cuda"):
+        there, copy = states.to(device).requires_grad_(), Entmax15Output(5003, 24).to(device)
+        copy.load_state_dict(output.state_dict())
+        loss = output_loss(copy, there, targets.to(device), smoothing=0.0).smoothed
+        gradients = torch.autograd.grad(loss, [there, *copy.parameters()])
+        found.append([one.cpu() for one in (loss, *gradients)])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    assert not found[1][1][5].any()
+
+
 CAPTURED = {
     "transformer": transformer([]),
     "sparse transformer": transformer([], "model.attention.normalizer=entmax15"),
+    "transformer with sparse outputs": transformer([]),
     **{name: make_recipe({}, [*changes, "model.dropout=0.0"]).model for name, changes in VARIANTS.items()},
     "gru": make_recipe({}, ["model.encoder.kind=gru", "model.decoder.kind=gru", "model.dropout=0.0"]).model,
     "in between": make_recipe({}, ["model.encoder.kind=attention", "model.dropout=0.0"]).model,
@@ -156,7 +181,7 @@ def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None
     for captured in (True, False):
         precision = "bf16" if "transformer" in name else "fp32"
         settings = TrainingSettings.model_validate({**sizes, "precision": precision})
-        model = build_model(CAPTURED[name], source_size=11, target_size=13)
+        model = build_model(CAPTURED[name], source_size=11, target_size=13, loss=loss_of(name))
         context = TrainingContext(settings, device=torch.device("cuda"))
         trainer = Trainer(model, StoredCorpus(pairs), context, folder=RunFolder(tmp_path))
         assert isinstance(trainer.update, CudaGraphUpdate)

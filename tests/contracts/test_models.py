@@ -2,7 +2,7 @@
 
 Each contract runs over the models that can be built: cell × connections × where the attention enters,
 score × projection × placement, normalizer, window, features of earlier weights, hard attention,
-encoder × decoder × bridge, and the language models.
+encoder × decoder × bridge, sparse outputs, and the language models.
 """
 
 from __future__ import annotations
@@ -102,6 +102,10 @@ def transformer_cases() -> dict[str, dict[str, Any]]:
     return cases
 
 
+def plain_transformer() -> dict[str, Any]:
+    return {"embedding": 6, "dropout": 0.0, "decoder": TRANSFORMER}
+
+
 def every_case() -> dict[str, dict[str, Any]]:
     cases: dict[str, dict[str, Any]] = {}
     stacks = [("plain", 1), *((connections, 3) for connections in CONNECTIONS)]
@@ -158,6 +162,10 @@ def every_case() -> dict[str, dict[str, Any]]:
         cases[f"norm-{placement}"] = settings(placement, encoder=normalized if looks else (), decoder=normalized)
     cases["lm-norm"] = settings(decoder=normalized, kind="language_model")
     cases |= transformer_cases()
+    cases["entmax15-outputs"] = settings("before", decoder={"hidden": 7}, tie="target")
+    cases["transformer-entmax15-outputs"] = {**plain_transformer(), "encoder": TRANSFORMER}
+    cases["prefix-entmax15-outputs"] = {**plain_transformer(), "kind": "prefix_lm"}
+    cases["lm-entmax15-outputs"] = settings("after", kind="language_model")
     cases["back-to-front"] = settings(encoder={"bidirectional": False, "reverse_source": True, "hidden": 7})
     return cases
 
@@ -171,12 +179,17 @@ def model_of(case: str) -> Model:
     """In double precision, so that a difference is never rounding."""
     checked = ModelSettings.model_validate(CASES[case])
     source_size = TARGET_SIZE if CASES[case].get("tie") == "all" else SOURCE_SIZE
-    model = build_model(checked, source_size=source_size, target_size=TARGET_SIZE, seed=11).double().eval()
+    sizes = {"source_size": source_size, "target_size": TARGET_SIZE}
+    model = build_model(checked, **sizes, loss=loss_of(case), seed=11).double().eval()
     torch.manual_seed(12)
     for name, parameter in model.named_parameters():
         if "bias" in name:
             nn.init.normal_(parameter, std=0.1)
     return model
+
+
+def loss_of(case: str) -> str:
+    return "entmax15" if case.endswith("entmax15-outputs") else "cross_entropy"
 
 
 def sources_of(case: str, rows: list[int]) -> Ragged:

@@ -55,6 +55,8 @@ FEW = [
     "hard-first",
     "back-to-front",
 ]
+SPARSE = ["entmax15-outputs", "transformer-entmax15-outputs"]
+"""Models that give most tokens no probability, so that constraints leave nothing sooner."""
 LANGUAGE_MODELS = [
     "lm-lstm-plain-1",
     "lm-gru-residual-3",
@@ -126,7 +128,7 @@ def check_same(one: Translation, other: Translation) -> None:
 # Every model
 
 
-@pytest.mark.parametrize("case", sorted({*TRANSLATORS[::6], *FEW}))
+@pytest.mark.parametrize("case", sorted({*TRANSLATORS[::6], *FEW, *SPARSE}))
 def test_a_wide_beam_finds_the_best_of_all(case: str) -> None:
     """A beam as wide as the space misses nothing, and its scores are those of `forward`. Over every sixth model:
     test_models.py holds `step` to `forward` for each."""
@@ -162,7 +164,7 @@ def test_language_models_go_on_from_a_prompt(case: str) -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("case", FEW)
+@pytest.mark.parametrize("case", [*FEW, *SPARSE])
 def test_every_strategy_with_every_family(case: str, name: str) -> None:
     """Alone, in company, in small batches, in another order: the same, attention and n-best lists included."""
     run, search = run_of(case), STRATEGIES[name]
@@ -184,6 +186,7 @@ def test_every_strategy_with_every_family(case: str, name: str) -> None:
 ENSEMBLES = [
     ("lstm-plain-1-after", "transformer-post"),
     ("gru-plain-1-none", "prefix-rotary"),
+    ("entmax15-outputs", "transformer-entmax15-outputs"),
 ]
 
 

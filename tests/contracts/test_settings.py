@@ -155,6 +155,7 @@ IN_TRAINING: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.decay_patience": (1, PLATEAU | {"training.decay_patience": 4}),
     "training.clip": (0.01, SGD),
     "training.label_smoothing": (0.3, {}),
+    "training.loss": ("entmax15", {"training.label_smoothing": 0.0}),
     "training.coverage_loss": (1.0, {}),
     "training.forcing": ("free", {}),
     "training.sampling": (1.0, {"training.forcing": "scheduled", "training.steps": 9}),

@@ -499,6 +499,16 @@ class TestContradictions:
                 "training.coverage_loss: needs training.forcing = 'teacher'",
             ),
             (
+                ["training.loss=entmax15"],
+                "training.label_smoothing: 0.1 would give every token probability, which training.loss = 'entmax15' "
+                "does not; set it to 0",
+            ),
+            (
+                ["training.loss=entmax15", "training.label_smoothing=0", "model.attention.hard=monotonic"],
+                "model.attention.hard: 'monotonic' sums probabilities over alignments; it needs "
+                "training.loss = 'cross_entropy'",
+            ),
+            (
                 ["model.tie=all", "tokenizer.joint=false"],
                 "model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true",
             ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +25,7 @@ from weft.cli.arguments import (
     read_given,
     search_changes,
 )
+from weft.cli.json_output import json_text
 from weft.cli.length_limit import warn_of_cut_off
 from weft.data.pairs import BLANK_KIND
 from weft.errors import plural
@@ -103,7 +103,7 @@ def command(
     for kind, count in left_out.items():
         reason = "with a blank side" if kind == BLANK_KIND else f"that cannot be read ({kind})"
         typer.echo(f"left out: {plural(count, 'row')} {reason}", err=True)
-    typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
+    typer.echo(json_text(record) if as_json else "\n".join(lines))
     if output is not None:  # the scores are not lost if it cannot be written
         save_text(output, "".join(in_one_line(text) + "\n" for text in outputs))
 

@@ -149,6 +149,8 @@ class ProgressReporter:
 
 def _scores(event: Validation | Averaged) -> str:
     metrics = "".join(f", {name} {value:.2f}" for name, value in event.metrics.items())
+    if event.perplexity is None:
+        return f"validation loss {short(event.loss)}{metrics}"
     return f"validation perplexity {short(event.perplexity)}{metrics}"
 
 

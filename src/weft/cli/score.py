@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import typer
 
 from weft.cli.arguments import Device, Json, PairsFile, Run, SourceFile, TargetFile, check_runs, counted, given_corpus
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
+from weft.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
@@ -27,9 +27,9 @@ def command(
 ) -> None:
     """Print log p(target | source) of given pairs, one per line.
 
-    The end-of-sequence token is included. Without PAIRS, --source and --target, standard input is read. With
-    --bad-lines skip, a pair that cannot be read or is too long gives an empty line (with --json, an object with an
-    "error"); exit code 3.
+    The end-of-sequence token is included. A target of probability zero scores -inf (with --json, null). Without PAIRS,
+    --source and --target, standard input is read. With --bad-lines skip, a pair that cannot be read or is too long
+    gives an empty line (with --json, an object with an "error"); exit code 3.
     """
     check_runs(run)
     policy = BadLinePolicy(bad_lines)
@@ -63,5 +63,5 @@ def command(
             assert isinstance(row, Pair)
             fields = {"source": row.source, "target": row.target, **result._asdict()}
             line = f"{result.log_probability:.6f}"
-        typer.echo(json.dumps(fields, ensure_ascii=False) if as_json else line)
+        typer.echo(json_text(fields) if as_json else line)
     policy.finish()

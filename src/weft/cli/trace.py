@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.arguments import Changes, Device, Json, Run, Search, check_picture, check_runs, search_changes
+from weft.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +60,7 @@ def command(
         if not as_json:
             typer.echo(to)
     if as_json:
-        typer.echo(json.dumps(record(translation, kind, trace, label), ensure_ascii=False))
+        typer.echo(json_text(record(translation, kind, trace, label)))
     elif to is None:
         _print(trace, label, title, width)
 
@@ -88,7 +87,7 @@ def _print(trace: Trace, label: Callable[[int], str], title: str, width: int | N
 
 
 def record(translation: Translation, kind: str, trace: Trace, label: Callable[[int], str]) -> dict[str, Any]:
-    """A trace for ``--json``: every token as text and id; the logarithm of a probability of 0 is null."""
+    """A trace for ``--json``: every token as text and id."""
     from weft.search.trace import BeamTrace
 
     steps: list[Any]
@@ -96,7 +95,7 @@ def record(translation: Translation, kind: str, trace: Trace, label: Callable[[i
         steps = [
             [
                 {"text": label(branch.token)}
-                | {name: _finite(value) for name, value in branch._asdict().items()}
+                | branch._asdict()
                 | {"winner": step < len(trace.winner) and trace.winner[step] == index}
                 for index, branch in enumerate(branches)
             ]
@@ -113,8 +112,3 @@ def record(translation: Translation, kind: str, trace: Trace, label: Callable[[i
         "steps": steps,
     }
     return result | ({"winner": trace.winner} if isinstance(trace, BeamTrace) else {})
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

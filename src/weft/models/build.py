@@ -14,6 +14,7 @@ from weft.models.encoders import make_encoder
 from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import Seq2Seq
 from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
+from weft.recipe.choices import OUTPUTS, resolve
 
 if TYPE_CHECKING:
     from weft.models.hard_attention import HardAttentionSeq2Seq
@@ -61,28 +62,36 @@ class _Uninitialized(TorchFunctionMode):
 
 
 def build_model(
-    settings: ModelSettings, *, source_size: int, target_size: int, seed: int = 1, initialize: bool = True
+    settings: ModelSettings,
+    *,
+    source_size: int,
+    target_size: int,
+    loss: str = "cross_entropy",
+    seed: int = 1,
+    initialize: bool = True,
 ) -> AnyModel:
     """A model with fresh weights, which depend on the seed alone; sizes are those of the vocabularies.
 
-    ``initialize``: False if the weights will be replaced, which saves most of the time.
+    ``loss``: the recipe's training.loss, which decides on the output layer. ``initialize``: False if the weights will
+    be replaced, which saves most of the time.
     """
     if not initialize:
         with _Uninitialized():
-            return build_model(settings, source_size=source_size, target_size=target_size)
+            return build_model(settings, source_size=source_size, target_size=target_size, loss=loss)
+    output: type[Output] = resolve(OUTPUTS, loss)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if settings.kind == "prefix_lm":
-            return _prefix_lm(settings, source_size, target_size)
+            return _prefix_lm(settings, source_size, target_size, output)
         if settings.kind == "language_model" and isinstance(settings.decoder, TransformerSettings):
-            return _prefix_lm(settings, None, target_size)
+            return _prefix_lm(settings, None, target_size, output)
         if settings.kind == "language_model":
             from weft.models.language_model import RecurrentLanguageModel
 
-            return RecurrentLanguageModel(settings, vocabulary=target_size)
+            return RecurrentLanguageModel(settings, vocabulary=target_size, output_class=output)
         if settings.attention.hard != "none":
             return _hard_attention(settings, source_size, target_size)
-        return _seq2seq(settings, source_size, target_size)
+        return _seq2seq(settings, source_size, target_size, output)
 
 
 def _embedding(
@@ -112,7 +121,7 @@ def _state_size(settings: ModelSettings) -> int:
     return settings.embedding if settings.tie != "none" else settings.decoder.hidden
 
 
-def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq2Seq:
+def _seq2seq(settings: ModelSettings, source_size: int, target_size: int, output: type[Output]) -> Seq2Seq:
     source_embedding, target_embedding = _embeddings(settings, source_size, target_size)
     size = _state_size(settings)
     encoder = make_encoder(settings)
@@ -133,7 +142,7 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int) -> Seq
         target_embedding=target_embedding,
         encoder=encoder,
         decoder=decoder,
-        output=Output(target_size, size, target_embedding if settings.tie != "none" else None),
+        output=output(target_size, size, target_embedding if settings.tie != "none" else None),
     )
 
 
@@ -150,7 +159,7 @@ def _hard_attention(settings: ModelSettings, source_size: int, target_size: int)
     )
 
 
-def _prefix_lm(settings: ModelSettings, source_size: int | None, target_size: int) -> PrefixLM:
+def _prefix_lm(settings: ModelSettings, source_size: int | None, target_size: int, output: type[Output]) -> PrefixLM:
     """One stack for both sides; without a source, a language model."""
     from weft.models.prefix_lm import PrefixLM
     from weft.models.transformer import make_transformer_stack
@@ -165,5 +174,5 @@ def _prefix_lm(settings: ModelSettings, source_size: int | None, target_size: in
         source_embedding=source,
         target_embedding=target,
         stack=make_transformer_stack(settings, decoder, bidirectional=source is not None),
-        output=Output(target_size, _state_size(settings), target if settings.tie != "none" else None),
+        output=output(target_size, _state_size(settings), target if settings.tie != "none" else None),
     )

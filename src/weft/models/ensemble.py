@@ -3,6 +3,9 @@
     arithmetic   p(y_t | …) = Σ_m w_m p_m(y_t | …)          a token is likely if any member finds it likely
     geometric    p(y_t | …) ∝ Π_m p_m(y_t | …)^{w_m}        a token is unlikely if any member finds it unlikely
 
+A token to which a member with sparse outputs gives no probability has none in a geometric mean; where every token is
+one of these, the arithmetic mean takes its place.
+
 The members may be of any kind and size if they have the same vocabularies. An ensemble is searched and scored like a
 model. It has no output layer of its own, so it is not trained; its attention is the mean of its members' alignments.
 """
@@ -19,7 +22,7 @@ from torch import Tensor, nn
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, nearest
 from weft.models.hard_attention import HardAttentionSeq2Seq
-from weft.models.interface import HasMaxTargetLength, Model, ModelOutput, StepOutput, alignment_weights
+from weft.models.interface import HasMaxTargetLength, HasOutputLayer, Model, ModelOutput, StepOutput, alignment_weights
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import Seq2Seq
@@ -47,6 +50,8 @@ class Ensemble(nn.Module):
         self.members = nn.ModuleList(cast(Sequence[nn.Module], members))
         self.mean = mean
         self.weights = tuple(weight / math.fsum(weights) for weight in weights)
+        outputs = [member.output_layer() for member in members if isinstance(member, HasOutputLayer)]
+        self.has_sparse_member = any(output.loss == "entmax15" for output in outputs)
 
     def _members(self) -> list[Model]:
         return cast(list[Model], list(self.members))
@@ -85,10 +90,17 @@ class Ensemble(nn.Module):
 
     def _mean_logits(self, logits: Sequence[Tensor]) -> Tensor:
         """The mean as logits, at least in float32: log p for the arithmetic mean, log p + constant for the other."""
+        mean_NV = self._mean_of_kind(self.mean, logits)
+        if self.mean == "arithmetic" or not self.has_sparse_member:
+            return mean_NV
+        impossible_N1 = mean_NV.amax(-1, keepdim=True).isneginf()
+        return torch.where(impossible_N1, self._mean_of_kind("arithmetic", logits), mean_NV)
+
+    def _mean_of_kind(self, kind: str, logits: Sequence[Tensor]) -> Tensor:
         mean_NV: Tensor | None = None
         for weight, logits_NV in zip(self.weights, logits, strict=True):
             log_NV = logits_NV.log_softmax(-1, dtype=torch.promote_types(logits_NV.dtype, torch.float32))
-            if self.mean == "arithmetic":
+            if kind == "arithmetic":
                 log_NV = log_NV + math.log(weight)
                 mean_NV = log_NV if mean_NV is None else torch.logaddexp(mean_NV, log_NV)
             else:

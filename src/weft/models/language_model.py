@@ -38,7 +38,7 @@ class RecurrentLanguageModel(nn.Module):
     with:     c_t = Σ α_j h_j over h_0 = 0, h_1 … h_{t−1};  p(y_{t+1}) from tanh(W [c_t; s_t])
     """
 
-    def __init__(self, settings: ModelSettings, *, vocabulary: int) -> None:
+    def __init__(self, settings: ModelSettings, *, vocabulary: int, output_class: type[Output] = Output) -> None:
         """``vocabulary``: its size."""
         super().__init__()
         decoder = settings.decoder
@@ -49,7 +49,7 @@ class RecurrentLanguageModel(nn.Module):
         self.attention = make_attention(settings.attention, queries=decoder.hidden, states=decoder.hidden)
         tied = settings.tie != "none"
         size = settings.embedding if tied else decoder.hidden
-        output = Output(vocabulary, size, self.embedding if tied else None)
+        output = output_class(vocabulary, size, self.embedding if tied else None)
         read = decoder.hidden * (1 if self.attention is None else 2)
         self.readout = None if read == decoder.hidden == size else nn.Linear(read, size)
         self.output = output

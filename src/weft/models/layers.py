@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,14 @@ class Embedding(nn.Module):
 
 
 class Output(nn.Module):
-    """States to logits over the vocabulary; the matrix may be that of an embedding (Press & Wolf 2017)."""
+    """States to logits over the vocabulary; the matrix may be that of an embedding (Press & Wolf 2017).
+
+    Every output layer computes scores by one linear map; p = softmax(logits), with logits that it derives from them.
+    Here they are the same.
+    """
+
+    loss: ClassVar[str] = "cross_entropy"
+    """The value of training.loss that the layer is trained by."""
 
     def __init__(self, vocabulary: int, width: int, tied: Embedding | None = None) -> None:
         super().__init__()
@@ -75,4 +83,13 @@ class Output(nn.Module):
         self.bias_V = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, states_ND: Tensor) -> Tensor:
+        return self.logits(self.scores(states_ND))
+
+    def scores(self, states_ND: Tensor) -> Tensor:
+        """(N, V) W h + b"""
         return functional.linear(states_ND, self.weight_VD, self.bias_V)
+
+    @staticmethod
+    def logits(scores_NV: Tensor) -> Tensor:
+        """The logits of scores."""
+        return scores_NV

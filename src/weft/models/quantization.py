@@ -43,13 +43,15 @@ class Int8Output(Output):
     def __init__(self, trained: Output, *, bound: float | None = None) -> None:
         nn.Module.__init__(self)
         self.width = trained.width
+        self.loss = trained.loss  # type: ignore[misc]
         self.weight_VD = nn.Parameter(trained.bias_V.new_empty(0, trained.width), requires_grad=False)
         self.bias_V = trained.bias_V
         self.linear = Int8Linear(trained.weight_VD, trained.bias_V, bound=bound)
+        self.logits = trained.logits  # type: ignore[method-assign]
 
-    def forward(self, states_ND: Tensor) -> Tensor:
-        logits_NV: Tensor = self.linear(states_ND)
-        return logits_NV
+    def scores(self, states_ND: Tensor) -> Tensor:
+        scores_NV: Tensor = self.linear(states_ND)
+        return scores_NV
 
 
 class _WholeInputMap:

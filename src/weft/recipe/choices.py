@@ -29,6 +29,12 @@ SCORES: dict[str, str] = {
 }
 """How an attention compares a query with a key."""
 
+OUTPUTS: dict[str, str] = {
+    "cross_entropy": "weft.models.layers:Output",
+    "entmax15": "weft.models.sparse_output:Entmax15Output",
+}
+"""The output layer that each training loss trains."""
+
 NORMALIZERS: dict[str, str] = {
     "softmax": "weft.attention.normalizers:softmax",
     "sparsemax": "weft.attention.normalizers:sparsemax",
@@ -152,6 +158,7 @@ class Choice:
         raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
 
 
+LossName = Annotated[str, Choice(OUTPUTS)]
 ScoreName = Annotated[str, Choice(SCORES, besides=("none",))]
 NormalizerName = Annotated[str, Choice(NORMALIZERS)]
 WindowName = Annotated[str, Choice(WINDOWS, besides=("none",))]

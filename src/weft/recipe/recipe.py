@@ -77,6 +77,17 @@ class Recipe(Settings):
             yield "training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32"
         if self.data.prompts and self.model.kind == "language_model" and self.training.forcing != "teacher":
             yield "data.prompts: prompts need training.forcing = 'teacher'"
+        if self.training.loss == "entmax15":
+            if self.training.label_smoothing:
+                yield (
+                    f"training.label_smoothing: {self.training.label_smoothing:g} would give every token probability, "
+                    "which training.loss = 'entmax15' does not; set it to 0"
+                )
+            if self.model.attention.hard != "none":
+                yield (
+                    f"model.attention.hard: {self.model.attention.hard!r} sums probabilities over alignments; it needs "
+                    "training.loss = 'cross_entropy'"
+                )
         if self.training.coverage_loss:
             if not (self.model.attends and self.model.has_source):
                 yield "training.coverage_loss: this model has no attention to a source; set it to 0"

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from weft.recipe.base import Count, CountOrNone, Probability, Settings, Share
-from weft.recipe.choices import ScheduleName
+from weft.recipe.choices import LossName, ScheduleName
 
 
 class TrainingSettings(Settings):
@@ -29,6 +29,10 @@ class TrainingSettings(Settings):
         2, description="plateau: validations in a row without improvement that cause a decay (0 means 1)"
     )
     clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0: no clipping")
+    loss: LossName = Field(
+        "cross_entropy",
+        description="training loss; entmax15: of an output layer by 1.5-entmax, whose probabilities can be zero",
+    )
     label_smoothing: Share = Field(0.1, description="label smoothing: probability spread evenly over the vocabulary")
     coverage_loss: float = Field(
         0.0, ge=0, description="weight of the loss for attending again to what was attended to before"

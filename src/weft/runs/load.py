@@ -54,7 +54,7 @@ def _load_run(path: Path | str, model: Model | None) -> LoadedRun:
     weights = folder.read_model()
     own_model = model is not None
     if model is None:
-        model = build_model(recipe.model, **sizes, initialize=False)
+        model = build_model(recipe.model, **sizes, loss=recipe.training.loss, initialize=False)
     load_weights(model, weights.tensors, where=str(folder.model))
     check_finite(weights.tensors, where=str(folder.model))
     if origin := WeightsOrigin.from_metadata(weights.metadata):

@@ -37,7 +37,7 @@ class RunStatus(NamedTuple):
     steps: int | None = None
     """Of the whole training."""
     metric: str | None = None
-    """What `score` is: perplexity, or the metric that training chose the weights by."""
+    """What `score` is: perplexity, or the metric that training chose the weights by; loss where there is neither."""
     score: float | None = None
     """Of model.safetensors on the validation set."""
     modified: float = 0.0
@@ -93,7 +93,8 @@ def _read(path: Path) -> RunStatus:
     origin = WeightsOrigin.from_metadata(read_metadata(run.model))
     validation = (origin.validation if origin is not None else None) or {}
     chosen = str(settings.get("metric"))
-    metric = next((name for name in (chosen, "perplexity") if name != "loss" and name in validation), None)
+    choices = (*([] if chosen == "loss" else [chosen]), "perplexity", "loss")
+    metric = next((name for name in choices if name in validation), None)
     owner = lock_owner(path)
     events = list(_last_events(run.log))
     step = run.newest_step()

@@ -46,7 +46,7 @@ class Step(Event):
     """One update."""
 
     loss: float
-    """Mean negative log-likelihood of a target token, without label smoothing."""
+    """Mean negative log-likelihood of a target token, without label smoothing; or the mean 1.5-entmax loss."""
     learning_rate: float
     grad_norm: float
     """Norm of the gradient, before clipping."""
@@ -72,7 +72,8 @@ class Validation(Event):
     """Loss and metrics on the validation set."""
 
     loss: float
-    perplexity: float
+    perplexity: float | None
+    """None with training.loss = "entmax15": a reference may have a probability of zero."""
     metrics: dict[str, float] = field(default_factory=dict)
     is_best: bool = False
     """Whether this is the best validation so far."""
@@ -91,7 +92,8 @@ class Averaged(Event):
     steps: tuple[int, ...]
     """Of the checkpoints."""
     loss: float
-    perplexity: float
+    perplexity: float | None
+    """None with training.loss = "entmax15": a reference may have a probability of zero."""
     metrics: dict[str, float] = field(default_factory=dict)
     is_best: bool = False
     """Whether the mean is better than the best checkpoint, and becomes the model of the run in its place."""

@@ -8,11 +8,13 @@ free        always the model's own last prediction
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from weft.data.store.token_store import Batch
-from weft.models.interface import Model
+from weft.models.interface import HasOutputLayer, Model
 from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN
 from weft.tree import first
@@ -49,3 +51,22 @@ def forced_logits(model: Model, batch: Batch, sampling_probability: float = 0.0)
         logits_BV, state, _ = model.step(tokens_B, state, memory)
         logits.append(logits_BV)
     return order.unsort(torch.cat(logits))
+
+
+def forced_states(model: Model, batch: Batch, sampling_probability: float) -> Tensor:
+    """What the output layer reads at every target token (N, D), under scheduled sampling with this probability.
+
+    For a loss that cannot be computed from logits, because they are −∞ for tokens without probability.
+    """
+    assert isinstance(model, HasOutputLayer)
+    states: list[Tensor] = []
+
+    def record(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        states.append(inputs[0])
+
+    handle = model.output_layer().register_forward_pre_hook(record)
+    try:
+        forced_logits(model, batch, sampling_probability)
+    finally:
+        handle.remove()
+    return batch.target.layout.time_major.unsort(torch.cat(states))

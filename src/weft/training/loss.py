@@ -1,6 +1,8 @@
-"""Cross-entropy with label smoothing, and the coverage loss.
+"""Cross-entropy with label smoothing, the 1.5-entmax loss, and the coverage loss.
 
 loss_t = −(1 − ε) log p(y_t) − ε/V Σ_v log p(v)      Szegedy et al. 2016, 7; ε = 0 is plain cross-entropy
+      or (p − e_y)ᵀz + H(p),  p = entmax15(z),       Peters, Niculae & Martins 2019, eq. 11; training.loss = "entmax15"
+         H(p) = (4/3) Σ_v (p_v − p_v^1.5)            the Fenchel–Young loss of p; its gradient is p − e_y
          + λ Σ_j min(α_tj, Σ_{t' < t} α_t'j)         See et al. 2017, eq. 12; λ = training.coverage_loss
 """
 
@@ -11,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from weft.attention.normalizers import entmax15
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.data.store.token_store import Batch
 from weft.errors import TrainingError
@@ -25,7 +28,7 @@ from weft.models.interface import (
 from weft.models.layers import Output
 from weft.ragged import Ragged
 from weft.text.specials import BEGIN
-from weft.training.forcing import forced_logits
+from weft.training.forcing import forced_logits, forced_states
 
 
 class Loss(NamedTuple):
@@ -34,7 +37,8 @@ class Loss(NamedTuple):
     smoothed: Tensor
     """The training objective."""
     negative_log_likelihood: Tensor
-    """−Σ log p(y_t), without smoothing and without gradient; perplexity is computed from it."""
+    """−Σ log p(y_t), without smoothing and without gradient; of sparse outputs the 1.5-entmax loss, since log p(y_t)
+    may be −∞."""
 
 
 def cross_entropy(logits_NV: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
@@ -50,6 +54,26 @@ def cross_entropy(logits_NV: Tensor, targets_N: Tensor, *, smoothing: float = 0.
 def output_cross_entropy(output: Output, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
     """``cross_entropy(output(states_ND), targets_N)``, in chunks."""
     return Loss(*chunked_cross_entropy(states_ND, output.weight_VD, output.bias_V, targets_N, smoothing=smoothing))
+
+
+def entmax15_loss(scores_NV: Tensor, targets_N: Tensor) -> Loss:
+    """The 1.5-entmax loss of every target token, summed; ``scores_NV``: z."""
+    scores_NV = scores_NV.to(torch.promote_types(scores_NV.dtype, torch.float32))
+    with torch.no_grad():  # p maximizes pᵀz + H(p), so that its own change does not change the loss
+        weights_NV = entmax15(scores_NV)
+        entropy = (weights_NV - weights_NV**1.5).sum() * (4 / 3)
+    loss = (weights_NV * scores_NV).sum() - scores_NV.gather(1, targets_N[:, None]).sum() + entropy
+    return Loss(loss, loss.detach())
+
+
+def output_loss(output: Output, states_ND: Tensor, targets_N: Tensor, *, smoothing: float) -> Loss:
+    """The loss that an output layer is trained by, in chunks; targets that are ``IGNORE_INDEX`` do not count."""
+    if output.loss == "cross_entropy":
+        return output_cross_entropy(output, states_ND, targets_N, smoothing=smoothing)
+    from weft.kernels.chunked_entmax_loss import chunked_entmax_loss
+
+    loss = chunked_entmax_loss(states_ND, output.weight_VD, output.bias_V, targets_N)
+    return Loss(loss, loss.detach())
 
 
 def coverage_loss(weights_BTS: Tensor, real_BT: Tensor) -> Tensor:
@@ -87,7 +111,7 @@ def forced_loss(
         loss, attention = targets_loss(targets, targets_N, smoothing=smoothing), targets.attention
     else:
         hidden = model.hidden_states(source, inputs, return_attention=return_attention)
-        loss = output_cross_entropy(model.output_layer(), hidden.states.values, targets_N, smoothing=smoothing)
+        loss = output_loss(model.output_layer(), hidden.states.values, targets_N, smoothing=smoothing)
         attention = hidden.attention
     if not coverage:
         return loss
@@ -106,5 +130,8 @@ def batch_loss(
         return forced_loss(model, batch.source, inputs, batch.target.values, smoothing=smoothing, coverage=coverage)
     if coverage:
         raise TrainingError("training.coverage_loss: this model gives no attention weights with its loss; set it to 0")
+    if isinstance(model, HasOutputLayer) and model.output_layer().loss != "cross_entropy":
+        states_ND = forced_states(model, batch, sampling_probability)
+        return output_loss(model.output_layer(), states_ND, batch.target.values, smoothing=smoothing)
     logits_NV = forced_logits(model, batch, sampling_probability)
     return cross_entropy(logits_NV, batch.target.values, smoothing=smoothing)

@@ -22,7 +22,7 @@ from weft.errors import DataError, RecipeError, nearest, option, warn
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models.build import build_model, choose_device
-from weft.models.interface import Model
+from weft.models.interface import HasOutputLayer, Model
 from weft.preparation import PreparedCorpus, Transform, check_files, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
@@ -110,6 +110,7 @@ def _train(
         raise DataError(f"data.train: no pair is left to train on ({reasons})")
     if model is None:
         model = _build_model(recipe, tokenizers, device)
+    _check_output_layer(model, recipe.training.loss)
     if start is not None:
         _initialize(model, start)
     trainer = Trainer(
@@ -136,7 +137,23 @@ def _train(
 def _build_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
     source_size, target_size = tokenizers.source.size, tokenizers.target.size
     check_training_memory(recipe, source_size=source_size, target_size=target_size, device=device)
-    return build_model(recipe.model, source_size=source_size, target_size=target_size, seed=recipe.seed)
+    return build_model(
+        recipe.model,
+        source_size=source_size,
+        target_size=target_size,
+        loss=recipe.training.loss,
+        seed=recipe.seed,
+    )
+
+
+def _check_output_layer(model: Model, loss: str) -> None:
+    """A model that a user made must have the output layer that the recipe's loss trains."""
+    trained_by = model.output_layer().loss if isinstance(model, HasOutputLayer) else "cross_entropy"
+    if loss != trained_by:
+        raise RecipeError(
+            f"training.loss: {loss!r} was given, but the output layer of this model is trained by {trained_by!r}; "
+            "change the one or the other"
+        )
 
 
 def _initialize(model: Model, start: RunFolder) -> None:

@@ -40,7 +40,7 @@ class UpdateStatistics(NamedTuple):
     """The numbers an update reports."""
 
     loss: float
-    """Mean negative log-likelihood of a target token."""
+    """Mean negative log-likelihood of a target token, or mean 1.5-entmax loss."""
     grad_norm: float
     """Before clipping."""
 

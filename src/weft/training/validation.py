@@ -14,6 +14,7 @@ import torch
 from weft.activity import activity
 from weft.data.pairs import Pair
 from weft.data.store.encode import encode_pairs
+from weft.data.store.token_store import PairStore, length_sorted_batches
 from weft.errors import DataError
 from weft.evaluation.metrics import compute_metrics, perplexity
 from weft.evaluation.references import GROUPINGS, EvaluationItems
@@ -22,7 +23,8 @@ from weft.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.runs.weights import Tensors, load_weights, model_tensors
 from weft.text import specials
-from weft.translation.forced_decoding import likelihood
+from weft.training.loss import batch_loss
+from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
 from weft.translation.translator import Translator
 
 
@@ -30,7 +32,8 @@ class ValidationScores(NamedTuple):
     """The result of a validation."""
 
     loss: float
-    perplexity: float
+    perplexity: float | None
+    """None with training.loss = "entmax15": a reference may have a probability of zero."""
     metrics: dict[str, float]
     score: float
     """The number by which checkpoints are ranked; higher is better, and minus infinity if the loss is not finite."""
@@ -44,7 +47,8 @@ class ValidationScores(NamedTuple):
     @property
     def numbers(self) -> dict[str, float]:
         """Loss, perplexity and metrics by name."""
-        return {"loss": self.loss, "perplexity": self.perplexity, **self.metrics}
+        perplexity = {} if self.perplexity is None else {"perplexity": self.perplexity}
+        return {"loss": self.loss, **perplexity, **self.metrics}
 
 
 Validate = Callable[[Model], ValidationScores]
@@ -105,20 +109,36 @@ def make_validation(recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus,
     metric = recipe.training.metric
 
     def validate(model: Model) -> ValidationScores:
-        scored = likelihood(model, encoded, begin=specials.BEGIN, device=device)
-        per_token = perplexity(scored.log_probability, scored.tokens).value
-        diverged = not math.isfinite(per_token)  # the loss is infinite, NaN, or so large that its exponential overflows
+        loss, per_token = validation_loss(model, encoded, device, sparse=recipe.training.loss == "entmax15")
+        # not finite: the loss is infinite, NaN, or so large that its exponential overflows
+        diverged = not math.isfinite(loss if per_token is None else per_token)
         if metric == "loss":
-            return ValidationScores(scored.loss, per_token, {}, -math.inf if diverged else -scored.loss)
+            return ValidationScores(loss, per_token, {}, -math.inf if diverged else -loss)
         translator = Translator(model, tokenizers, recipe, device=device)
         translator.length_limits = prepared.length_limits
         translations = translator.translate(sources, return_attention=False)
         [result] = compute_metrics([metric], [translation.text for translation in translations], references)
         score = -math.inf if diverged else result.value if result.better == "higher" else -result.value
         counts = len(translations), sum(translation.ended_by_length for translation in translations), sample
-        return ValidationScores(scored.loss, per_token, {metric: result.value}, score, *counts)
+        return ValidationScores(loss, per_token, {metric: result.value}, score, *counts)
 
     return validate
+
+
+def validation_loss(
+    model: Model, pairs: PairStore, device: torch.device, *, sparse: bool
+) -> tuple[float, float | None]:
+    """The mean loss of a target token and the perplexity, which a model with sparse outputs does not have."""
+    if not sparse:
+        scored = likelihood(model, pairs, begin=specials.BEGIN, device=device)
+        return scored.loss, perplexity(scored.log_probability, scored.tokens).value
+    total, tokens = 0.0, 0
+    with torch.no_grad():
+        for rows in length_sorted_batches(pairs, BATCH_TOKENS):
+            batch = pairs.batch(rows).to(device)
+            total += float(batch_loss(model, batch).smoothed)
+            tokens += batch.target.layout.total
+    return total / max(tokens, 1), None
 
 
 def sample_items(items: EvaluationItems, size: int, *, seed: int) -> EvaluationItems:

@@ -82,7 +82,8 @@ def _choose_engine(name: str, run: LoadedRun, torch_engine: TorchEngine) -> Engi
         return torch_engine
     from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
 
-    if name == "auto" and (unsupported_model(run.recipe.model) is not None or not is_installed()):
+    unsupported = unsupported_model(run.recipe.model, loss=run.recipe.training.loss)
+    if name == "auto" and (unsupported is not None or not is_installed()):
         return torch_engine
     from weft.translation.engines.ctranslate2.engine import CTranslate2Engine
 

@@ -77,7 +77,7 @@ class CTranslate2Engine:
             return "CTranslate2 is not installed; `pip install ctranslate2`"
         if isinstance(self.fallback.model, Ensemble):
             return "CTranslate2 has no ensembles"
-        reason = unsupported_model(self.run.recipe.model)
+        reason = unsupported_model(self.run.recipe.model, loss=self.run.recipe.training.loss)
         reason = reason or unsupported_search(request.settings, n_best=request.n_best)
         if reason is None and (request.return_trace or any(request.prefixes)):
             return "CTranslate2 gives no trace, and its beams take no prefix"

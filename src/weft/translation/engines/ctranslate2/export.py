@@ -124,7 +124,7 @@ def _check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     if quantization not in QUANTIZATIONS:
         raise SearchError(f"--quantization {quantization}: unknown; {nearest(quantization, QUANTIZATIONS)}")
     name, model = run.recipe.name, run.model
-    reason = unsupported_model(run.recipe.model)
+    reason = unsupported_model(run.recipe.model, loss=run.recipe.training.loss)
     if reason is not None:
         raise RecipeError(f"{name}: {reason}")
     if not isinstance(model, Seq2Seq):

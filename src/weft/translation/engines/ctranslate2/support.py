@@ -25,8 +25,13 @@ def is_installed() -> bool:
     return find_spec("ctranslate2") is not None
 
 
-def unsupported_model(settings: ModelSettings) -> str | None:
-    """Why CTranslate2 cannot hold such a model, in one line that names the setting; None if it can."""
+def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -> str | None:
+    """Why CTranslate2 cannot hold such a model, in one line that names the setting; None if it can.
+
+    ``loss``: the recipe's training.loss.
+    """
+    if loss != "cross_entropy":
+        return f"training.loss: CTranslate2 has no output layer for {loss!r}; only for 'cross_entropy'"
     if settings.kind != "seq2seq":
         return f"model.kind: {settings.kind!r} is not exported to CTranslate2; only 'seq2seq' is"
     if settings.attention.normalizer != "softmax":
