@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "preparation": {"recipe", "text", "data", "tasks", "files", "errors", "runs", "activity"},
     "kernels": {"ragged", "tree", "errors"},
     "attention": {"ragged", "tree", "kernels", "recipe", "errors"},
-    "models": {"attention", "kernels", "ragged", "tree", "recipe", "errors"},
+    "models": {"attention", "kernels", "ragged", "tree", "recipe", "text.specials", "errors"},
     "search": {"kernels", "tree", "errors"},
     "runs": {"models", "recipe", "text", "ragged", "files", "checksums", "errors", "activity"},
     "translation": {

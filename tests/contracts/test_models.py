@@ -2,7 +2,7 @@
 
 Each contract runs over the models that can be built: cell × connections × where the attention enters,
 score × projection × placement, normalizer, window, features of earlier weights, hard attention,
-encoder × decoder × bridge, sparse outputs, and the language models.
+encoder × decoder × bridge, sources of several columns, sparse outputs, and the language models.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from weft.tree import Tree, leaves, map_tree, repeat, select
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12, 6], [8, 5, 10]]
 INPUTS = [[1, 5, 8], [1, 9, 4, 6, 10], [1, 7], [1, 3, 7]]
 SOURCE_SIZE, TARGET_SIZE = 13, 11
+COLUMN_SOURCES = [[3, 7, 2, 5, 2], [2, 11, 4, 2], [4, 9, 2, 3, 2, 12, 2], [8, 2, 2]]
+"""Two columns or three, some of them empty; for a model of three columns some are missing."""
 
 PLACEMENTS: dict[str, dict[str, dict[str, Any]]] = {
     "none": {"attention": {"score": "none"}},
@@ -106,6 +108,28 @@ def plain_transformer() -> dict[str, Any]:
     return {"embedding": 6, "dropout": 0.0, "decoder": TRANSFORMER}
 
 
+def column_cases() -> dict[str, dict[str, Any]]:
+    """Sources of several columns, with every kind of encoder and decoder and every place of the attention."""
+    cases: dict[str, dict[str, Any]] = {}
+    for encoders in ("separate", "shared", "joint"):
+        for attention in ("parallel", "flat"):
+            sources = {"sources": {"count": 2, "encoders": encoders, "attention": attention}}
+            name = f"columns-{encoders}-{attention}"
+            plain: dict[str, Any] = {"embedding": 6, "dropout": 0.0, **sources}
+            cases[f"{name}-transformer"] = {**plain, "encoder": TRANSFORMER, "decoder": TRANSFORMER}
+            cases[f"{name}-lstm"] = settings("after+feeding", **sources)
+            cases[f"{name}-with-gru"] = {**plain, "encoder": TRANSFORMER, "decoder": {"kind": "gru", "hidden": 5}}
+    three = {"sources": {"count": 3}}
+    for placement in PLACEMENTS:
+        cases[f"columns-3-{placement}"] = settings(placement, **three)
+    options = {**TRANSFORMER, "heads": 6, "key_value_heads": 3, "positions": "relative", "norm_placement": "post"}
+    sparse = {"attention": {"normalizer": "entmax15"}}
+    cases["columns-3-transformer"] = {**three, **sparse, "embedding": 5, "encoder": options, "decoder": options}
+    coverage = {"score": "additive", "coverage": "fertility", "location": True, "location_width": 3}
+    cases["columns-coverage"] = settings(attention=coverage, sources={"count": 2})
+    return cases
+
+
 def every_case() -> dict[str, dict[str, Any]]:
     cases: dict[str, dict[str, Any]] = {}
     stacks = [("plain", 1), *((connections, 3) for connections in CONNECTIONS)]
@@ -161,7 +185,7 @@ def every_case() -> dict[str, dict[str, Any]]:
         looks = not placement.startswith("none")  # else nothing reads the encoder's normalized states
         cases[f"norm-{placement}"] = settings(placement, encoder=normalized if looks else (), decoder=normalized)
     cases["lm-norm"] = settings(decoder=normalized, kind="language_model")
-    cases |= transformer_cases()
+    cases |= transformer_cases() | column_cases()
     cases["entmax15-outputs"] = settings("before", decoder={"hidden": 7}, tie="target")
     cases["transformer-entmax15-outputs"] = {**plain_transformer(), "encoder": TRANSFORMER}
     cases["prefix-entmax15-outputs"] = {**plain_transformer(), "kind": "prefix_lm"}
@@ -195,7 +219,13 @@ def loss_of(case: str) -> str:
 def sources_of(case: str, rows: list[int]) -> Ragged:
     """The sources of some rows; a language model has none."""
     limit = TARGET_SIZE if CASES[case].get("tie") == "all" else SOURCE_SIZE
-    return Ragged.of([[] if case.startswith("lm") else [token % limit for token in SOURCES[row]] for row in rows])
+    return Ragged.of(
+        [[] if case.startswith("lm") else [token % limit for token in source_of(case, row)] for row in rows]
+    )
+
+
+def source_of(case: str, row: int) -> list[int]:
+    return COLUMN_SOURCES[row] if case.startswith("columns") else SOURCES[row]
 
 
 def close(one: Tree, other: Tree) -> None:
@@ -210,7 +240,7 @@ def forward(case: str, rows: list[int]) -> list[tuple[Tensor, Tensor | None]]:
     weights_BTS = alignment_weights(output.attention, sources_of(case, rows).layout)
     results = []
     for index, (row, logits_TV) in enumerate(zip(rows, inputs.like(output.logits_NV).split(), strict=True)):
-        length = len(INPUTS[row]) if case.startswith("lm") else len(SOURCES[row])
+        length = len(INPUTS[row]) if case.startswith("lm") else len(source_of(case, row))
         weights = None if weights_BTS is None else weights_BTS[index, : len(logits_TV), :length]
         results.append((logits_TV, weights))
     return results

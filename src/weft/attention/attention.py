@@ -77,16 +77,20 @@ class Attention(nn.Module):
         """Whether the weights of a step depend on those of the steps before it."""
         return self.features is not None
 
-    def project(self, states: Ragged) -> ProjectedKeys:
-        """Keys and values of a batch of sources. Every row must have at least one state."""
+    def project(self, states: Ragged, columns_N: Tensor | None = None) -> ProjectedKeys:
+        """Keys and values of a batch of sources. Every row must have at least one state.
+
+        ``columns_N``: the source column of every state, if there are several; one attention treats all alike.
+        """
         states_BSD = states.to_padded()
-        return self._project(states_BSD, additive_mask(states.layout.masked_BS, states_BSD.dtype))
+        return self.project_masked(states_BSD, additive_mask(states.layout.masked_BS, states_BSD.dtype))
 
     def project_padded(self, states_BSD: Tensor) -> ProjectedKeys:
         """The same for rows of equal length, such as the history of a search."""
-        return self._project(states_BSD, states_BSD.new_zeros(states_BSD.shape[:2]))
+        return self.project_masked(states_BSD, states_BSD.new_zeros(states_BSD.shape[:2]))
 
-    def _project(self, states_BSD: Tensor, mask_BS: Tensor) -> ProjectedKeys:
+    def project_masked(self, states_BSD: Tensor, mask_BS: Tensor) -> ProjectedKeys:
+        """The same with an additive mask: −∞ at states that are not attended to."""
         keys_BSD = self.score.project_keys(self.key_projection(states_BSD))
         fertility_BS = None if self.features is None else self.features.fertility_of(states_BSD)
         return ProjectedKeys(keys_BSD, self.value_projection(states_BSD), mask_BS, fertility_BS)

@@ -57,8 +57,8 @@ class SelfAttention(MultiHeadAttention):
         of_queries, of_keys = heads * self.head_width, kv_heads * self.head_width
         self.query_key_value = nn.Linear(width, of_queries + 2 * of_keys)
         self.output = nn.Linear(of_queries, width)
-        _initialize(self.query_key_value, [of_queries, of_keys, of_keys])
-        _initialize(self.output, [width])
+        initialize_projections(self.query_key_value, [of_queries, of_keys, of_keys])
+        initialize_projections(self.output, [width])
 
     def forward(
         self,
@@ -129,9 +129,9 @@ class CrossAttention(MultiHeadAttention):
         self.query = nn.Linear(width, of_queries)
         self.key_value = nn.Linear(source_width, 2 * of_keys)
         self.output = nn.Linear(of_queries, width)
-        _initialize(self.query, [of_queries])
-        _initialize(self.key_value, [of_keys, of_keys])
-        _initialize(self.output, [width])
+        initialize_projections(self.query, [of_queries])
+        initialize_projections(self.key_value, [of_keys, of_keys])
+        initialize_projections(self.output, [width])
 
     def forward(
         self, stream_ND: Tensor, source_MD: Tensor, pattern: AttentionPattern, recorder: AttentionRecorder | None = None
@@ -156,7 +156,7 @@ class CrossAttention(MultiHeadAttention):
         return self.output(outputs_RHD.flatten(1))
 
 
-def _initialize(linear: nn.Linear, parts: list[int]) -> None:
+def initialize_projections(linear: nn.Linear, parts: list[int]) -> None:
     """Glorot initialization of each projection by itself, though they share one matrix; zero biases."""
     for part in linear.weight.data.split(parts):
         nn.init.xavier_uniform_(part)

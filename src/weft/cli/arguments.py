@@ -127,14 +127,16 @@ def check_picture(to: Path | None) -> None:
         check_format(to)
 
 
-def given_corpus(pairs: str | None, source: Path | None, target: Path | None) -> Corpus | None:
-    """The pairs that the command line names, or None if it names none."""
-    from weft.data.reading.corpora import ParallelText, TextPairs, check_standard_input
+def given_corpus(run: Path, pairs: str | None, source: Path | None, target: Path | None) -> Corpus | None:
+    """The pairs that the command line names for a run, or None if it names none."""
+    from weft.data.reading.corpora import ParallelText, check_standard_input, pair_file
+    from weft.recipe import load_recipe
+    from weft.runs.layout import RunFolder
 
     if pairs is not None and (source or target):
         raise DataError("give PAIRS or --source and --target, not both")
     if pairs is not None:
-        return TextPairs((pairs,))
+        return pair_file(pairs, sources=load_recipe(RunFolder(run).recipe).model.sources.count)
     if source and target:
         corpus = ParallelText((str(source),), (str(target),))
         check_standard_input([corpus])
@@ -144,11 +146,11 @@ def given_corpus(pairs: str | None, source: Path | None, target: Path | None) ->
     return None
 
 
-def read_given(pairs: str | None, source: Path | None, target: Path | None) -> list[Pair] | None:
+def read_given(run: Path, pairs: str | None, source: Path | None, target: Path | None) -> list[Pair] | None:
     """All of these pairs in memory; the first row that cannot be read is an error."""
     from weft.data.reading.corpora import read
 
-    corpus = given_corpus(pairs, source, target)
+    corpus = given_corpus(run, pairs, source, target)
     return None if corpus is None else list(counted(read(corpus), pairs or str(source)))
 
 

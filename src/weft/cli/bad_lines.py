@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from weft.errors import DataError, InputTooLongError, plural
+from weft.errors import ColumnCountError, DataError, InputTooLongError, plural
 
 EXIT_CODE = 3
 """Of a command that finished, but skipped lines."""
@@ -24,8 +24,8 @@ BadLines = Annotated[
     typer.Option(
         "--bad-lines",
         metavar="error|skip",
-        help="Lines that are not UTF-8, or too long for the model: stop at the first, or write an empty line for each "
-        "and exit with code 3.",
+        help="Lines that are not UTF-8, too long for the model or without its columns: stop at the first, or write an "
+        "empty line for each and exit with code 3.",
     ),
 ]
 
@@ -58,8 +58,8 @@ class BadLinePolicy:
 
 def process_each(
     items: Sequence[Item], process: Callable[[Sequence[Item]], Sequence[Result]]
-) -> list[Result | InputTooLongError]:
-    """The results of all items, or in the place of one that is too long its error.
+) -> list[Result | DataError]:
+    """The results of all items, or in the place of one that is too long or has other columns its error.
 
     All are processed together; if that fails, in halves, so that a few of them cost little.
     """
@@ -67,7 +67,7 @@ def process_each(
         return []
     try:
         return list(process(items))
-    except InputTooLongError as error:
+    except (InputTooLongError, ColumnCountError) as error:
         if len(items) == 1:
             return [error]
     half = len(items) // 2

@@ -87,7 +87,7 @@ def command(
     arguments.check()
     settings = search_changes(run, search, changes)
     check_output(output)
-    given = read_given(pairs, source, target)
+    given = read_given(run, pairs, source, target)
     from weft.evaluation.report import evaluate, search_errors
     from weft.files import save_text
 

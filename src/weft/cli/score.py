@@ -33,9 +33,9 @@ def command(
     """
     check_runs(run)
     policy = BadLinePolicy(bad_lines)
-    corpus = given_corpus("-" if pairs is None and not (source or target) else pairs, source, target)
+    corpus = given_corpus(run, "-" if pairs is None and not (source or target) else pairs, source, target)
     from weft.data.pairs import Pair, RowError
-    from weft.errors import InputTooLongError
+    from weft.errors import DataError
 
     assert corpus is not None
     named_rows = ((block.name, *row) for block in corpus.blocks() for row in block.rows())
@@ -54,7 +54,7 @@ def command(
     results = iter(process_each([row for _, _, row in rows if isinstance(row, Pair)], score))
     for name, number, row in rows:
         result = row if isinstance(row, RowError) else next(results)
-        if isinstance(result, RowError | InputTooLongError):
+        if isinstance(result, RowError | DataError):
             message = result.message if isinstance(result, RowError) else f"{name}:{number}: {result}"
             policy.report(message)
             fields: dict[str, object] = {"source": None, "target": None, "error": message}

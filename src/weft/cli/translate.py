@@ -212,7 +212,7 @@ def _translate_window(
 ) -> tuple[list[Translation], str]:
     """The translations of the lines that are not skipped, and the output of all of them."""
     from weft.data.reading.lines import BadLine, display_name
-    from weft.errors import InputTooLongError
+    from weft.errors import DataError
 
     def translate(lines: Sequence[str]) -> list[Translation]:
         return model.translate(lines, n_best=job.format.n_best, return_attention=job.needs_attention, **job.settings)
@@ -222,7 +222,7 @@ def _translate_window(
     content = ""
     for number, line in enumerate(window, first_line):
         result = line if isinstance(line, BadLine) else next(results)
-        if isinstance(result, BadLine | InputTooLongError):
+        if isinstance(result, BadLine | DataError):
             location = f"{display_name(job.file)}:{number}: "
             message = result.message if isinstance(result, BadLine) else f"{location}{result}"
             job.bad_lines.report(message)

@@ -34,16 +34,18 @@ def find_pairs(
     """The pairs to evaluate on: the given ones, or those of a split of the recipe; at least one, at most ``limit``."""
     if limit is not None and limit < 1:
         raise DataError(f"limit: {limit} was given; expected at least 1")
-    usable = _split_pairs(recipe, split) if pairs is None else _usable_pairs(recipe, _given(pairs))
+    usable = _split_pairs(recipe, split) if pairs is None else _usable_pairs(recipe, _given(pairs, recipe))
     if not usable.pairs:
         left_out = f" ({plural(sum(usable.left_out.values()), 'row')} left out)" if usable.left_out else ""
         raise DataError(f"there are no pairs to evaluate on{left_out}")
     return usable._replace(pairs=usable.pairs[:limit])
 
 
-def _given(pairs: GivenPairs) -> Iterable[Pair]:
+def _given(pairs: GivenPairs, recipe: Recipe) -> Iterable[Pair]:
     """The pairs of a program, or those of a file that it named."""
-    return read_pairs(pairs) if isinstance(pairs, Path | str) else as_pairs(pairs)
+    if isinstance(pairs, Path | str):
+        return read_pairs(pairs, sources=recipe.model.sources.count)
+    return as_pairs(pairs)
 
 
 def _usable_pairs(recipe: Recipe, pairs: Iterable[Pair]) -> EvaluationPairs:

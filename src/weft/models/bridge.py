@@ -54,7 +54,12 @@ def make_bridge(settings: ModelSettings) -> Bridge:
     """The bridge of a model with a recurrent decoder."""
     encoder, decoder = settings.encoder, settings.decoder
     assert isinstance(decoder, RecurrentSettings)
-    same_shape = (encoder.hidden, encoder.layers, encoder.kind) == (decoder.hidden, decoder.layers, decoder.kind)
+    final_states = settings.sources.final_states
+    same_shape = final_states == 1 and (encoder.hidden, encoder.layers, encoder.kind) == (
+        decoder.hidden,
+        decoder.layers,
+        decoder.kind,
+    )
     if settings.bridge == "zero":
         return Zero(decoder)
     if settings.bridge == "copy" and not same_shape:
@@ -64,7 +69,7 @@ def make_bridge(settings: ModelSettings) -> Bridge:
         )
     if settings.bridge == "copy" or (settings.bridge == "auto" and same_shape):
         return Copy()
-    return Project(encoder.hidden, decoder)
+    return Project(encoder.hidden * final_states, decoder)
 
 
 def _cell(settings: RecurrentSettings) -> type[Cell]:

@@ -113,7 +113,12 @@ def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> 
         )
     source_stack = settings.decoder if settings.kind == "prefix_lm" else settings.encoder
     target = _embedding(settings, settings.decoder, target_size)
-    return _embedding(settings, source_stack, source_size, target if settings.tie == "all" else None), target
+    source = _embedding(settings, source_stack, source_size, target if settings.tie == "all" else None)
+    if settings.sources.count > 1:
+        from weft.models.source_columns import ColumnEmbedding
+
+        source = ColumnEmbedding(source, settings.sources.count)
+    return source, target
 
 
 def _state_size(settings: ModelSettings) -> int:
@@ -132,7 +137,7 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int, output
 
         source_width = settings.encoder.hidden
         stack = make_transformer_stack(settings, settings.decoder, bidirectional=False, source_width=source_width)
-        decoder = TransformerDecoder(stack, size=size)
+        decoder = TransformerDecoder(stack, size=size, source_columns=settings.sources.separate_attentions)
     else:
         from weft.models.recurrent_decoder import RecurrentDecoder
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.models.recurrent import RecurrentStack, StackState
@@ -26,6 +26,8 @@ class Encoded(NamedTuple):
     """Every layer's last state, both directions concatenated; None for an encoder without recurrence."""
     attention: tuple[AttentionRecord, ...] = ()
     """The weights of every layer and head, if ``return_attention``."""
+    columns_N: Tensor | None = None
+    """The source column of every state, if there are several."""
 
     def last(self) -> StackState:
         """The final state; of an encoder without recurrence, the mean of its states."""
@@ -58,7 +60,16 @@ class RecurrentEncoder(nn.Module):
 
 
 def make_encoder(settings: ModelSettings) -> Encoder:
-    """The encoder of a model, with fresh weights."""
+    """The encoder of a model, with fresh weights; of several source columns, those of all columns."""
+    if settings.sources.count > 1:
+        from weft.models.source_columns import ColumnEncoders
+
+        return ColumnEncoders(settings)
+    return make_single_encoder(settings)
+
+
+def make_single_encoder(settings: ModelSettings) -> Encoder:
+    """The encoder of one sequence."""
     kind = settings.encoder.kind
     encoder: Encoder = resolve(ENCODERS, kind)(settings) if kind in ENCODERS else RecurrentEncoder(settings)
     return encoder

@@ -13,7 +13,7 @@ results, `forward` takes it (see `RecurrentDecoder._fast_forward`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ class Memory(NamedTuple):
     """The encoder output as this decoder uses it. First axis of every tensor: the source row."""
 
     keys: ProjectedKeys | None
-    """The projected keys and values of the attention."""
+    """The projected keys and values of the attention; of several source columns, `SeparateKeys`."""
     summary_BD: Tensor | None
     """The final encoder state, if it is an input of every step."""
     initial: StackState
@@ -106,6 +106,22 @@ def make_attention(settings: AttentionSettings, *, queries: int, states: int) ->
     return Attention(score, AttentionParts(make_normalizer(settings.normalizer), keys, values, window, features))
 
 
+def _source_attention(settings: ModelSettings) -> Attention | None:
+    """The attention of a decoder to the source; to several columns, a `SeparateAttention`, with the same methods."""
+
+    def make() -> Attention | None:
+        widths = {"queries": settings.decoder.hidden, "states": settings.encoder.hidden}
+        return make_attention(settings.attention, **widths)
+
+    columns = settings.sources.separate_attentions
+    if columns == 1 or settings.attention.score == "none":
+        return make()
+    from weft.attention.source_attention import SeparateAttention
+
+    separate = SeparateAttention([attention for _ in range(columns) if (attention := make()) is not None])
+    return cast(Attention, separate)
+
+
 class RecurrentDecoder(nn.Module):
     """A stack of cells, an optional attention, and a readout ã_t = tanh(W [c_t; s_t; …])."""
 
@@ -117,11 +133,12 @@ class RecurrentDecoder(nn.Module):
         super().__init__()
         encoder, decoder = settings.encoder, settings.decoder
         assert isinstance(decoder, RecurrentDecoderSettings)
-        attention = make_attention(settings.attention, queries=decoder.hidden, states=encoder.hidden)
+        attention = _source_attention(settings)
         context = 0
         if attention is not None:
             context = decoder.hidden if settings.attention.project else encoder.hidden
-        summary = encoder.hidden if decoder.feed_summary else 0
+            context *= settings.sources.separate_attentions
+        summary = encoder.hidden * settings.sources.final_states if decoder.feed_summary else 0
         self.attends_before = attention is not None and settings.attention.placement == "before"
         self.attends_after = attention is not None and settings.attention.placement == "after"
         self.input_feeding = decoder.input_feeding
@@ -140,7 +157,7 @@ class RecurrentDecoder(nn.Module):
 
     def build_memory(self, encoded: Encoded) -> Memory:
         """What every step needs of the source."""
-        keys = None if self.attention is None else self.attention.project(encoded.states)
+        keys = None if self.attention is None else self.attention.project(encoded.states, encoded.columns_N)
         final = encoded.last()
         return Memory(keys, final[-1][0] if self.feeds_summary else None, self.bridge(final))
 
@@ -288,7 +305,7 @@ class RecurrentDecoder(nn.Module):
         """Whether `weft.kernels.cpu.input_feeding` applies: one LSTM layer and softmax of a dot product."""
         return (
             self.input_feeding
-            and self.attention is not None
+            and isinstance(self.attention, Attention)
             and self.attention.normalize is softmax
             and self.attention.window is None
             and type(self.attention.score).forward in (Dot.forward, General.forward)

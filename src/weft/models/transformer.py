@@ -87,9 +87,17 @@ class TransformerLayer(nn.Module):
     """Self-attention; cross-attention if there is a source; feed-forward network unless the kind is "attention"."""
 
     def __init__(
-        self, settings: TransformerSettings, *, normalize: Normalizer = softmax, source_width: int | None = None
+        self,
+        settings: TransformerSettings,
+        *,
+        normalize: Normalizer = softmax,
+        source_width: int | None = None,
+        source_columns: int = 1,
     ) -> None:
-        """``source_width``: of the source states; None: without cross-attention."""
+        """``source_width``: of the source states; None: without cross-attention.
+
+        ``source_columns``: of the source that are attended to separately.
+        """
         super().__init__()
         width, heads, dropout = settings.hidden, settings.heads, settings.attention_dropout
         kv_heads = settings.key_value_heads or heads
@@ -97,9 +105,16 @@ class TransformerLayer(nn.Module):
         self.self_attention_residual = ResidualBlock(settings)
         self.cross_attention: CrossAttention | None = None
         if source_width is not None:
-            self.cross_attention = CrossAttention(
-                width, source_width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize
-            )
+            if source_columns > 1:
+                from weft.attention.source_attention import SeparateCrossAttention
+
+                self.cross_attention = SeparateCrossAttention(
+                    settings, columns=source_columns, source_width=source_width, normalize=normalize
+                )
+            else:
+                self.cross_attention = CrossAttention(
+                    width, source_width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize
+                )
             self.cross_attention_residual = ResidualBlock(settings)
         self.feed_forward: FeedForward | None = None
         if settings.kind != "attention":
@@ -166,6 +181,7 @@ class TransformerStack(nn.Module):
         bidirectional: bool,
         normalize: Normalizer = softmax,
         source_width: int | None = None,
+        source_columns: int = 1,
     ) -> None:
         """``settings``: with all dropouts set; ``bidirectional``: whether tokens attend to later tokens."""
         super().__init__()
@@ -185,7 +201,8 @@ class TransformerStack(nn.Module):
         elif settings.positions == "relative":
             self.relative_bias = T5Bias(settings.heads, bidirectional=bidirectional)
         layers = [
-            TransformerLayer(settings, normalize=normalize, source_width=source_width) for _ in range(settings.layers)
+            TransformerLayer(settings, normalize=normalize, source_width=source_width, source_columns=source_columns)
+            for _ in range(settings.layers)
         ]
         self.layers = cast(Sequence[TransformerLayer], nn.ModuleList(layers))
         self.final_norm = NORMS[settings.norm](width) if settings.norm_placement == "pre" else None
@@ -280,4 +297,5 @@ def make_transformer_stack(
         bidirectional=bidirectional,
         normalize=make_normalizer(settings.attention.normalizer),
         source_width=source_width,
+        source_columns=settings.sources.separate_attentions,
     )

@@ -24,7 +24,7 @@ class TransformerMemory(NamedTuple):
     layers: tuple[KeysValues, ...]
     """(B, H, S, D) for each layer."""
     mask_B11S: Tensor
-    """Additive: 0 at a source token, −∞ at padding."""
+    """Additive: 0 at a source token, −∞ at padding. Of several source columns, a mask for each head (B, H, 1, S)."""
 
     def step_sources(self) -> list[StepKeysValues]:
         """Each layer's keys and values as a search step attends to them."""
@@ -44,11 +44,12 @@ class TransformerState(NamedTuple):
 class TransformerDecoder(nn.Module):
     """Every token attends to its history, then to the source, in every layer   Vaswani et al. 2017, 3.1."""
 
-    def __init__(self, stack: TransformerStack, *, size: int) -> None:
-        """``size``: of the hidden states it returns."""
+    def __init__(self, stack: TransformerStack, *, size: int, source_columns: int = 1) -> None:
+        """``size``: of the hidden states it returns; ``source_columns``: that are attended to separately."""
         super().__init__()
         self.stack = stack
         self.size = size
+        self.source_columns = source_columns
         self.readout = nn.Identity() if size == stack.width else nn.Linear(stack.width, size)
         self.alignment_layer = alignment_layer(len(stack.layers))
 
@@ -71,8 +72,20 @@ class TransformerDecoder(nn.Module):
                 keys_values = layer.cross_attention.keys_values(states.values)
                 parts = KeysValues(*(states.like(part).to_padded() for part in keys_values))
             layers.append(KeysValues(parts.keys.transpose(1, 2), parts.values.transpose(1, 2)))
-        mask_BS = additive_mask(states.layout.masked_BS, states.values.dtype)
-        return TransformerMemory(tuple(layers), mask_BS[:, None, None])
+        mask_BHTS = self._column_mask(encoded)
+        if mask_BHTS is None:
+            mask_BHTS = additive_mask(states.layout.masked_BS, states.values.dtype)[:, None, None]
+        return TransformerMemory(tuple(layers), mask_BHTS)
+
+    def _column_mask(self, encoded: Encoded) -> Tensor | None:
+        """(B, H, 1, S) which source column each head attends to; None if every head attends to all."""
+        if self.source_columns == 1 or encoded.columns_N is None:
+            return None
+        from weft.attention.source_attention import column_masks
+
+        states = encoded.states
+        masks_BKS = column_masks(states.layout, encoded.columns_N, self.source_columns, states.values.dtype)
+        return masks_BKS.repeat_interleave(self.stack.settings.heads, 1)[:, :, None]
 
     def start(self, memory: TransformerMemory) -> TransformerState:
         return TransformerState(self.stack.empty_history(len(memory.mask_B11S), memory.mask_B11S))
@@ -99,6 +112,6 @@ class TransformerDecoder(nn.Module):
         stream_ND = stack.embed(embedded.values, layout.positions, layout.longest)
         bias = stack.self_attention_bias(layout.longest, stream_ND.device)
         history = RaggedAttention("decoder", layout, layout, causal=True, bias=bias)
-        cross = RaggedAttention("cross", layout, source.layout)
+        cross = RaggedAttention("cross", layout, source.layout, bias=self._column_mask(encoded))
         stream_ND = stack(stream_ND, layout.positions, history, source.values, cross, records)
         return HiddenStates(embedded.like(self.readout(stack.normalize(stream_ND))), tuple(records))

@@ -17,7 +17,7 @@ from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import Call, Prefix, Step, StepError
 from weft.data.pairs import BLANK_KIND, Pair, Row, RowError, blank_error, is_blank
 from weft.data.reading import corpora
-from weft.data.reading.corpora import PlainLines, TextPairs
+from weft.data.reading.corpora import PlainLines
 from weft.errors import DataError, nearest
 from weft.recipe import Recipe
 from weft.recipe.corpus import (
@@ -119,7 +119,7 @@ def check_files(recipe: Recipe) -> None:
 
 def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_missing: bool) -> CorpusEntry:
     """The corpus of one item of data.train, data.valid or data.test."""
-    data = recipe.data
+    data, keeps_columns = recipe.data, recipe.model.sources.count > 1
     if isinstance(value, str):
         value = NamedCorpus(name=value, options=data.options if value in tasks.TASKS else {})
     if isinstance(value, NamedCorpus):
@@ -127,13 +127,13 @@ def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_miss
     elif isinstance(value, HubDataset):
         local = Path(data.folder) / value.dataset
         name = value.dataset
-        corpus = corpora.DatasetRows(str(local) if local.is_dir() else name, value)
+        corpus = corpora.DatasetRows(str(local) if local.is_dir() else name, value, keeps_columns)
     elif isinstance(value, ParallelFiles):
         name, sources = _files(recipe, value.source)
         corpus = corpora.ParallelText(sources, _files(recipe, value.target)[1])
     elif isinstance(value, TableFile):
         name, paths = _files(recipe, value.file)
-        corpus = corpora.Table(paths, value)
+        corpus = corpora.Table(paths, value, keeps_columns)
     elif isinstance(value, InstructionFile):
         name, paths = _files(recipe, value.instructions)
         corpus = corpora.Instructions(paths, value)
@@ -148,6 +148,8 @@ def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_miss
     """A built-in corpus, or a file of pairs or lines."""
     data = recipe.data
     if settings.name in tasks.TASKS:
+        if recipe.model.sources.count > 1:
+            raise DataError(f"data.{split}: {settings.name!r} has one source; set model.sources.count = 1")
         sizes = {"train": data.train_size, "valid": data.valid_size, "test": data.test_size}
         count = settings.size or sizes[split]
         generate = partial(tasks.generate, settings.name, split, seed=recipe.seed, options=settings.options)
@@ -159,8 +161,9 @@ def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_miss
         raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
     if settings.size is not None or settings.options:
         raise DataError(f"data.{split}: size and options are for built-in corpora; {settings.name!r} is a file")
-    line_corpus = TextPairs if recipe.source_role != "none" else PlainLines
-    return line_corpus((path,))
+    if recipe.source_role == "none":
+        return PlainLines((path,))
+    return corpora.pair_file(path, sources=recipe.model.sources.count)
 
 
 def _files(recipe: Recipe, names: list[str]) -> tuple[str, tuple[str, ...]]:

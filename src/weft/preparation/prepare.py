@@ -83,7 +83,8 @@ def prepare(
     """
     transforms = (transforms,) if callable(transforms) else transforms
     corpus = _prepare(recipe, tokenizers, start, transforms)
-    return corpus._replace(length_limits=learn_length_limits(corpus.data, recipe))
+    tokenizers = corpus.tokenizers.with_columns(recipe.model.sources.count)
+    return corpus._replace(tokenizers=tokenizers, length_limits=learn_length_limits(corpus.data, recipe))
 
 
 def _prepare(

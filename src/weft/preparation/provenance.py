@@ -45,10 +45,11 @@ def provenance(recipe: Recipe, entries: Sequence[CorpusEntry]) -> dict[str, Any]
     tokenizer = recipe.tokenizer.model_dump(
         mode="json", exclude={"extend"} if learned else LEARNING_SETTINGS, exclude_none=not learned
     )
+    columns = recipe.model.sources.count
     record = {
         "data": data,
         "tokenizer": tokenizer,
-        "sources": recipe.source_role,
+        "sources": recipe.source_role if columns == 1 else f"{recipe.source_role}: {columns} columns",
         "start": recipe.training.start,
         "seed": recipe.seed if generated else None,
         "files": states,

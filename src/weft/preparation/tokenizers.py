@@ -34,7 +34,7 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
         with activity("learning the tokenizer"):
             return learn(kind, texts, LearningOptions.from_settings(settings))
 
-    sources, targets = (pair.source for pair in pairs), (pair.target for pair in pairs)
+    sources, targets = _source_texts(recipe, pairs), (pair.target for pair in pairs)
     if recipe.source_role == "none":
         joint = learn_kind(settings.target_unit, targets)
         return Tokenizers(joint, joint)
@@ -44,6 +44,16 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     if recipe.source_role == "prompt":
         raise RecipeError("tokenizer.joint: a language model reads prompts and answers alike; it needs joint = true")
     return Tokenizers(learn_kind(settings.kind, sources), learn_kind(settings.target_unit, targets))
+
+
+def _source_texts(recipe: Recipe, pairs: Sequence[Pair]) -> Iterable[str]:
+    """The sources, or each column of them."""
+    sources = (pair.source for pair in pairs)
+    if recipe.model.sources.count == 1:
+        return sources
+    from weft.text.columns import columns_of_texts
+
+    return columns_of_texts(sources)
 
 
 def make_tokenizers(
@@ -103,7 +113,7 @@ def _extend(recipe: Recipe, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> To
     """The tokenizers of another run, with new ids for symbols of the pairs that they do not know."""
     minimum = recipe.tokenizer.minimum_count
     targets = [pair.target for pair in pairs]
-    sources = [pair.source for pair in pairs] if recipe.source_role != "none" else []
+    sources = [*_source_texts(recipe, pairs)] if recipe.source_role != "none" else []
     if tokenizers.joint:
         joint = tokenizers.source.extended([*sources, *targets], minimum_count=minimum)
         return Tokenizers(joint, joint)

@@ -133,6 +133,30 @@ class AttentionSettings(Settings):
     temperature: float = Field(0.1, gt=0, description="cosine score: temperature that divides it")
 
 
+class SourceSettings(Settings):
+    """[model.sources]: several columns of a table as sources of their own"""
+
+    count: int = Field(1, ge=1, le=16, description="source columns that stay apart; 1: they are joined into one text")
+    encoders: Literal["separate", "shared", "joint"] = Field(
+        "separate",
+        description="an encoder for each column; one that reads each by itself; or one that reads all as one sequence",
+    )
+    attention: Literal["parallel", "flat"] = Field(
+        "parallel",
+        description="an attention to each column, their outputs combined; or one attention to all states together",
+    )
+
+    @property
+    def separate_attentions(self) -> int:
+        """How many attentions to the source a decoder has at each place."""
+        return self.count if self.attention == "parallel" else 1
+
+    @property
+    def final_states(self) -> int:
+        """How many final states of encoders are concatenated."""
+        return 1 if self.encoders == "joint" else self.count
+
+
 class ModelSettings(Settings):
     """[model]: the network."""
 
@@ -150,6 +174,7 @@ class ModelSettings(Settings):
     encoder: EncoderSettings = RecurrentEncoderSettings()
     decoder: DecoderSettings = RecurrentDecoderSettings()
     attention: AttentionSettings = AttentionSettings()
+    sources: SourceSettings = SourceSettings()
 
     @property
     def has_source(self) -> bool:
@@ -191,6 +216,7 @@ class ModelSettings(Settings):
         _check_attention(self)
         if self.attention.hard != "none":
             _check_hard_attention(self)
+        _check_sources(self)
         if self.attention.score == "parameter_free" and self.attention.project:
             raise ValueError("model.attention.project: a parameter-free attention learns no projections; use 'dot'")
         return self
@@ -244,6 +270,20 @@ def _check_hard_attention(model: ModelSettings) -> None:
 def _toml(value: str | bool) -> str:
     """A setting's value as it is written in a recipe."""
     return f"'{value}'" if isinstance(value, str) else str(value).lower()
+
+
+def _check_sources(model: ModelSettings) -> None:
+    """Several sources belong to a model with an encoder."""
+    sources = model.sources
+    if sources.count == 1:
+        return
+    where = f"model.sources.count: {sources.count} sources"
+    if model.kind != "seq2seq":
+        raise ValueError(f"{where} need encoders; set model.kind = 'seq2seq' (it is '{model.kind}')")
+    if model.bridge == "copy" and sources.final_states > 1:
+        raise ValueError(f"{where} have as many final states; set model.bridge = 'project' or 'auto'")
+    if model.attention.window != "none" and sources.attention == "parallel":
+        raise ValueError(f"{where} have no position in common for a window; set model.sources.attention = 'flat'")
 
 
 def _check_heads(where: str, stack: TransformerSettings) -> None:

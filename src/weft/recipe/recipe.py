@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from weft.recipe.base import Seed, Settings
+from weft.recipe.corpus import HubDataset, NamedCorpus, TableFile, as_list
 from weft.recipe.data import DataSettings
 from weft.recipe.evaluation import EvaluationSettings
 from weft.recipe.model import ModelSettings, TransformerSettings
@@ -73,6 +74,7 @@ class Recipe(Settings):
                     f"model.{side}.max_positions: {stack.max_positions} is below {formula} = {longest}; "
                     "raise the one or lower the other"
                 )
+        yield from self._column_contradictions()
         if self.training.precision == "bf16" and self.model.recurs:
             yield "training.precision: 'bf16' is for Transformers; recurrent models train in fp32 or tf32"
         if self.data.prompts and self.model.kind == "language_model" and self.training.forcing != "teacher":
@@ -97,3 +99,16 @@ class Recipe(Settings):
             yield "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
         if self.training.metric != "loss" and not self.training.validate_every:
             yield "training.metric: a metric needs validations; set training.validate_every"
+
+    def _column_contradictions(self) -> Iterator[str]:
+        """A line for each corpus that does not have the source columns of the model."""
+        count = self.model.sources.count
+        for split in ("train", "valid", "test") if count > 1 else ():
+            for corpus in as_list(getattr(self.data, split)):
+                if isinstance(corpus, TableFile | HubDataset):
+                    if len(corpus.source) != count:
+                        given = ", ".join(map(str, corpus.source))
+                        yield f"data.{split}: source names {given}, but model.sources.count = {count}; make them agree"
+                elif corpus is not None and not isinstance(corpus, str | NamedCorpus):
+                    columns = f"source = {[*range(1, count + 1)]}, target = {count + 1}"
+                    yield f"data.{split}: model.sources.count = {count} needs a table: {{file = FILE, {columns}}}"

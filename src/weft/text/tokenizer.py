@@ -146,7 +146,15 @@ class Tokenizers(NamedTuple):
 
     @property
     def joint(self) -> bool:
-        return self.source is self.target
+        return getattr(self.source, "tokenizer", self.source) is self.target
+
+    def with_columns(self, count: int) -> Tokenizers:
+        """The same for sources of so many columns (`weft.text.columns`)."""
+        if count == 1:
+            return self
+        from weft.text.columns import ColumnTokenizer
+
+        return Tokenizers(ColumnTokenizer(self.source, count), self.target)
 
     def save(self, folder: Path) -> tuple[Path, ...]:
         """Write one file or two; returns their paths."""

@@ -26,6 +26,7 @@ from weft.models.encoders import RecurrentEncoder
 from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.interface import Model
 from weft.models.seq2seq import Seq2Seq
+from weft.models.source_columns import ColumnEncoders
 from weft.models.transformer import TransformerLayer
 from weft.models.transformer_encoder import TransformerEncoder
 from weft.ragged import FixedLayout, Ragged
@@ -56,9 +57,15 @@ def can_capture(model: Model, settings: TrainingSettings, device: torch.device) 
         return False
     if not isinstance(model, Capturable):
         return False
-    if isinstance(model.encoder, RecurrentEncoder):
-        return not model.encoder.reverse_source
-    return isinstance(model.encoder, TransformerEncoder)
+    return _can_capture_encoder(model.encoder)
+
+
+def _can_capture_encoder(encoder: object) -> bool:
+    if isinstance(encoder, ColumnEncoders):
+        return all(map(_can_capture_encoder, encoder.encoders))
+    if isinstance(encoder, RecurrentEncoder):
+        return not encoder.reverse_source
+    return isinstance(encoder, TransformerEncoder)
 
 
 def should_compile(model: nn.Module, settings: TrainingSettings) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import DataError, SearchError
+from weft.errors import ColumnCountError, DataError, SearchError, plural
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
@@ -46,6 +46,24 @@ def as_texts(value: Any, name: str) -> list[str]:
         if not isinstance(text, str):
             as_text(text, f"{name}[{index}]")
     return texts
+
+
+def as_source(value: Any, name: str, *, columns: int = 1) -> str:
+    """One source: a text or, for a model that reads several columns, a tuple of their texts."""
+    if columns > 1 and isinstance(value, tuple):
+        if len(value) != columns:
+            raise ColumnCountError(f"{name}: a tuple of {plural(len(value), 'column')} was given, expected {columns}")
+        texts = [as_text(text, f"{name}[{index}]") for index, text in enumerate(value)]
+        return "\t".join(text.replace("\t", " ") for text in texts)
+    return as_text(value, name)
+
+
+def as_sources(value: Any, name: str, *, columns: int = 1) -> list[str]:
+    """Several sources, from anything that yields them."""
+    if columns == 1 or isinstance(value, str):
+        return as_texts(value, name)
+    items = enumerate(_items(value, name, "sources"))
+    return [as_source(item, f"{name}[{index}]", columns=columns) for index, item in items]
 
 
 def as_pairs(value: Any, name: str = "pairs") -> list[Pair]:

@@ -24,7 +24,7 @@ from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest
 from weft.translation.engines.torch import TorchEngine
-from weft.translation.inputs import as_count, as_pairs, as_text, as_texts
+from weft.translation.inputs import as_count, as_pairs, as_source, as_sources, as_text, as_texts
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.results import HeadAttention, PairScore, Translation, WordAttention, empty_translation
 from weft.translation.word_alignment import Sentence
@@ -83,6 +83,11 @@ class Translator:
         """What a source is to the model: a text to read, a prompt to continue, or nothing."""
         return self.recipe.source_role
 
+    @property
+    def source_columns(self) -> int:
+        """How many columns a source has. A source of several is a text with tabs between them, or a tuple of texts."""
+        return self.recipe.model.sources.count
+
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
         """The recipe's search settings with some of them changed."""
         if not changes:
@@ -104,7 +109,7 @@ class Translator:
     @overload
     def translate(
         self,
-        source: Iterable[str],
+        source: Iterable[str | tuple[str, ...]],
         *,
         n_best: int = 1,
         return_attention: bool = True,
@@ -115,7 +120,7 @@ class Translator:
 
     def translate(
         self,
-        source: str | Iterable[str],
+        source: str | Iterable[str | tuple[str, ...]],
         *,
         n_best: int = 1,
         return_attention: bool = True,
@@ -123,7 +128,7 @@ class Translator:
         prefix: str | Sequence[str] = "",
         **search: Any,
     ) -> Translation | list[Translation]:
-        """The best output for one source or several.
+        """The best output for one source or several; in a list, a source of several columns may be a tuple of texts.
 
         ``search`` changes settings, e.g. ``size=8``; ``prefix``: what the outputs must begin with, one for all sources
         or one for each; ``return_trace``: whether to keep a record of every step of the search.
@@ -132,7 +137,7 @@ class Translator:
             raise SearchError("this run is a language model: it has no source to translate; use `sample`")
         n_best = as_count(n_best, "n_best")
         settings = self.search_settings(search)
-        sources = [source] if isinstance(source, str) else as_texts(source, "source")
+        sources = [source] if isinstance(source, str) else as_sources(source, "source", columns=self.source_columns)
         prefix = prefix or settings.prefix
         prefixes = [prefix] * len(sources) if isinstance(prefix, str) else as_texts(prefix, "prefix")
         if len(prefixes) != len(sources):
@@ -255,11 +260,13 @@ class Translator:
             for pair, source, hypothesis in zip(pairs, sources, hypotheses, strict=True)
         ]
 
-    def attend(self, source: str, target: str | None = None, **search: Any) -> tuple[Translation, WordAttention]:
+    def attend(
+        self, source: str | tuple[str, ...], target: str | None = None, **search: Any
+    ) -> tuple[Translation, WordAttention]:
         """The attention over words of the model's own translation, or of a given target."""
         from weft.data.pairs import Pair
 
-        source = as_text(source, "source")
+        source = as_source(source, "source", columns=self.source_columns)
         result = self.translate(source, **search) if target is None else self.force_decode([Pair(source, target)])[0]
         if result.attention is None:
             raise SearchError(
@@ -270,14 +277,14 @@ class Translator:
             )
         return result, result.word_attention or WordAttention(result.attention, result.source_tokens, result.tokens)
 
-    def heads(self, source: str, target: str | None = None, **search: Any) -> list[HeadAttention]:
+    def heads(self, source: str | tuple[str, ...], target: str | None = None, **search: Any) -> list[HeadAttention]:
         """The attention over tokens of every head of every layer, for the model's own translation or a given target.
 
         Of a language model without a target: for the text given as the source.
         """
         from weft.translation.inspection import attention_heads
 
-        source = as_text(source, "source")
+        source = as_source(source, "source", columns=self.source_columns)
         target = None if target is None else as_text(target, "target")
         encode, end = self.tokenizers.target.encode, [specials.END]
         if target is not None:

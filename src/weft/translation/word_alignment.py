@@ -33,7 +33,9 @@ def merge_to_words(tokenizers: Tokenizers, source: Sentence, target: Sentence, w
     """Attention over tokens merged to words; the last column is the source's end token."""
     source_words, source_groups = split_words(tokenizers.source, source)
     target_words, target_groups = split_words(tokenizers.target, target)
-    source_groups[-1] = len(source_words)
+    for index, id in enumerate(source.ids):
+        if id == specials.END or index == len(source.ids) - 1:  # also between the columns of a source
+            source_groups[index] = len(source_words)
     merged_TS = merge_weights(
         weights_TS, source_groups, target_groups, source_words=len(source_words) + 1, target_words=len(target_words)
     )
@@ -82,6 +84,8 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
     one character. An unknown word does not, so a word tokenizer's tokens are located by counting words instead.
     """
     text, ids = sentence
+    if specials.END in ids[:-1]:
+        return _split_words_of_columns(tokenizer, sentence)
     spans = tokenizer.spans(ids)
     if isinstance(tokenizer, WordTokenizer):
         units = word_splitting.split(text) if tokenizer.split_punctuation else word_splitting.chunks(text)
@@ -93,6 +97,20 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
         text = decoded
     words = word_splitting.split(text)
     return [word.text for word in words], word_indices([(word.start, word.end) for word in words], spans)
+
+
+def _split_words_of_columns(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], list[int]]:
+    """The same for a source of several columns."""
+    from weft.text.columns import ColumnTokenizer, split_columns, split_ids
+
+    assert isinstance(tokenizer, ColumnTokenizer)
+    words: list[str] = []
+    groups: list[int] = []
+    for text, ids in zip(split_columns(sentence.text, tokenizer.count), split_ids(sentence.ids), strict=True):
+        column_words, column_groups = split_words(tokenizer.tokenizer, Sentence(text, ids))
+        groups += [len(words) + group if group >= 0 else -1 for group in column_groups] + [-1]
+        words += column_words
+    return words, groups[: len(sentence.ids)]
 
 
 def links_from_weights(

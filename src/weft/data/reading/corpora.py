@@ -116,10 +116,12 @@ class Table(_FileCorpus):
 
     Names need a header in TSV and CSV, which is then the first line (header = None: there is one if names are used).
     JSON and Parquet have names only, dotted where values are nested. The columns among `tags` are lists of features
-    and become tags, `links` is a column of word links (`weft.data.reading.links`).
+    and become tags, `links` is a column of word links (`weft.data.reading.links`). With ``keeps_columns`` the source
+    columns are joined by tabs, empty ones included.
     """
 
     settings: TableFile
+    keeps_columns: bool = False
 
     def blocks(self) -> Iterator[Block]:
         settings = self.settings
@@ -134,6 +136,7 @@ class Table(_FileCorpus):
                     tuple(index_of[column] for column in settings.target),
                     tuple(index_of[column] for column in dict.fromkeys(settings.tags)),
                     None if settings.links is None else index_of[settings.links],
+                    self.keeps_columns,
                 )
                 yield RecordBlock(display_name(path), part, maker)
 
@@ -196,11 +199,13 @@ class DatasetRows:
 
     name: str
     settings: HubDataset
+    keeps_columns: bool = False
 
     def blocks(self) -> Iterator[Block]:
         source, target = (list(map(str, columns)) for columns in (self.settings.source, self.settings.target))
         columns = tuple(dict.fromkeys([*source, *target]))
-        maker = Joined(Selection(columns), tuple(map(columns.index, source)), tuple(map(columns.index, target)))
+        sides = (tuple(map(columns.index, source)), tuple(map(columns.index, target)))
+        maker = Joined(Selection(columns), *sides, keeps_columns=self.keeps_columns)
         for part in read_dataset(self.name, self.settings, columns):
             yield RecordBlock(self.name, part, maker)
 
@@ -210,6 +215,14 @@ class DatasetRows:
     def files(self) -> list[Path]:
         folder = Path(self.name)
         return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+
+
+def pair_file(path: str, *, sources: int = 1) -> Corpus:
+    """A file of pairs: the source, or so many source columns, a tab, and the target."""
+    if sources == 1:
+        return TextPairs((path,))
+    columns: list[int | str] = [*range(1, sources + 1)]
+    return Table((path,), TableFile(file=[path], source=columns, target=[sources + 1], format="tsv"), True)
 
 
 def read(corpus: Corpus, policy: Policy = "error", errors: Counter[str] | None = None) -> Iterator[Pair]:

@@ -11,15 +11,15 @@ from pathlib import Path
 from weft.data.pairs import Pair
 from weft.data.reading.blocks import RecordError
 from weft.data.reading.compression import open_compressed
-from weft.data.reading.corpora import ParallelText, TextPairs, check_standard_input, read
+from weft.data.reading.corpora import ParallelText, check_standard_input, pair_file, read
 from weft.data.reading.links import check_links
 from weft.errors import DataError
 from weft.files import replacing
 
 
-def read_pairs(path: Path | str) -> Iterator[Pair]:
-    """The pairs of a tab-separated file."""
-    return read(TextPairs((str(path),)))
+def read_pairs(path: Path | str, *, sources: int = 1) -> Iterator[Pair]:
+    """The pairs of a tab-separated file; ``sources``: how many source columns it has."""
+    return read(pair_file(str(path), sources=sources))
 
 
 def read_parallel(source_path: Path | str, target_path: Path | str) -> Iterator[Pair]:

@@ -146,7 +146,8 @@ def _turn_text(turn: Any, number: int) -> str:
 class Joined:
     """Columns of each side, joined by one space without the empty ones; some of them as tags; optionally links.
 
-    The sides, tags and links are indices of the selection's columns.
+    The sides, tags and links are indices of the selection's columns. Source columns that stay apart are joined by tabs,
+    empty ones included; a tab inside such a column becomes a space.
     """
 
     selection: Selection
@@ -154,12 +155,15 @@ class Joined:
     target: tuple[int, ...]
     tags: tuple[int, ...] = ()
     links: int | None = None
+    keeps_columns: bool = False
+    """Whether the source columns stay apart."""
 
     def pairs(self, record: Record) -> Sequence[Pair]:
         texts = self.selection.texts(record)
         for index in self.tags:
             texts[index] = as_tags(texts[index], column_phrase(self.selection.columns[index]))
-        source, target = _join(texts, self.source), _join(texts, self.target)
+        target = _join(texts, self.target)
+        source = _with_tabs(texts, self.source) if self.keeps_columns else _join(texts, self.source)
         if self.links is None:
             return (Pair(source, target),)
         return (parse_links(source, target, texts[self.links], column_phrase(self.selection.columns[self.links])),)
@@ -216,3 +220,7 @@ def _join(texts: Sequence[str], indices: Sequence[int]) -> str:
     if len(indices) == 1:
         return texts[indices[0]]
     return " ".join(filter(None, (texts[index] for index in indices)))
+
+
+def _with_tabs(texts: Sequence[str], indices: Sequence[int]) -> str:
+    return "\t".join(texts[index].replace("\t", " ") for index in indices)

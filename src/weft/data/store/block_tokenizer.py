@@ -24,8 +24,9 @@ from weft.data.store.fingerprints import fingerprint
 from weft.errors import VocabularyError
 from weft.recipe import Recipe
 from weft.text.bpe import BPE
+from weft.text.columns import ColumnTokenizer
 from weft.text.specials import END
-from weft.text.tokenizer import Tokenizer, load
+from weft.text.tokenizer import Tokenizer, load_tokenizers
 from weft.text.vocabulary import MAX_TEXT_CHARACTERS
 
 UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
@@ -99,7 +100,7 @@ class BlockTokenizer:
         self.spec = spec
         self.settings = spec.recipe.data
         self.pipeline = Pipeline(spec.steps, seed=spec.recipe.seed)
-        self.tokenizers = [load(path) for path in spec.tokenizers]
+        self.tokenizers = load_block_tokenizers(spec)
         self.reads_sources = spec.recipe.source_role != "none"
 
     def __call__(self, block: Block, variant: int | None = None) -> TokenizedBlock:
@@ -185,7 +186,7 @@ class BlockTokenizer:
         recipe = self.spec.recipe
         if not recipe.tokenizer.dropout:
             return FlatSequences(*tokenizer.encode_arrays(texts))
-        if not (tokenizer.supports_dropout and isinstance(tokenizer, BPE)):
+        if not (tokenizer.supports_dropout and isinstance(tokenizer, BPE | ColumnTokenizer)):
             raise VocabularyError(f"tokenizer.dropout: a tokenizer of kind {tokenizer.kind!r} cannot leave out merges")
         sequences: list[list[int]] = []
         for text in texts:
@@ -201,6 +202,13 @@ class BlockTokenizer:
             examples = result.examples.setdefault(reason, [])
             if reason != KEPT and row in pairs and len(examples) < self.spec.examples:
                 examples.append((locations[row], pairs[row]))
+
+
+def load_block_tokenizers(spec: BlockTokenizerSpec) -> list[Tokenizer]:
+    """The tokenizers of source and target, if there are tokenizer files."""
+    if not spec.tokenizers:
+        return []
+    return [*load_tokenizers(spec.tokenizers).with_columns(spec.recipe.model.sources.count)]
 
 
 class MultiCorpusTokenizer:

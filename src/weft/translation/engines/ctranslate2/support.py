@@ -34,6 +34,8 @@ def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -
         return f"training.loss: CTranslate2 has no output layer for {loss!r}; only for 'cross_entropy'"
     if settings.kind != "seq2seq":
         return f"model.kind: {settings.kind!r} is not exported to CTranslate2; only 'seq2seq' is"
+    if settings.sources.count > 1:
+        return f"model.sources.count: {settings.sources.count} sources are not known to CTranslate2; it has one"
     if settings.attention.normalizer != "softmax":
         return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to CTranslate2"
     for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):

@@ -1,0 +1,114 @@
+"""Attention to several source columns, each by itself, with outputs that are combined.
+
+    c_k = Σ_{j in column k} α_kj v_kj,  α_k = normalize(scores of column k),   c = [c_1; …; c_K]   Zoph & Knight 2016
+    in a Transformer  out = Σ_k W_k^O [heads over column k]       "parallel" in Libovický, Helcl & Mareček 2018, 3
+
+The second is the first with a projection: W [c_1; …; c_K] = Σ_k W_k c_k. All columns of a source are in one sequence of
+states; an attention to one of them masks the others. A source without a column k is attended to as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from weft.attention.alignment_history import AlignmentHistory
+from weft.attention.attention import Attention, ProjectedKeys
+from weft.attention.multihead import CrossAttention, MultiHeadAttention, initialize_projections
+from weft.attention.normalizers import Normalizer, softmax
+from weft.ragged import Layout, Ragged, additive_mask
+from weft.recipe import TransformerSettings
+
+
+def column_masks(layout: Layout, columns_N: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """(B, K, S) what is added to the scores of each column: 0 at its own states, −∞ at all others.
+
+    ``columns_N``: the column of every state, from 0.
+    """
+    columns_BS = Ragged(columns_N, layout).to_padded()
+    own_BKS = columns_BS[:, None] == torch.arange(count, device=columns_N.device)[:, None]
+    own_BKS = own_BKS & ~layout.masked_BS[:, None]
+    missing_BK1 = ~own_BKS.any(-1, keepdim=True)
+    return additive_mask(~own_BKS & (~missing_BK1 | layout.masked_BS[:, None]), dtype)
+
+
+class SeparateKeys(NamedTuple):
+    """Keys and values of every column, each over all states of a source."""
+
+    columns: tuple[ProjectedKeys, ...]
+
+    @property
+    def mask_BS(self) -> Tensor:
+        return self.columns[0].mask_BS
+
+    def deferred(self) -> SeparateKeys:
+        """See `ProjectedKeys.deferred`."""
+        return SeparateKeys(tuple(keys.deferred() for keys in self.columns))
+
+
+class SeparateAttention(nn.Module):
+    """The attentions of a recurrent decoder to the columns of a source: contexts concatenated, weights averaged."""
+
+    def __init__(self, attentions: Sequence[Attention]) -> None:
+        super().__init__()
+        self.attentions = cast(Sequence[Attention], nn.ModuleList(attentions))
+
+    @property
+    def is_stepwise(self) -> bool:
+        return self.attentions[0].is_stepwise
+
+    @property
+    def value_projection(self) -> nn.Module:
+        """That of the first column; the others are alike."""
+        return self.attentions[0].value_projection
+
+    def project(self, states: Ragged, columns_N: Tensor | None = None) -> SeparateKeys:
+        """Keys and values of a batch of sources; ``columns_N``: the column of every state."""
+        assert columns_N is not None
+        states_BSD = states.to_padded()
+        masks_BKS = column_masks(states.layout, columns_N, len(self.attentions), states_BSD.dtype)
+        pairs = zip(self.attentions, masks_BKS.unbind(1), strict=True)
+        return SeparateKeys(tuple(attention.project_masked(states_BSD, mask_BS) for attention, mask_BS in pairs))
+
+    def start(self, keys: SeparateKeys) -> AlignmentHistory | None:
+        return self.attentions[0].start(keys.columns[0])
+
+    def forward(
+        self, queries_BTD: Tensor, keys: SeparateKeys, history: AlignmentHistory | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The contexts (B, T, K × D) and the mean of the weights (B, T, S); the history is that of the mean."""
+        pairs = zip(self.attentions, keys.columns, strict=True)
+        contexts, weights = zip(
+            *(attention(queries_BTD, column_keys, history) for attention, column_keys in pairs), strict=True
+        )
+        return torch.cat(contexts, -1), torch.stack(weights).mean(0)
+
+    def attend_ragged(self, queries: Ragged, keys: SeparateKeys) -> tuple[Ragged, Tensor]:
+        """See `Attention.attend_ragged`."""
+        contexts_BTD, weights_BTS = self(queries.to_padded(), keys)
+        return queries.from_padded(contexts_BTD), weights_BTS
+
+
+class SeparateCrossAttention(CrossAttention):
+    """Cross-attention with as many heads for each column as a plain one has for all; `column_masks` restrict them."""
+
+    def __init__(
+        self, settings: TransformerSettings, *, columns: int, source_width: int, normalize: Normalizer = softmax
+    ) -> None:
+        heads, kv_heads = settings.heads, settings.key_value_heads or settings.heads
+        width, dropout = settings.hidden, settings.attention_dropout
+        MultiHeadAttention.__init__(
+            self, width, heads=heads, kv_heads=kv_heads * columns, dropout=dropout, normalize=normalize
+        )
+        of_queries, of_keys = heads * self.head_width, kv_heads * self.head_width
+        self.query = nn.Linear(width, columns * of_queries)
+        self.key_value = nn.Linear(source_width, 2 * columns * of_keys)
+        self.output = nn.Linear(columns * of_queries, width)
+        initialize_projections(self.query, [of_queries] * columns)
+        initialize_projections(self.key_value, [of_keys] * (2 * columns))
+        for part in self.output.weight.data.split(of_queries, 1):
+            nn.init.xavier_uniform_(part)
+        nn.init.zeros_(self.output.bias)
