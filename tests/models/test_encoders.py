@@ -23,18 +23,18 @@ def make(kind: str, *, bidirectional: bool = False, reverse_source: bool = False
 @pytest.mark.parametrize("kind", CELLS)
 def test_back_to_front_is_a_forward_encoder_on_reversed_sources(kind: str) -> None:
     """The last state has read the first token last (Sutskever et al. 2014); each state stays with its token."""
-    states, final, _ = make(kind, reverse_source=True)(embedded())
-    expected, expected_final, _ = make(kind)(embedded().reversed())
+    states, final, *_ = make(kind, reverse_source=True)(embedded())
+    expected, expected_final, *_ = make(kind)(embedded().reversed())
     torch.testing.assert_close(states.reversed().values, expected.values)
     torch.testing.assert_close(final, expected_final)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_final_state_is_where_each_direction_stopped(kind: str) -> None:
-    states, final, _ = make(kind, bidirectional=True)(embedded())
+    states, final, *_ = make(kind, bidirectional=True)(embedded())
     for row, states_TD in enumerate(states.split()):
         torch.testing.assert_close(final[-1][0][row], torch.cat([states_TD[-1, :3], states_TD[0, 3:]]))
-    states, final, _ = make(kind)(embedded())
+    states, final, *_ = make(kind)(embedded())
     torch.testing.assert_close(final[-1][0], torch.stack([row[-1] for row in states.split()]))
 
 

@@ -509,6 +509,27 @@ class TestContradictions:
                 "training.loss = 'cross_entropy'",
             ),
             (
+                ["model.sources.count=2", "model.kind=language_model"],
+                "model.sources.count: 2 sources need encoders; set model.kind = 'seq2seq' (it is 'language_model')",
+            ),
+            (
+                ["model.sources.count=2", "model.bridge=copy"],
+                "model.sources.count: 2 sources have as many final states; set model.bridge = 'project' or 'auto'",
+            ),
+            (
+                ["model.sources.count=3", "model.attention.window=monotonic"],
+                "model.sources.count: 3 sources have no position in common for a window; "
+                "set model.sources.attention = 'flat'",
+            ),
+            (
+                ["model.sources.count=2", "data.train={file='a.tsv', source=[1, 2, 4], target=[3]}"],
+                "data.train: source names 1, 2, 4, but model.sources.count = 2; make them agree",
+            ),
+            (
+                ["model.sources.count=2", "data.train=a.tsv", "data.valid={source='a.en', target='a.fr'}"],
+                "data.valid: model.sources.count = 2 needs a table: {file = FILE, source = [1, 2], target = 3}",
+            ),
+            (
                 ["model.tie=all", "tokenizer.joint=false"],
                 "model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true",
             ),

@@ -7,7 +7,7 @@ import pytest
 
 from weft.data.pairs import Pair
 from weft.errors import DataError, SearchError
-from weft.translation.inputs import as_count, as_pairs, as_text, as_texts
+from weft.translation.inputs import as_count, as_pairs, as_source, as_sources, as_text, as_texts
 
 PAIR = Pair("a b", "b a")
 
@@ -38,6 +38,18 @@ def test_other_things_than_texts(given, message):
     with pytest.raises(DataError) as refusal:
         as_texts(given, "source")
     assert str(refusal.value) == message
+
+
+def test_sources_of_several_columns():
+    assert as_sources([("a", "b"), "c\td", ("e\tf", "")], "source", columns=2) == ["a\tb", "c\td", "e f\t"]
+    assert as_sources(("a", "b"), "source") == ["a", "b"]
+    assert as_source(("a", "b", "c"), "source", columns=3) == "a\tb\tc"
+    with pytest.raises(DataError, match=r"^source\[1\]: a tuple of 1 column was given, expected 2$"):
+        as_sources(["a\tb", ("c",)], "source", columns=2)
+    with pytest.raises(DataError, match=r"^source\[1\]: None was given, expected a text \(str\)$"):
+        as_source(("c", None), "source", columns=2)
+    with pytest.raises(DataError, match=r"^source: a tuple was given, expected a text \(str\)$"):
+        as_source(("c", "d"), "source")
 
 
 def test_a_long_value_is_shortened():

@@ -42,6 +42,8 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
     parts = [f"{model.decoder.kind} {name} {_stack(model.decoder)}"]
     if model.kind == "seq2seq":
         parts.insert(0, f"{model.encoder.kind} encoder {_stack(model.encoder)}")
+    if model.sources.count > 1:
+        parts.append(f"{model.sources.count} sources, {model.sources.encoders} encoders")
     if isinstance(model.decoder, RecurrentSettings):
         score = model.attention.score
         parts.append("no attention" if score == "none" else f"{score} attention")

@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,11 +20,13 @@ from weft.data.reading.corpora import (
     Corpus,
     ParallelText,
     PlainLines,
+    Table,
     TextPairs,
     check_standard_input,
     expand,
     read,
 )
+from weft.recipe.corpus import TableFile
 
 
 class TestFiles:
@@ -245,6 +248,42 @@ class TestDatasets:
         monkeypatch.setitem(sys.modules, "datasets", None)
         message = "x: reading data sets needs the library datasets; pip install datasets"
         assert failure(dataset("x", "a", "b")) == message
+
+
+class TestSourceColumns:
+    """Columns that stay apart: separated by tabs, empty ones included, in every format."""
+
+    RECORDS = (("gehen", "V;PST", "sg", "ging"), ("", "N", "a\tb", "x"), ("y", "", "", "z"))
+    PAIRS = (Pair("gehen\t<V><PST>\tsg", "ging"), Pair("\t<N>\ta b", "x"), Pair("y\t\t", "z"))
+
+    def kept(self, path: Path, source: list[Any], target: Any, **settings: Any) -> list[Pair]:
+        file = TableFile(file=str(path), source=source, target=target, tags=source[1:2], **settings)
+        return list(read(Table((str(path),), file, keeps_columns=True)))
+
+    def test_by_number(self, tmp_path: Path) -> None:
+        expected = [pair._replace(source=pair.source.replace("a b", "a")) for pair in self.PAIRS]
+        lines = ["\t".join([*row[:2], row[2].split("\t")[0], row[3]]) + "\n" for row in self.RECORDS]
+        write(tmp_path / "a.tsv", "".join(lines))
+        assert self.kept(tmp_path / "a.tsv", [1, 2, 3], 4) == expected
+        write(tmp_path / "a.csv", "".join(lines).replace("\t", ","))
+        assert self.kept(tmp_path / "a.csv", [1, 2, 3], 4) == expected
+
+    def test_by_name(self, tmp_path: Path) -> None:
+        names = ["lemma", "features", "note", "form"]
+        quoted = [",".join(f'"{cell}"' for cell in row) for row in (names, *self.RECORDS)]
+        write(tmp_path / "a.csv", "\n".join(quoted) + "\n")
+        records = [dict(zip(names, row, strict=True)) for row in self.RECORDS]
+        write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+        pq.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")
+        for suffix in ("csv", "jsonl", "parquet"):
+            assert self.kept(tmp_path / f"a.{suffix}", names[:3], "form") == list(self.PAIRS)
+
+    def test_a_file_of_pairs_has_the_target_last(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.tsv", "a\tb\tc\nd\te\n")
+        corpus = corpora.pair_file(path, sources=2)
+        assert rows(corpus)[0] == (1, Pair("a\tb", "c"))
+        assert the_problem(corpus, 2) == ("columns", "2 columns, but column 3 was asked for")
+        assert isinstance(corpora.pair_file(path), TextPairs)
 
 
 def test_every_corpus_is_a_value() -> None:

@@ -1,0 +1,94 @@
+"""Sources of several columns: one sequence of ids, whatever the tokenizer, from which every column can be told."""
+
+from random import Random
+
+import pytest
+
+from weft.errors import ColumnCountError
+from weft.text.columns import ColumnTokenizer, split_columns, split_ids
+from weft.text.options import LearningOptions
+from weft.text.specials import END
+from weft.text.tokenizer import Tokenizers, learn, load_tokenizers
+from weft.text.word_cache import to_lists
+
+TEXTS = ["gehen\t<V><PST>", "the end\t<N>", "\t<N>", "gehen\t", "a b c\t<V>"]
+KINDS = {
+    "character": LearningOptions(tags=True),
+    "word": LearningOptions(),
+    "byte": LearningOptions(),
+    "bpe": LearningOptions(size=40),
+    "unigram": LearningOptions(size=60),
+}
+
+
+@pytest.fixture(params=KINDS)
+def tokenizer(request: pytest.FixtureRequest) -> ColumnTokenizer:
+    columns = [column for text in TEXTS for column in text.split("\t")]
+    return ColumnTokenizer(learn(request.param, columns, KINDS[request.param]), 2)
+
+
+def test_ids_are_those_of_the_columns_with_an_end_token_between(tokenizer: ColumnTokenizer) -> None:
+    for text, ids in zip(TEXTS, tokenizer.encode_batch(TEXTS), strict=True):
+        left, right = text.split("\t")
+        assert ids == [*tokenizer.tokenizer.encode(left), END, *tokenizer.tokenizer.encode(right)]
+        assert tokenizer.encode(text) == ids
+        assert split_ids([*ids, END]) == split_ids(ids)[: 2 if ids[-1] != END else 1] + [[]] * (ids[-1] == END)
+    assert to_lists(tokenizer.encode_arrays(TEXTS)) == tokenizer.encode_batch(TEXTS)
+    assert tokenizer.size == tokenizer.tokenizer.size and tokenizer.encode_batch([]) == []
+
+
+def test_decoding_tokens_and_spans(tokenizer: ColumnTokenizer) -> None:
+    for text in TEXTS:
+        ids = [*tokenizer.encode(text), END]
+        decoded, tokens, spans = tokenizer.decode(ids), tokenizer.tokens(ids), tokenizer.spans(ids)
+        assert decoded == "\t".join(tokenizer.tokenizer.decode(part) for part in split_ids(ids))
+        assert len(tokens) == len(spans) == len(ids)
+        assert [token == "</s>" for token in tokens] == [id == END for id in ids]
+        column = 0
+        for id, (start, end) in zip(ids, spans, strict=True):
+            assert 0 <= start <= end <= len(decoded) and decoded[:start].count("\t") == column
+            assert "\t" not in decoded[start:end]
+            column += id == END
+
+
+@pytest.mark.parametrize("blank", ["", "\t", " \t ", "  ", "\t\t"])
+def test_a_blank_source_has_no_ids(blank: str) -> None:
+    tokenizer = ColumnTokenizer(learn("word", ["a"]), 2)
+    assert tokenizer.encode(blank) == []
+
+
+def test_the_number_of_columns_is_checked() -> None:
+    assert split_columns("a\t\tc", 3) == ["a", "", "c"]
+    with pytest.raises(ColumnCountError, match=r"^source 'a': 1 column, expected 2, separated by tabs$"):
+        split_columns("a", 2)
+    with pytest.raises(ColumnCountError, match=r"^source 'x{40}…': 1 column, expected 3, separated by tabs$"):
+        split_columns("x" * 50, 3)
+
+
+def test_three_columns() -> None:
+    tokenizer = ColumnTokenizer(learn("character", ["abc"]), 3)
+    assert [tokenizer.tokens([*ids, END]) for ids in tokenizer.encode_batch(["a\tb\tc", "\t\tc"])] == [
+        ["a", "</s>", "b", "</s>", "c", "</s>"],
+        ["</s>", "</s>", "c", "</s>"],
+    ]
+
+
+def test_dropout_of_merges_in_every_column() -> None:
+    tokenizer = ColumnTokenizer(learn("bpe", ["abab cdcd"] * 9, LearningOptions(size=20)), 2)
+    whole = tokenizer.encode("abab\tcdcd")
+    assert tokenizer.encode_with_dropout("abab\tcdcd", 0.0, Random(1)) == whole
+    split = tokenizer.encode_with_dropout("abab\tcdcd", 1.0, Random(1))
+    assert len(split) > len(whole) and split.count(END) == 1 and tokenizer.decode(split) == "abab\tcdcd"
+    assert tokenizer.encode_with_dropout("\t", 0.5, Random(1)) == []
+
+
+def test_new_symbols_and_files(tmp_path) -> None:
+    plain = learn("character", ["ab"])
+    joint = Tokenizers(plain, plain).with_columns(2)
+    assert joint.joint and len(joint.save(tmp_path)) == 1 and Tokenizers(plain, plain).with_columns(1).source is plain
+    assert not Tokenizers(plain, learn("character", ["ab"])).with_columns(2).joint
+    loaded = load_tokenizers([tmp_path / "tokenizer.json"]).with_columns(2)
+    assert loaded.source.encode("ab\tb") == joint.source.encode("ab\tb")
+    extended = joint.source.extended(["c\td"])
+    assert extended.size == plain.size + 2 and extended.decode(extended.encode("c\td")) == "c\td"
+    assert extended.description() == plain.description()
