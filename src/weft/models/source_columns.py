@@ -159,8 +159,8 @@ def _merge_records(
         for row, lengths in enumerate(lengths_BK.tolist()):
             start = 0
             for record, length in zip(layers, lengths, strict=True):
-                place = slice(start, start + length)
-                weights_BHSS[row, :, place, place] = record.weights_BHTS[row, :, :length, :length]
+                own = slice(start, start + length)
+                weights_BHSS[row, :, own, own] = record.weights_BHTS[row, :, :length, :length]
                 start += length
         merged.append(layers[0]._replace(weights_BHTS=weights_BHSS))
     return tuple(merged)
