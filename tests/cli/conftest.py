@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer.main
 
 from weft.cli import main
 
@@ -18,6 +20,14 @@ class Said(NamedTuple):
 
     stdout: str
     stderr: str
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _parser() -> Iterator[None]:
+    """Built once: typer builds the parser of all commands at every call, which takes longer than most commands here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

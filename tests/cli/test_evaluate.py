@@ -99,7 +99,8 @@ def test_blank_rows_are_told_and_never_right(
     found = json.loads(command(*asked, "--json")[0])
     assert (found["pairs"], found["left_out"]) == (10, {"blank": 10})
     assert found["in_training_data"]["compared"] == 10
-    judged = json.loads(command("evaluate", runs("lstm"), tmp_path / "pairs.tsv", "--search-errors", "--json")[0])
+    exact = ("--search-errors", "--set", "search.max_length=2", "--json")
+    judged = json.loads(command("evaluate", runs("lstm"), tmp_path / "pairs.tsv", *exact)[0])
     assert (judged["sentences"], judged["left_out"]) == (10, {"blank": 10})
     (tmp_path / "blank.tsv").write_text("\t\n", "utf-8")
     assert refusal("evaluate", runs("lstm"), tmp_path / "blank.tsv") == (

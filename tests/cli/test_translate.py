@@ -620,7 +620,7 @@ class TestTheLengthLimit:
 
 def test_outputs_that_an_exact_search_gave_up_on(command: Command, runs: Runs, source: Path) -> None:
     """They are the best that is known, and it is said that they are not proven."""
-    exact = ("--search", "exact", "--set", "search.max_length=3")
+    exact = ("--search", "exact", "--set", "search.max_length=2")
     assert command("translate", runs("lstm"), source, *exact).stderr == ""
     said = command("translate", runs("lstm"), source, *exact, "--set", "search.max_nodes=1")
     message = "11 of 13 outputs are not proven to be the best; raise search.max_nodes = 1"
