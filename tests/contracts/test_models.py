@@ -126,6 +126,9 @@ def column_cases() -> dict[str, dict[str, Any]]:
     sparse = {"attention": {"normalizer": "entmax15"}}
     cases["columns-3-transformer"] = {**three, **sparse, "embedding": 5, "encoder": options, "decoder": options}
     coverage = {"score": "additive", "coverage": "fertility", "location": True, "location_width": 3}
+    for hard in HARD_ALIGNMENTS:
+        attention = {"hard": hard, "max_jump": 2}
+        cases[f"columns-hard-{hard}"] = settings(attention=attention, sources={"count": 2, "encoders": "shared"})
     cases["columns-coverage"] = settings(attention=coverage, sources={"count": 2})
     return cases
 

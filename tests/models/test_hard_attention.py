@@ -19,10 +19,12 @@ from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import HARD_ALIGNMENTS
+from weft.text.specials import END
 from weft.training.loss import batch_loss, cross_entropy
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12]]
 TARGETS = [[5, 8, 2], [9, 4, 6, 2], [7, 2]]
+COLUMN_SOURCES = [[3, 7, END, 5, END], [END, 4, END], [4, END, 9, 3, 12, END]]
 every_alignment = pytest.mark.parametrize("name", HARD_ALIGNMENTS)
 
 
@@ -58,8 +60,11 @@ def transition_of(model: HardAttentionSeq2Seq, states_TD: Tensor, source_SD: Ten
 
 @torch.no_grad()
 def expected_likelihood(model: HardAttentionSeq2Seq, source: list[int], target: list[int]) -> float:
-    """p(y | x), by enumeration of all alignments."""
+    """p(y | x), by enumeration of all alignments; of several source columns, with the first."""
     encoded = model.encoder(model.source_embedding.ragged(Ragged.of([source])))
+    aligned_SD = encoded.states.values
+    if encoded.columns_N is not None:
+        aligned_SD = aligned_SD[: source.index(END) + 1]
     inputs = Ragged.of([target]).shifted(1)
     states_TD = model.decoder(model.target_embedding.ragged(inputs), encoded).states.values
     weights = {
@@ -70,18 +75,22 @@ def expected_likelihood(model: HardAttentionSeq2Seq, source: list[int], target: 
     }
     bias = model.output.bias_V.tolist()
     emissions = [
-        [oracle.emission(state, source_state, weights, bias)[token] for source_state in encoded.states.values.tolist()]
+        [oracle.emission(state, source_state, weights, bias)[token] for source_state in aligned_SD.tolist()]
         for state, token in zip(states_TD.tolist(), target, strict=True)
     ]
-    return oracle.likelihood(transition_of(model, states_TD, encoded.states.values), emissions, len(target))
+    return oracle.likelihood(transition_of(model, states_TD, aligned_SD), emissions, len(target))
 
 
 @every_alignment
+@pytest.mark.parametrize("encoders", [None, "separate", "joint"])
 @torch.no_grad()
-def test_likelihoods_are_sums_over_all_alignments(name: str) -> None:
-    model = model_of(name)
-    expected = [expected_likelihood(model, source, target) for source, target in zip(SOURCES, TARGETS, strict=True)]
-    source, target = batch()
+def test_likelihoods_are_sums_over_all_alignments(name: str, encoders: str | None) -> None:
+    """``encoders``: of two source columns; None: one source."""
+    sources = SOURCES if encoders is None else COLUMN_SOURCES
+    columns = {} if encoders is None else {"sources": {"count": 2, "encoders": encoders}}
+    model = model_of(name, **columns)
+    expected = [expected_likelihood(model, source, target) for source, target in zip(sources, TARGETS, strict=True)]
+    source, target = Ragged.of(sources), Ragged.of(TARGETS)
     inputs = target.shifted(1)
     found = model.target_log_probabilities(source, inputs, target.values, smoothing=0.1)
     assert [math.exp(row.sum()) for row in target.like(found.log_p_N).split()] == pytest.approx(expected, rel=1e-9)
@@ -90,7 +99,7 @@ def test_likelihoods_are_sums_over_all_alignments(name: str) -> None:
     torch.testing.assert_close(found.log_p_N, logits_NV.gather(1, target.values[:, None])[:, 0])
     torch.testing.assert_close(found.uniform_N, logits_NV.mean(-1))
     for row, (tokens, memory) in enumerate(
-        (target, model.encode(Ragged.of([source]))) for source, target in zip(SOURCES, TARGETS, strict=True)
+        (target, model.encode(Ragged.of([source]))) for source, target in zip(sources, TARGETS, strict=True)
     ):
         state, total = model.start(memory), 0.0
         for before, token in zip([1, *tokens], tokens, strict=False):
@@ -192,3 +201,17 @@ def test_attention_with_the_loss_has_a_gradient() -> None:
     model = model_of("monotonic")
     plain, covered = (batch_loss(model, batch(), coverage=coverage).smoothed for coverage in (0.0, 1.0))
     assert covered > plain and torch.autograd.grad(covered - plain, model.alignment.score.weight_QK)[0].any()
+
+
+@torch.no_grad()
+def test_the_other_columns_are_an_input_of_every_step() -> None:
+    """The weights are on the first column; another feature changes the state after any number of steps."""
+    model = model_of("first", sources={"count": 2})
+    assert model.decoder.feeds_summary and model.decoder.readout is None
+    memories = [model.encode(Ragged.of([source])) for source in ([3, 7, END, 5, END], [3, 7, END, 9, END])]
+    initial = model.start(memories[0])
+    outputs = [model.step(torch.tensor([4]), initial, memory) for memory in memories]
+    for output in outputs:
+        assert output.attention_RS[0, :3].sum().item() == pytest.approx(1) and not output.attention_RS[0, 3:].any()
+    difference = outputs[0].state.decoder.layers[0][0] - outputs[1].state.decoder.layers[0][0]
+    assert difference.abs().max() > 1e-3

@@ -7,6 +7,9 @@ s_t is the state of a recurrent decoder that has read y_<t alone: nothing of the
 training it runs over whole targets at once, and only the distributions over alignments (`weft.attention.
 hard_alignment`) are computed step by step. Their weights p(a_t = j | y_<t, x), before y_t is known, are the attention
 that is returned. The logits are log-probabilities.
+
+Of several source columns the first is aligned with the target. The final states of the encoders of all columns are an
+input of every step of the decoder, as Wu & Cotterell 2019 feed it the features of an inflected form.
 """
 
 from __future__ import annotations
@@ -37,8 +40,10 @@ class StateDecoder(RecurrentDecoder):
     """A recurrent decoder without attention whose outputs are its states s_t themselves."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        without = settings.model_copy(update={"attention": AttentionSettings(score="none")})
+        decoder = settings.decoder.model_copy(update={"feed_summary": settings.sources.count > 1})
+        without = settings.model_copy(update={"attention": AttentionSettings(score="none"), "decoder": decoder})
         super().__init__(without, size=settings.decoder.hidden)
+        self.readout = None
 
     def _readout(self, readout: object, output_ND: Tensor, *parts: Tensor | None) -> Tensor:
         return output_ND
@@ -53,7 +58,7 @@ class SourceMemory(NamedTuple):
     emission_BSD: Tensor
     """The source states as the emission reads them."""
     masked_BS: Tensor
-    """True at padding."""
+    """True at padding, and at all source columns but the first."""
 
 
 class EmissionState(NamedTuple):
@@ -223,12 +228,14 @@ class HardAttentionSeq2Seq(nn.Module):
         return self._build_memory(self.encoder(self.source_embedding.ragged(source)))
 
     def _build_memory(self, encoded: Encoded) -> SourceMemory:
-        states_BSD = encoded.states.to_padded()
+        states_BSD, masked_BS = encoded.states.to_padded(), encoded.states.layout.masked_BS
+        if encoded.columns_N is not None:
+            masked_BS = masked_BS | (encoded.states.like(encoded.columns_N).to_padded() > 0)
         return SourceMemory(
             self.decoder.build_memory(encoded),
             self.alignment.project(states_BSD),
             self.emission.keys(states_BSD),
-            encoded.states.layout.masked_BS,
+            masked_BS,
         )
 
     def start(self, memory: SourceMemory) -> HardAttentionState:

@@ -280,8 +280,6 @@ def _check_sources(model: ModelSettings) -> None:
     where = f"model.sources.count: {sources.count} sources"
     if model.kind != "seq2seq":
         raise ValueError(f"{where} need encoders; set model.kind = 'seq2seq' (it is '{model.kind}')")
-    if model.attention.hard != "none":
-        raise ValueError(f"{where} are not aligned with a target by hard attention; set model.attention.hard = 'none'")
     if model.bridge == "copy" and sources.final_states > 1:
         raise ValueError(f"{where} have as many final states; set model.bridge = 'project' or 'auto'")
     if model.attention.window != "none" and sources.attention == "parallel":
