@@ -30,6 +30,8 @@ BATCH = Batch(
     Ragged.of([[3, 4, 2], [5, 2], [7, 3, 9, 5, 2]]),
     Ragged.of([[3, 4, 5, 2], [7, 2], [3, 9, 2]]),
 )
+COLUMN_BATCH = BATCH._replace(source=Ragged.of([[3, 4, 2, 6, 2], [2, 5, 2], [7, 3, 2, 9, 5, 2]]))
+"""Sources of two columns."""
 VARIANTS = {
     "no attention": ["model.attention.score=none", "model.decoder.feed_summary=true"],
     "after": ["model.attention.score=general", "model.encoder.layers=2", "model.encoder.connections=residual"],
@@ -41,6 +43,9 @@ VARIANTS = {
     "sparse": ["model.attention.normalizer=entmax15", "model.decoder.input_feeding=true"],
     **{name: [f"model.attention.hard={name}"] for name in ("zeroth", "monotonic", "first")},
     "sparse outputs": ["model.decoder.input_feeding=true"],
+    "columns": ["model.sources.count=2", "model.decoder.input_feeding=true"],
+    "shared columns": ["model.sources.count=2", "model.sources.encoders=shared", "model.attention.placement=before"],
+    "columns of hard attention": ["model.sources.count=2", "model.attention.hard=first"],
     "language model": ["model.kind=language_model", "model.attention.score=dot"],
 }
 
@@ -56,6 +61,7 @@ def test_the_same_on_both(name: str, kind: str) -> None:
     kinds = [f"model.encoder.kind={kind}", f"model.decoder.kind={kind}"]
     recipe = make_recipe({}, [*VARIANTS[name], *sizes, *kinds])
     batch = BATCH._replace(source=Ragged.of([[], [], []])) if "language" in name else BATCH
+    batch = COLUMN_BATCH if "columns" in name else batch
     found = []
     for device in ("cpu", "cuda"):
         model = build_model(recipe.model, source_size=11, target_size=13, loss=loss_of(name)).to(device)
@@ -99,16 +105,24 @@ def transformer(options: list[str], *more: str) -> ModelSettings:
     return make_recipe({}, [*sides, *sizes, *inner, "model.embedding=64", "model.dropout=0.0", *more]).model
 
 
-@pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm"])
-@pytest.mark.parametrize("name", [*TRANSFORMERS, *NORMALIZERS])
+COLUMNS = {
+    f"{one} columns": [f"model.sources.{setting}"]
+    for one, setting in (("separate", "encoders=separate"), ("joint", "encoders=joint"), ("flat", "attention=flat"))
+}
+SAME = [(name, kind) for name in (*TRANSFORMERS, *NORMALIZERS) for kind in ("seq2seq", "prefix_lm")]
+
+
+@pytest.mark.parametrize(("name", "kind"), [*SAME, *((name, "seq2seq") for name in COLUMNS)])
 def test_transformers_are_the_same_on_both(name: str, kind: str) -> None:
     normalizer = f"model.attention.normalizer={name if name in NORMALIZERS else 'softmax'}"
-    settings = transformer(TRANSFORMERS.get(name, []), f"model.kind={kind}", normalizer)
+    columns = ["model.sources.count=2", *COLUMNS[name]] if name in COLUMNS else []
+    settings = transformer(TRANSFORMERS.get(name, []), f"model.kind={kind}", normalizer, *columns)
+    batch = COLUMN_BATCH if columns else BATCH
     found = []
     for device, half in (("cpu", False), ("cuda", False), ("cuda", True)):
         model = build_model(settings, source_size=11, target_size=13).to(device)
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            loss = batch_loss(model, BATCH.to(device), smoothing=0.1)
+            loss = batch_loss(model, batch.to(device), smoothing=0.1)
         loss.smoothed.backward()
         found.append((loss.smoothed.detach().cpu(), [parameter.grad.cpu() for parameter in model.parameters()]))
     (cpu_loss, cpu_gradients), *others = found
@@ -164,6 +178,7 @@ CAPTURED = {
     "transformer": transformer([]),
     "sparse transformer": transformer([], "model.attention.normalizer=entmax15"),
     "transformer with sparse outputs": transformer([]),
+    "transformer of columns": transformer([], "model.sources.count=2"),
     **{name: make_recipe({}, [*changes, "model.dropout=0.0"]).model for name, changes in VARIANTS.items()},
     "gru": make_recipe({}, ["model.encoder.kind=gru", "model.decoder.kind=gru", "model.dropout=0.0"]).model,
     "in between": make_recipe({}, ["model.encoder.kind=attention", "model.dropout=0.0"]).model,
@@ -175,7 +190,8 @@ CAPTURED.pop("language model")
 def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None:
     """The same losses in a few updates, whether replayed as CUDA graphs or not."""
     corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
-    pairs = PairStore(TokenStore.of(corpus), TokenStore.of(corpus))
+    sources = [[*row[:4], 2, *row] for row in corpus] if "columns" in name else corpus
+    pairs = PairStore(TokenStore.of(sources), TokenStore.of(corpus))
     sizes = {"batch_tokens": 120, "steps": 12, "validate_every": 0, "save_every": 0, "warmup": 4}
     losses = []
     for captured in (True, False):

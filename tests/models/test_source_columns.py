@@ -124,7 +124,7 @@ def test_encoders_of_their_own_differ() -> None:
     assert not torch.equal(first.stack.weights(0).input_GD, second.stack.weights(0).input_GD)
 
 
-def make_translator(decoder: str, *, scale: float = 3.0, **sources: Any) -> Translator:
+def make_translator(decoder: str, *, scale: float = 3.0, hard: str = "none", **sources: Any) -> Translator:
     """An untrained model, with weights large enough that its outputs depend on the source."""
     stacks = {"hidden": 8, "layers": 1, **({"heads": 2, "feed_forward": 9} if decoder == "transformer" else {})}
     model = {
@@ -133,6 +133,7 @@ def make_translator(decoder: str, *, scale: float = 3.0, **sources: Any) -> Tran
         "tie": "all",
         "encoder": {"kind": decoder, **stacks},
         "decoder": {"kind": decoder, **stacks},
+        "attention": {"hard": hard, "max_jump": 2},
         "sources": {"count": 2, **sources},
     }
     tokenizer = learn("character", ["abcde "])
@@ -144,11 +145,18 @@ def make_translator(decoder: str, *, scale: float = 3.0, **sources: Any) -> Tran
     return Translator(network, Tokenizers(tokenizer, tokenizer).with_columns(2), recipe)
 
 
-@pytest.mark.parametrize("attention", ["parallel", "flat"])
-@pytest.mark.parametrize("decoder", ["transformer", "gru"])
-def test_every_search(decoder: str, attention: str) -> None:
+@pytest.mark.parametrize(
+    ("decoder", "options"),
+    [
+        ("transformer", {}),
+        ("transformer", {"attention": "flat", "encoders": "joint"}),
+        ("gru", {"encoders": "shared"}),
+        ("lstm", {"hard": "first"}),
+    ],
+)
+def test_every_search(decoder: str, options: dict[str, Any]) -> None:
     """Searches agree with exhaustive search, in company and alone, and in an ensemble."""
-    translator = make_translator(decoder, attention=attention)
+    translator = make_translator(decoder, **options)
     lines = ["ab\tcd", "\tabc", "eeee\t", "a\tb"]
     exhaustive = translator.translate(lines, kind="exhaustive")
     exact = translator.translate(lines, kind="exact")
@@ -167,9 +175,9 @@ def test_every_search(decoder: str, attention: str) -> None:
     assert [one.text for one in ensemble.translate(lines, kind="exact")] == [one.text for one in exact]
 
 
-@pytest.mark.parametrize("decoder", ["transformer", "gru"])
-def test_eight_bits(decoder: str) -> None:
-    translator = make_translator(decoder, scale=1.0)
+@pytest.mark.parametrize(("decoder", "hard"), [("transformer", "none"), ("gru", "none"), ("gru", "monotonic")])
+def test_eight_bits(decoder: str, hard: str) -> None:
+    translator = make_translator(decoder, scale=1.0, hard=hard)
     pairs = [("ab\tcd", "a"), ("\tabc", "bca"), ("eeee\t", "")]
     eight_bits = Translator(quantize(translator.model), translator.tokenizers, translator.recipe)
     for one, other in zip(eight_bits.score(pairs), translator.score(pairs), strict=True):

@@ -92,3 +92,12 @@ def test_new_symbols_and_files(tmp_path) -> None:
     extended = joint.source.extended(["c\td"])
     assert extended.size == plain.size + 2 and extended.decode(extended.encode("c\td")) == "c\td"
     assert extended.description() == plain.description()
+
+
+def test_features_are_read_as_tags() -> None:
+    tokenizer = ColumnTokenizer(learn("character", ["ab<N><ACC(PL;X)>;"], LearningOptions(tags=True)), 2, features=[1])
+    ids = tokenizer.encode("ab\tN;ACC(PL;X)")
+    assert tokenizer.tokens(ids) == ["a", "b", "</s>", "<N>", "<ACC(PL;X)>"]
+    assert tokenizer.encode("ab\t<N><ACC(PL;X)>") == ids and tokenizer.extended([]).encode("ab\tN;ACC(PL;X)") == ids
+    assert tokenizer.encode("N;N\t") == [*tokenizer.tokenizer.encode("N;N"), END]
+    assert tokenizer.encode("a\t;") == [*tokenizer.encode("a\t"), *tokenizer.tokenizer.encode(";")]

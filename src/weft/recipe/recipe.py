@@ -43,6 +43,14 @@ class Recipe(Settings):
             return "text"
         return "prompt" if self.data.prompts else "none"
 
+    @property
+    def feature_columns(self) -> list[int]:
+        """The source columns, counted from 0, that list features in the training data; empty if they are joined."""
+        tables = [corpus for corpus in as_list(self.data.train) if isinstance(corpus, TableFile)]
+        if not tables or self.model.sources.count == 1:
+            return []
+        return [index for index, column in enumerate(tables[0].source) if column in tables[0].tags]
+
     @field_validator("name")
     @classmethod
     def _is_folder_name(cls, name: str) -> str:

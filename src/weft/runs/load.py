@@ -45,7 +45,8 @@ def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
 def _load_run(path: Path | str, model: Model | None) -> LoadedRun:
     folder = RunFolder(path).check()
     recipe = load_recipe(folder.recipe)
-    tokenizers = load_tokenizers(folder.tokenizer_paths()).with_columns(recipe.model.sources.count)
+    tokenizers = load_tokenizers(folder.tokenizer_paths())
+    tokenizers = tokenizers.with_columns(recipe.model.sources.count, features=recipe.feature_columns)
     sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
     if model is None:  # before anything of the size that the recipe says is allocated
         given, where = read_shapes(folder.model), str(folder.model)

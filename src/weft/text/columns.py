@@ -7,7 +7,7 @@ An empty column is its end token alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.errors import ColumnCountError, plural
 from weft.text.bpe import BPE
+from weft.text.features import features_as_tags
 from weft.text.specials import END, SPECIALS
 from weft.text.tokenizer import Tokenizer
 from weft.text.word_cache import TokenArrays, to_lists
@@ -42,9 +43,11 @@ def columns_of_texts(texts: Iterable[str]) -> Iterable[str]:
 class ColumnTokenizer:
     """A tokenizer for each column of a source in turn."""
 
-    def __init__(self, tokenizer: Tokenizer, count: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> None:
+        """``features``: columns, from 0, that are lists of features; they may be given as such or as tags."""
         self.tokenizer = tokenizer
         self.count = count
+        self.features = frozenset(features)
         self.kind = tokenizer.kind
         self.supports_dropout = tokenizer.supports_dropout
 
@@ -59,7 +62,7 @@ class ColumnTokenizer:
         return to_lists(self.encode_arrays(texts))
 
     def encode_arrays(self, texts: Sequence[str]) -> TokenArrays:
-        columns = [column for text in texts for column in split_columns(text, self.count)]
+        columns = [column for text in texts for column in self._columns(text)]
         ids, lengths = self.tokenizer.encode_arrays(columns)
         lengths_RC = lengths.reshape(len(texts), self.count)
         ends_RC = np.ones_like(lengths_RC)
@@ -73,9 +76,14 @@ class ColumnTokenizer:
     def encode_with_dropout(self, text: str, probability: float, random: Random) -> list[int]:
         """`BPE.encode_with_dropout` of every column."""
         tokenizer = cast(BPE, self.tokenizer)
-        columns = split_columns(text, self.count)
-        ids = [tokenizer.encode_with_dropout(column, probability, random) for column in columns]
+        ids = [tokenizer.encode_with_dropout(column, probability, random) for column in self._columns(text)]
         return [id for number, part in enumerate(ids) for id in ([END] * (number > 0) + part)] if any(ids) else []
+
+    def _columns(self, text: str) -> list[str]:
+        columns = split_columns(text, self.count)
+        for index in self.features:
+            columns[index] = features_as_tags(columns[index]) or columns[index]
+        return columns
 
     def decode(self, ids: Sequence[int]) -> str:
         return SEPARATOR.join(map(self.tokenizer.decode, split_ids(ids)))
@@ -96,7 +104,7 @@ class ColumnTokenizer:
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> ColumnTokenizer:
         extended = self.tokenizer.extended(columns_of_texts(texts), minimum_count=minimum_count)
-        return ColumnTokenizer(extended, self.count)
+        return ColumnTokenizer(extended, self.count, features=self.features)
 
     def save(self, path: Path) -> None:
         self.tokenizer.save(path)

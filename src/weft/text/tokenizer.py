@@ -40,7 +40,7 @@ A joint vocabulary is learned from the texts of both sides, one after the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -148,13 +148,13 @@ class Tokenizers(NamedTuple):
     def joint(self) -> bool:
         return getattr(self.source, "tokenizer", self.source) is self.target
 
-    def with_columns(self, count: int) -> Tokenizers:
-        """The same for sources of so many columns (`weft.text.columns`)."""
+    def with_columns(self, count: int, *, features: Collection[int] = ()) -> Tokenizers:
+        """The same for sources of so many columns (`weft.text.columns`); ``features``: those that list features."""
         if count == 1:
             return self
         from weft.text.columns import ColumnTokenizer
 
-        return Tokenizers(ColumnTokenizer(self.source, count), self.target)
+        return Tokenizers(ColumnTokenizer(self.source, count, features=features), self.target)
 
     def save(self, folder: Path) -> tuple[Path, ...]:
         """Write one file or two; returns their paths."""

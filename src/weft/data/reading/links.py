@@ -3,8 +3,7 @@
 ``0-0 1-2``: source word 0 with target word 0, source word 1 with target word 2; words are those of
 `weft.text.word_splitting`.
 
-A column of features, as in UniMorph, can be read as tags: ``N;ABL(PL;PSS(1,PL))`` → ``<N><ABL(PL;PSS(1,PL))>``, one
-for each feature; a semicolon in parentheses does not separate. The character tokenizer can read a tag as one token.
+A column of features can be read as tags: see `weft.text.features`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import re
 from weft.data.pairs import Pair
 from weft.data.reading.blocks import RecordError
 from weft.data.reading.messages import quote
+from weft.text.features import features_as_tags
 from weft.text.word_splitting import words
 
 _LINKS = re.compile(r"(?:[0-9]{1,9}-[0-9]{1,9}(?: [0-9]{1,9}-[0-9]{1,9})*)?")
@@ -47,18 +47,8 @@ def check_links(pair: Pair) -> None:
 
 
 def as_tags(text: str, column: str) -> str:
-    """A list of features as tags. Features are not empty and have no white space, angle bracket or open parenthesis."""
-    if not text:
-        return ""
-    features, depth = [""], 0
-    for character in text:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth < 0:
-            break
-        if character == ";" and not depth:
-            features.append("")
-        else:
-            features[-1] += character
-    if depth or not all(re.fullmatch(r"[^<>\s]+", feature) for feature in features):
+    """A list of features as tags; the column is for the error message."""
+    tags = features_as_tags(text)
+    if tags is None:
         raise RecordError("tags", f"{column}, {quote(text)}, is not a list of features such as 'N;ACC(PL)'")
-    return "".join(f"<{feature}>" for feature in features)
+    return tags

@@ -30,6 +30,12 @@ def test_models(model: dict[str, Any], said: str) -> None:
     assert reason is not None and reason.startswith(said) and "\n" not in reason
 
 
+def test_several_sources_are_refused() -> None:
+    model = {"encoder": STACK, "decoder": STACK, "sources": {"count": 3}}
+    reason = unsupported_model(ModelSettings.model_validate(model))
+    assert reason == "model.sources.count: 3 sources are not known to CTranslate2; it has one"
+
+
 def test_sparse_outputs() -> None:
     reason = unsupported_model(ModelSettings.model_validate({"encoder": STACK, "decoder": STACK}), loss="entmax15")
     assert reason == "training.loss: CTranslate2 has no output layer for 'entmax15'; only for 'cross_entropy'"
