@@ -2,7 +2,7 @@
 
 Each contract runs over the models that can be built: cell × connections × where the attention enters,
 score × projection × placement, normalizer, window, features of earlier weights, hard attention,
-encoder × decoder × bridge, sources of several columns, sparse outputs, and the language models.
+encoder × decoder × bridge, sources of several columns, sparse outputs, copying, and the language models.
 """
 
 from __future__ import annotations
@@ -95,6 +95,10 @@ def transformer_cases() -> dict[str, dict[str, Any]]:
                     attending = {"attention": placed["attention"]}
                     feeding = {"decoder": {**decoder_settings, **placed.get("decoder", {})}}
                     cases[f"{encoder}-with-{decoder}-{placement}"] = {**pairing, **attending, **feeding}
+    for normalizer in NORMALIZERS:
+        copying = {**plain, "copy": True, "attention": {"normalizer": normalizer}}
+        cases[f"transformer-copy-{normalizer}"] = {**copying, "encoder": TRANSFORMER, "decoder": TRANSFORMER}
+    cases["copy-lstm-with-transformer"] = {**plain, "copy": True, "encoder": encoders["lstm"], "decoder": TRANSFORMER}
     uneven = {"encoder": {**TRANSFORMER, "layers": 3}, "decoder": {**TRANSFORMER, "layers": 1, "hidden": 9}}
     cases["transformer-uneven"] = {**plain, **uneven, "embedding": 5}
     for tie in ("target", "all"):
@@ -193,6 +197,10 @@ def every_case() -> dict[str, dict[str, Any]]:
     cases["transformer-entmax15-outputs"] = {**plain_transformer(), "encoder": TRANSFORMER}
     cases["prefix-entmax15-outputs"] = {**plain_transformer(), "kind": "prefix_lm"}
     cases["lm-entmax15-outputs"] = settings("after", kind="language_model")
+    for placement in ("after", "after+feeding", "before"):
+        cases[f"copy-{placement}"] = settings(placement, copy=True)
+    cases["copy-coverage"] = settings(attention={"score": "additive", "coverage": "sum"}, copy=True)
+    cases["copy-predictive"] = settings(attention={"window": "predictive"}, copy=True)
     cases["back-to-front"] = settings(encoder={"bidirectional": False, "reverse_source": True, "hidden": 7})
     return cases
 
@@ -231,6 +239,11 @@ def source_of(case: str, row: int) -> list[int]:
     return COLUMN_SOURCES[row] if case.startswith("columns") else SOURCES[row]
 
 
+def width_of(case: str, source_length: int) -> int:
+    """The number of logits; with copying, each source position may have a token of its own."""
+    return TARGET_SIZE + (source_length if CASES[case].get("copy") else 0)
+
+
 def close(one: Tree, other: Tree) -> None:
     torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
@@ -245,7 +258,9 @@ def forward(case: str, rows: list[int]) -> list[tuple[Tensor, Tensor | None]]:
     for index, (row, logits_TV) in enumerate(zip(rows, inputs.like(output.logits_NV).split(), strict=True)):
         length = len(INPUTS[row]) if case.startswith("lm") else len(source_of(case, row))
         weights = None if weights_BTS is None else weights_BTS[index, : len(logits_TV), :length]
-        results.append((logits_TV, weights))
+        width = width_of(case, length)
+        assert logits_TV[:, width:].isneginf().all()
+        results.append((logits_TV[:, :width], weights))
     return results
 
 
@@ -332,7 +347,7 @@ def test_hypotheses_of_one_source_adjacent_equal_separate_rows(case: str) -> Non
         memory_1 = model.encode(sources_of(case, [row]))
         _, alone, _ = model.step(firsts[parent : parent + 1], model.start(memory_1), memory_1)
         logits_1V, alone, weights_1S = model.step(seconds[index : index + 1], alone, memory_1)
-        close(logits_RV[index], logits_1V[0])
+        close(logits_RV[index, : logits_1V.shape[1]], logits_1V[0])
         for mine, theirs in zip(leaves(select(state, torch.tensor([index]))), leaves(alone), strict=True):
             close(mine[..., : theirs.shape[-1]], theirs)
             assert not mine[..., theirs.shape[-1] :].any()  # earlier weights at the padding of the source
@@ -371,7 +386,7 @@ def test_a_fixed_layout_changes_nothing(case: str) -> None:
         lengths = torch.cat([side.lengths, torch.tensor(extra_lengths)])
         layout = FixedLayout(lengths, longest=longest)
         batch.append(Ragged(torch.cat([side.values, torch.ones(sum(extra_lengths), dtype=torch.int64)]), layout))
-    padded_NV = model(*batch).logits_NV[: len(whole_NV)]
+    padded_NV = model(*batch).logits_NV[: len(whole_NV), : whole_NV.shape[1]]
     close(padded_NV, whole_NV)
     close(torch.autograd.grad((padded_NV * probe).sum(), list(model.parameters())), expected)
 
@@ -387,7 +402,7 @@ def test_shapes_are_known_without_weights(case: str) -> None:
     assert {name: tuple(parameter.shape) for name, parameter in uninitialized.named_parameters()} == expected
     buffers = dict(built.named_buffers())
     for name, buffer in uninitialized.named_buffers():
-        torch.testing.assert_close(buffer.double(), buffers[name], rtol=0, atol=0)
+        torch.testing.assert_close(buffer.to(buffers[name].dtype), buffers[name], rtol=0, atol=0)
 
 
 def test_every_table_entry_is_in_a_case() -> None:

@@ -129,6 +129,7 @@ IN_TRAINING: dict[str, tuple[Any, dict[str, Any]]] = {
     "model.attention.score": ("dot", {}),
     "model.attention.normalizer": ("sparsemax", {}),
     "model.attention.placement": ("before", {}),
+    "model.copy": (True, {}),
     "model.attention.window": ("monotonic", {}),
     "model.attention.window_size": (1, {"model.attention.window": "monotonic"}),
     "model.attention.coverage": ("sum", {"model.attention.score": "additive"}),

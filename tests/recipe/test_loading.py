@@ -495,6 +495,30 @@ class TestContradictions:
                 "training.coverage_loss: this model has no attention to a source; set it to 0",
             ),
             (
+                ["model.copy=true", "model.attention.score=none"],
+                "model.copy: this model has no attention to copy by; set model.attention.score",
+            ),
+            (
+                ["model.copy=true", "model.kind=language_model"],
+                "model.copy: needs an encoder to copy from; model.kind is 'language_model', use 'seq2seq'",
+            ),
+            (
+                ["model.copy=true", "model.kind=prefix_lm", "model.decoder.kind=transformer"],
+                "model.copy: needs an encoder to copy from; model.kind is 'prefix_lm', use 'seq2seq'",
+            ),
+            (
+                ["model.copy=true", "model.attention.hard=zeroth"],
+                "model.copy: hard attention has no weights to copy by; set model.attention.hard = 'none'",
+            ),
+            (
+                ["model.copy=true", "training.loss=entmax15", "training.label_smoothing=0"],
+                "model.copy: mixes two distributions; it needs training.loss = 'cross_entropy'",
+            ),
+            (
+                ["model.copy=true", "training.forcing=free", "training.label_smoothing=0.1"],
+                "training.label_smoothing: with model.copy it needs training.forcing = 'teacher'; set it to 0",
+            ),
+            (
                 ["training.forcing=free", "training.coverage_loss=1"],
                 "training.coverage_loss: needs training.forcing = 'teacher'",
             ),

@@ -16,8 +16,9 @@ class AttentionRecord(NamedTuple):
     """The weights of all heads of one attention of a model."""
 
     kind: str
-    """"encoder" (self-attention over the source), "decoder" (over the target's history), "cross" (over the source) or
-    "history" (of a recurrent language model over its previous states)."""
+    """"encoder" (self-attention over the source), "decoder" (over the target's history), "cross" (over the source),
+    "copy" (over the source, by which a Transformer copies) or "history" (of a recurrent language model over its
+    previous states)."""
     layer: int
     """From 0."""
     weights_BHTS: Tensor

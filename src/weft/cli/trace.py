@@ -51,8 +51,10 @@ def command(
     if trace is None:
         raise SearchError(f"search.kind: {kind!r} has no trace; choose one of beam, greedy, sample")
 
+    target = model.tokenizers_for(text).target
+
     def label(token: int) -> str:
-        return model.tokenizers.target.tokens([token])[0]
+        return target.tokens([token])[0]
 
     title = f"{text} → {translation.text}"
     if to is not None:

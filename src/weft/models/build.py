@@ -17,13 +17,14 @@ from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.choices import OUTPUTS, resolve
 
 if TYPE_CHECKING:
+    from weft.models.copying import CopyingSeq2Seq
     from weft.models.hard_attention import HardAttentionSeq2Seq
     from weft.models.language_model import RecurrentLanguageModel
     from weft.models.prefix_lm import PrefixLM
     from weft.models.recurrent_decoder import RecurrentDecoder
     from weft.models.transformer_decoder import TransformerDecoder
 
-    AnyModel = Seq2Seq | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
+    AnyModel = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
 
 
 def choose_device(name: str) -> torch.device:
@@ -91,7 +92,12 @@ def build_model(
             return RecurrentLanguageModel(settings, vocabulary=target_size, output_class=output)
         if settings.attention.hard != "none":
             return _hard_attention(settings, source_size, target_size)
-        return _seq2seq(settings, source_size, target_size, output)
+        network = _seq2seq(settings, source_size, target_size, output)
+        if not settings.copy:
+            return network
+        from weft.models.copying import CopyingSeq2Seq
+
+        return CopyingSeq2Seq(network, settings)
 
 
 def _embedding(

@@ -25,7 +25,7 @@ from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.interface import HasMaxTargetLength, HasOutputLayer, Model, ModelOutput, StepOutput, alignment_weights
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
-from weft.models.seq2seq import Seq2Seq
+from weft.models.seq2seq import EncoderDecoder
 from weft.ragged import Ragged
 
 MEANS = ("arithmetic", "geometric")
@@ -141,7 +141,7 @@ def _vocabulary_sizes(model: Model) -> tuple[int, int] | None:
     """Of source (0 for a language model) and target; None for a model of another kind."""
     if isinstance(model, RecurrentLanguageModel):
         return 0, len(model.output.bias_V)
-    if not isinstance(model, Seq2Seq | HardAttentionSeq2Seq | PrefixLM):
+    if not isinstance(model, EncoderDecoder | HardAttentionSeq2Seq | PrefixLM):
         return None
     source = model.source_embedding
     return 0 if source is None else len(source.weight_VE), len(model.output.bias_V)

@@ -138,11 +138,13 @@ class HasMaxTargetLength(Protocol):
 def alignment_weights(records: Sequence[AttentionRecord], source: Layout) -> Tensor | None:
     """(B, T, S) one weight for every target and source position: the mean over the heads of one layer.
 
-    The layer below the top one aligns best (Garg et al. 2019, 4.2). Without cross-attention these are the decoder's
-    weights over the source tokens, renormalized; for a recurrent language model, the weights over its own history. None
-    if there are no such weights. Rows past the end of a target have no meaning.
+    If a Transformer copies, those of the attention by which it does: they explain the output. Else the layer below the
+    top one aligns best (Garg et al. 2019, 4.2). Without cross-attention these are the decoder's weights over the source
+    tokens, renormalized; for a recurrent language model, the weights over its own history. None if there are no such
+    weights. Rows past the end of a target have no meaning.
     """
-    aligned = [record for record in records if record.kind in ("cross", "history")]
+    copying = [record for record in records if record.kind == "copy"]
+    aligned = copying or [record for record in records if record.kind in ("cross", "history")]
     if not aligned and source.longest:
         aligned = [record for record in records if record.kind == "decoder"]
     if not aligned:

@@ -29,7 +29,7 @@ from weft.models.interface import Model
 from weft.models.layers import Output
 from weft.models.recurrent import LayerMaps, RecurrentStack, StackState
 from weft.models.recurrent_decoder import DecoderMaps, RecurrentDecoder
-from weft.models.seq2seq import Seq2Seq
+from weft.models.seq2seq import EncoderDecoder
 from weft.ragged import Ragged
 from weft.tree import first, map_tree
 
@@ -213,7 +213,7 @@ def _convert_once(module: nn.Module, converted: dict[int, nn.Module]) -> nn.Modu
         return Int8Stack(module, precomputed=None)
     if isinstance(module, RecurrentEncoder | Emission | HardAlignment):
         return module
-    if isinstance(module, Seq2Seq | HardAttentionSeq2Seq) and isinstance(module.decoder, RecurrentDecoder):
+    if isinstance(module, EncoderDecoder | HardAttentionSeq2Seq) and isinstance(module.decoder, RecurrentDecoder):
         decoder, output = module.decoder, module.output
         bounds = _input_bounds(decoder, module.encoder, module.target_embedding.weight_VE)
         stack = Int8Stack(decoder.stack, precomputed=decoder.embedding_size, bound=bounds.stack)

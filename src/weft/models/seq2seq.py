@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 
 
-class Seq2Seq(nn.Module):
-    """Embeddings, encoder, decoder, output: any encoder with any decoder."""
+class EncoderDecoder(nn.Module):
+    """The parts of a model with a source and a target: embeddings, encoder, decoder, output layer."""
 
     def __init__(
         self,
@@ -39,6 +39,10 @@ class Seq2Seq(nn.Module):
     def max_target_length(self, source_length: int) -> int | None:
         """The longest target for a source of this length; None: unlimited."""
         return self.decoder.max_positions
+
+
+class Seq2Seq(EncoderDecoder):
+    """Any encoder with any decoder: p(y_t | y_<t, x) is the softmax of the output layer."""
 
     def encode(self, source: Ragged) -> Memory | TransformerMemory:
         return self.decoder.build_memory(self.encoder(self.source_embedding.ragged(source)))

@@ -134,6 +134,9 @@ class _StoreBuilder:
     def prepare(self, tokenizers: Tokenizers, folder: Path | None = None) -> PreparedCorpus:
         """All corpora, in a new folder or in memory."""
         vocabulary_sizes = (tokenizers.source.size, tokenizers.target.size)
+        if self.recipe.model.copy:  # with the ids of `weft.text.copying`
+            own_ids = tokenizers.target.size + self.recipe.data.max_length
+            vocabulary_sizes = (tokenizers.source.size + own_ids, own_ids)
         if folder is not None:
             pairs = PreparedFolder.create(folder, vocabulary_sizes, partial(self.fill, tokenizers)).pairs
         else:

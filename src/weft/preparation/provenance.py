@@ -54,13 +54,15 @@ def provenance(recipe: Recipe, entries: Sequence[CorpusEntry]) -> dict[str, Any]
         "seed": recipe.seed if generated else None,
         "files": states,
     }
+    if recipe.model.copy:  # the ids of tokens that are not in the vocabularies depend on it
+        record["model.copy"] = True
     return dict(json.loads(json.dumps(record)))
 
 
 def check_provenance(folder: Path, current: Mapping[str, Any], recorded: Mapping[str, Any], *, remedy: str) -> None:
     """Raise if a folder was prepared from other settings or files."""
-    for group in ("data", "tokenizer", "sources", "start", "seed"):
-        now, then = current[group], recorded.get(group)
+    for group in ("data", "tokenizer", "sources", "start", "seed", "model.copy"):
+        now, then = current.get(group), recorded.get(group)
         if now != then:
             if isinstance(now, dict) and isinstance(then, dict):
                 group += "." + next(key for key in [*now, *then] if now.get(key, ...) != then.get(key, ...))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from weft.recipe.base import Count, Layers, Settings, Share, Width
 from weft.recipe.choices import ENCODERS, CellName, EncoderName, HardName, NormalizerName, ScoreName, WindowName
+
+# `model.copy` takes the name of a deprecated method of pydantic, which nothing here calls: it is `model_copy` now.
+warnings.filterwarnings("ignore", 'Field name "copy" in "ModelSettings" shadows', UserWarning)
 
 
 class RecurrentSettings(Settings):
@@ -171,6 +175,9 @@ class ModelSettings(Settings):
     bridge: Literal["auto", "copy", "project", "zero"] = Field(
         "auto", description="initial decoder state from the final encoder state; auto: copy if the shapes agree"
     )
+    copy: bool = Field(  # type: ignore[assignment]
+        False, description="copy source tokens: mix the output distribution with the attention over the source"
+    )
     encoder: EncoderSettings = RecurrentEncoderSettings()
     decoder: DecoderSettings = RecurrentDecoderSettings()
     attention: AttentionSettings = AttentionSettings()
@@ -217,6 +224,7 @@ class ModelSettings(Settings):
         if self.attention.hard != "none":
             _check_hard_attention(self)
         _check_sources(self)
+        _check_copying(self)
         if self.attention.score == "parameter_free" and self.attention.project:
             raise ValueError("model.attention.project: a parameter-free attention learns no projections; use 'dot'")
         return self
@@ -284,6 +292,20 @@ def _check_sources(model: ModelSettings) -> None:
         raise ValueError(f"{where} have as many final states; set model.bridge = 'project' or 'auto'")
     if model.attention.window != "none" and sources.attention == "parallel":
         raise ValueError(f"{where} have no position in common for a window; set model.sources.attention = 'flat'")
+
+
+def _check_copying(model: ModelSettings) -> None:
+    """Copying needs an attention over a source of its own."""
+    if not model.copy:
+        return
+    if model.kind != "seq2seq":
+        raise ValueError(f"model.copy: needs an encoder to copy from; model.kind is '{model.kind}', use 'seq2seq'")
+    if not model.attends:
+        raise ValueError("model.copy: this model has no attention to copy by; set model.attention.score")
+    if model.attention.hard != "none":
+        raise ValueError("model.copy: hard attention has no weights to copy by; set model.attention.hard = 'none'")
+    if model.sources.count > 1:
+        raise ValueError(f"model.copy: copies from one source, not from {model.sources.count}; set one of the two")
 
 
 def _check_heads(where: str, stack: TransformerSettings) -> None:

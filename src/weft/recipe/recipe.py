@@ -98,11 +98,15 @@ class Recipe(Settings):
                     f"model.attention.hard: {self.model.attention.hard!r} sums probabilities over alignments; it needs "
                     "training.loss = 'cross_entropy'"
                 )
+            if self.model.copy:
+                yield "model.copy: mixes two distributions; it needs training.loss = 'cross_entropy'"
         if self.training.coverage_loss:
             if not (self.model.attends and self.model.has_source):
                 yield "training.coverage_loss: this model has no attention to a source; set it to 0"
             if self.training.forcing != "teacher":
                 yield "training.coverage_loss: needs training.forcing = 'teacher'"
+        if self.model.copy and self.training.forcing != "teacher" and self.training.label_smoothing:
+            yield "training.label_smoothing: with model.copy it needs training.forcing = 'teacher'; set it to 0"
         if self.tokenizer.extend and self.training.start is None:
             yield "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
         if self.training.metric != "loss" and not self.training.validate_every:

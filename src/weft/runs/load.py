@@ -9,6 +9,7 @@ from weft.activity import activity
 from weft.errors import CheckpointError
 from weft.models.build import build_model, parameter_shapes
 from weft.recipe import Recipe, load_recipe
+from weft.runs.copying import set_copy_table
 from weft.runs.layout import RunFolder
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.origin import WeightsOrigin
@@ -56,6 +57,7 @@ def _load_run(path: Path | str, model: Model | None) -> LoadedRun:
     own_model = model is not None
     if model is None:
         model = build_model(recipe.model, **sizes, loss=recipe.training.loss, initialize=False)
+        set_copy_table(model, recipe.model, tokenizers)
     load_weights(model, weights.tensors, where=str(folder.model))
     check_finite(weights.tensors, where=str(folder.model))
     if origin := WeightsOrigin.from_metadata(weights.metadata):

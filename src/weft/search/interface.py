@@ -58,8 +58,8 @@ class SearchRequest:
     rng_keys: Sequence[int] = ()
     """What the random draws of each sentence depend on beside the seed; empty: its position in the batch."""
     seed: int = 1
-    decode: Callable[[list[int]], str] = str
-    """Ids to text: what minimum Bayes risk compares."""
+    decode: Callable[[int, list[int]], str] = lambda sentence, ids: str(ids)
+    """The text of ids, for the sentence of this number: what minimum Bayes risk compares."""
     n_best: int = 1
     """Hypotheses to return for each sentence."""
     return_attention: bool = False

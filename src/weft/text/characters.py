@@ -16,6 +16,7 @@ Decoded text is composed again (NFC)::
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import unicodedata
@@ -97,6 +98,24 @@ class CharacterTokenizer:
     def encode(self, text: str) -> list[int]:
         check_text(text)
         return self.vocabulary.ids(self._split(text))
+
+    def symbols(self, text: str) -> Sequence[str]:
+        """The characters and tags of a text: one for every id of `encode`."""
+        check_text(text)
+        return self._split(text)
+
+    def symbol_ids(self, symbols: Sequence[str]) -> list[int]:
+        return self.vocabulary.ids(symbols)
+
+    def id_symbols(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabulary.symbol(id) for id in ids]
+
+    def with_symbols(self, symbols: Sequence[str]) -> Self:
+        """The same with ids for these symbols after its own; for decoding alone."""
+        extended = copy.copy(self)
+        extended.vocabulary = self.vocabulary.with_symbols(symbols)
+        extended._texts = (*self._texts, *symbols)
+        return extended
 
     def _split(self, text: str) -> Sequence[str]:
         if self.preprocessor.is_identity:

@@ -59,6 +59,11 @@ class SubwordTokenizer:
         return len(self._bytes)
 
     @property
+    def token_bytes(self) -> Sequence[bytes]:
+        """For each id its bytes in decoded text, boundaries included."""
+        return self._bytes
+
+    @property
     def end_of_word(self) -> bool:
         return self.scheme.end_of_word
 

@@ -9,6 +9,7 @@ The file: ``{"weft_tokenizer": 2, "kind": "word", "symbols": [...], ...}``, pred
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,6 +64,12 @@ class Vocabulary:
         """This vocabulary with the new symbols appended; existing ids do not change."""
         counts = Counter(symbol for symbol in symbols if symbol not in self._ids)
         return Vocabulary([*self.symbols, *_by_frequency(counts, minimum_count)])
+
+    def with_symbols(self, symbols: Iterable[str]) -> Vocabulary:
+        """This vocabulary with names for more ids; these symbols are not looked up, and may be in it already."""
+        extended = copy.copy(self)
+        extended._names = self._names + tuple(symbols)
+        return extended
 
     def __len__(self) -> int:
         return len(self._names)

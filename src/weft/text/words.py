@@ -86,6 +86,22 @@ class WordTokenizer:
         check_text(text)
         return self.vocabulary.ids(self._split(text))
 
+    def symbols(self, text: str) -> list[str]:
+        """The words of a text with their joiners: one for every id of `encode`."""
+        check_text(text)
+        return self._split(text)
+
+    def symbol_ids(self, symbols: Sequence[str]) -> list[int]:
+        return self.vocabulary.ids(symbols)
+
+    def id_symbols(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabulary.symbol(id) for id in ids]
+
+    def with_symbols(self, symbols: Sequence[str]) -> Self:
+        """The same with ids for these words after its own; for decoding alone."""
+        vocabulary = self.vocabulary.with_symbols(symbols)
+        return type(self)(vocabulary, split_punctuation=self.split_punctuation, preprocessor=self.preprocessor)
+
     def _split(self, text: str) -> list[str]:
         if self.preprocessor.is_identity:
             return split(text, split_punctuation=self.split_punctuation)

@@ -22,6 +22,7 @@ from weft.data.batching.batches import side_budgets
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
+from weft.models.copying import CopyingSeq2Seq
 from weft.models.encoders import RecurrentEncoder
 from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.interface import Model
@@ -47,7 +48,7 @@ TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE = 16, 16
 EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
 """Compilation pays if training without it would take longer than so many seconds at so many operations a second."""
 
-Capturable = Seq2Seq | HardAttentionSeq2Seq
+Capturable = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq
 """Models in whose updates no shape depends on the lengths of a batch, if their encoder and the settings allow it."""
 
 

@@ -84,11 +84,11 @@ def coverage_loss(weights_BTS: Tensor, real_BT: Tensor) -> Tensor:
 
 def targets_loss(targets: TargetLogProbabilities, targets_N: Tensor, *, smoothing: float) -> Loss:
     """The loss of log-probabilities that a model computed itself; targets that are ``IGNORE_INDEX`` do not count."""
-    counted_N = targets_N != IGNORE_INDEX
-    likelihood = -torch.where(counted_N, targets.log_p_N, 0.0).sum()
+    ignored_N = targets_N == IGNORE_INDEX
+    likelihood = -targets.log_p_N.masked_fill(ignored_N, 0.0).sum()
     if targets.uniform_N is None:
         return Loss(likelihood, likelihood.detach())
-    uniform = torch.where(counted_N, targets.uniform_N, 0.0).sum()
+    uniform = targets.uniform_N.masked_fill(ignored_N, 0.0).sum()
     return Loss((1 - smoothing) * likelihood - smoothing * uniform, likelihood.detach())
 
 

@@ -26,6 +26,7 @@ from weft.models.interface import HasOutputLayer, Model
 from weft.preparation import PreparedCorpus, Transform, check_files, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
+from weft.runs.copying import set_copy_table
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.size_limits import check_training_memory
@@ -137,13 +138,15 @@ def _train(
 def _build_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
     source_size, target_size = tokenizers.source.size, tokenizers.target.size
     check_training_memory(recipe, source_size=source_size, target_size=target_size, device=device)
-    return build_model(
+    model = build_model(
         recipe.model,
         source_size=source_size,
         target_size=target_size,
         loss=recipe.training.loss,
         seed=recipe.seed,
     )
+    set_copy_table(model, recipe.model, tokenizers)
+    return model
 
 
 def _check_output_layer(model: Model, loss: str) -> None:

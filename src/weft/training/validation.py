@@ -21,6 +21,7 @@ from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.recipe import Recipe
+from weft.runs.copying import sentence_ids
 from weft.runs.weights import Tensors, load_weights, model_tensors
 from weft.text import specials
 from weft.training.loss import batch_loss
@@ -100,7 +101,13 @@ def read_validation_pairs(recipe: Recipe, row_errors: Counter[str]) -> list[Pair
 def make_validation(recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus, device: torch.device) -> Validate:
     """A function that validates a model."""
     tokenizers = prepared.tokenizers
-    encoded = encode_pairs(pairs, tokenizers, sources=recipe.source_role, max_length=recipe.data.max_length)
+    encoded = encode_pairs(
+        pairs,
+        tokenizers,
+        sources=recipe.source_role,
+        max_length=recipe.data.max_length,
+        sentence_ids=sentence_ids(recipe.model, tokenizers),
+    )
     if not len(encoded):
         raise DataError("data.valid: no pair is left to validate on")
     items = GROUPINGS[recipe.evaluation.references](pairs)

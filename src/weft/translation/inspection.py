@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,34 +14,33 @@ from weft.models.interface import Model
 from weft.models.prefix_lm import PrefixLM
 from weft.ragged import Ragged
 from weft.text import specials
-from weft.text.tokenizer import Tokenizers
 from weft.translation.postprocessing import NO_TOKEN
 from weft.translation.results import HeadAttention
 
 
-def attention_heads(
-    model: Model,
-    tokenizers: Tokenizers,
-    source_ids: Sequence[int],
-    target_ids: Sequence[int],
-    *,
-    device: torch.device | str = "cpu",
-) -> list[HeadAttention]:
-    """The attention of every head for a source and a target, both with their end tokens; empty if there is none.
+class NamedTokens(NamedTuple):
+    """The tokens of a text, the end token included."""
 
-    A language model has no source: its ``source_ids`` are empty.
-    """
+    ids: Sequence[int]
+    names: list[str]
+    """For display."""
+
+
+def attention_heads(
+    model: Model, source_tokens: NamedTokens, target_tokens: NamedTokens, *, device: torch.device | str = "cpu"
+) -> list[HeadAttention]:
+    """The attention of every head for a source and a target; empty if there is none. A language model has no source."""
     if isinstance(model, Ensemble):
         raise SearchError("this is an ensemble: it has no heads of its own; inspect its members one by one")
     with torch.no_grad():
-        inputs = Ragged.of([target_ids], device).shifted(specials.BEGIN)
-        records = model(Ragged.of([source_ids], device), inputs, return_attention=True).attention
-    source = tokenizers.source.tokens(source_ids) if source_ids else []
-    target = tokenizers.target.tokens(target_ids)
+        inputs = Ragged.of([target_tokens.ids], device).shifted(specials.BEGIN)
+        records = model(Ragged.of([source_tokens.ids], device), inputs, return_attention=True).attention
+    source, target = source_tokens.names, target_tokens.names
     history = [specials.SPECIALS[specials.BEGIN], *target[:-1]]
     keys = {
         "encoder": source,
         "cross": source,
+        "copy": source,
         "decoder": [*source, *history] if isinstance(model, PrefixLM) else history,
         "history": [NO_TOKEN, *history[:-1]],
     }

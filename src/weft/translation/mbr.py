@@ -32,8 +32,8 @@ def mbr(model: StepModel, request: SearchRequest, settings: SearchSettings) -> l
     utility: Utility = resolve(UTILITIES, settings.utility)
     samples = replace(request, n_best=settings.samples, return_trace=False)
     outputs = []
-    for hypotheses in sampling(model, samples, settings):
-        texts = [request.decode(hypothesis.tokens) for hypothesis in hypotheses]
+    for sentence, hypotheses in enumerate(sampling(model, samples, settings)):
+        texts = [request.decode(sentence, hypothesis.tokens) for hypothesis in hypotheses]
         utilities = expected_utilities(texts, utility)
         first: dict[str, int] = {}
         for index in sorted(range(len(texts)), key=lambda index: -utilities[index]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from weft.text.tokenizer import Tokenizers
 from weft.translation.results import Translation
 from weft.translation.word_alignment import Sentence, align_words, merge_to_words, split_words
 
+if TYPE_CHECKING:
+    from weft.text.copying import SentenceIds
+
 NO_TOKEN = "∅"
 """The name of the first column of a recurrent language model's attention: before the first token there is no state."""
 
@@ -21,10 +25,27 @@ NO_TOKEN = "∅"
 class Postprocessor:
     """Makes translations of hypotheses."""
 
-    def __init__(self, tokenizers: Tokenizers, *, has_source: bool = True) -> None:
-        """``has_source``: whether attention is over a source; a language model's is over its own history."""
+    def __init__(
+        self, tokenizers: Tokenizers, *, has_source: bool = True, sentence_ids: SentenceIds | None = None
+    ) -> None:
+        """``has_source``: whether attention is over a source; a language model's is over its own history.
+
+        ``sentence_ids``: of a model that copies, for what is not in the vocabularies.
+        """
         self.tokenizers = tokenizers
         self.has_source = has_source
+        self.sentence_ids = sentence_ids
+
+    def readable(self, source: Sentence) -> tuple[Tokenizers, Sentence]:
+        """Tokenizers that know all ids of a sentence and its outputs, and the sentence in the ids of the first."""
+        if self.sentence_ids is None:
+            return self.tokenizers, source
+        tokenizers, ids = self.sentence_ids.reading(*source)
+        return tokenizers, Sentence(source.text, ids)
+
+    def decode(self, source: Sentence, ids: Sequence[int]) -> str:
+        """The text of an output for a source."""
+        return self.readable(source)[0].target.decode(ids)
 
     def best_of(
         self, source: Sentence, hypotheses: Sequence[Hypothesis], *, replace_unknown: bool = False
@@ -38,16 +59,17 @@ class Postprocessor:
 
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
         """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""
-        target = self.tokenizers.target
+        tokenizers, source = self.readable(source)
+        target = tokenizers.target
         text = target.decode(hypothesis.tokens) if text is None else text
         tokens = target.tokens(hypothesis.tokens)
-        source_tokens = self.tokenizers.source.tokens(source.ids)
+        source_tokens = tokenizers.source.tokens(source.ids)
         attention = words = None
         if hypothesis.attention_TS is not None:
             attention = hypothesis.attention_TS[: len(hypothesis.tokens)].numpy().astype(np.float64)
             if self.has_source:
                 attention = attention[:, : len(source.ids)]
-                words = merge_to_words(self.tokenizers, source, Sentence(text, hypothesis.tokens), attention)
+                words = merge_to_words(tokenizers, source, Sentence(text, hypothesis.tokens), attention)
             else:
                 source_tokens = [NO_TOKEN, specials.SPECIALS[specials.BEGIN], *tokens][: attention.shape[1]]
         return Translation(
@@ -74,9 +96,10 @@ class Postprocessor:
             return None
         if hypothesis.attention_TS is None:
             raise SearchError("search.replace_unknown: this model has no attention, so no source word can be found")
-        target = self.tokenizers.target
+        tokenizers, source = self.readable(source)
+        target = tokenizers.target
         text, spans = target.decode(hypothesis.tokens), target.spans(hypothesis.tokens)
-        words, word_of_token = split_words(self.tokenizers.source, source)
+        words, word_of_token = split_words(tokenizers.source, source)
         for position in reversed(unknown):
             column = int(hypothesis.attention_TS[position, : len(source.ids) - 1].argmax())
             start, end = spans[position]

@@ -33,7 +33,8 @@ class Translation:
     log_probability: float
     tokens: list[str]
     ids: list[int]
-    """The ids of the tokens."""
+    """The ids of the tokens. If the model copies, an id from the size of the target vocabulary on is the source token
+    at the position by which it exceeds that size."""
     token_scores: list[float]
     """log p of every token and, if the output ended, of the end token; empty if CTranslate2 searched and attention was
     not requested."""

@@ -9,7 +9,8 @@ weft.Translator(my_model, tokenizers)       any model that has the methods of `w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -19,6 +20,7 @@ import torch
 from weft.errors import InputTooLongError, RecipeError, SearchError, option
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
+from weft.runs.copying import sentence_ids
 from weft.runs.length_limits import LengthLimits
 from weft.text import specials
 from weft.text.tokenizer import Tokenizers
@@ -71,7 +73,10 @@ class Translator:
         self.folder = folder
         self.length_limits = LengthLimits()
         """How long outputs may become where `search` does not say; `weft.load` sets those that a run has learned."""
-        self._postprocessor = Postprocessor(tokenizers, has_source=self.recipe.model.has_source)
+        self._sentence_ids = sentence_ids(self.recipe.model, tokenizers)
+        self._postprocessor = Postprocessor(
+            tokenizers, has_source=self.recipe.model.has_source, sentence_ids=self._sentence_ids
+        )
 
     def __repr__(self) -> str:
         name = repr(self.recipe.name) if self.folder is None else repr(str(self.folder))
@@ -144,19 +149,20 @@ class Translator:
             raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
         prompts = self.source_role == "prompt"
         end = [] if prompts else [specials.END]
-        encoded = [[*ids, *end] if ids else [] for ids in self.tokenizers.source.encode_batch(sources)]
+        encoded = [[*ids, *end] if ids else [] for ids in self._encode_sources(sources)]
         self._check_lengths(encoded)
         rows = [row for row, ids in enumerate(encoded) if ids]
         replace_unknown = settings.replace_unknown and not prompts
         request = EngineRequest(
             [encoded[row] for row in rows],
-            [self.tokenizers.target.encode(prefixes[row]) if prefixes[row] else [] for row in rows],
+            [self._encode_target(prefixes[row], sources[row]) if prefixes[row] else [] for row in rows],
             settings,
             n_best=n_best,
             return_attention=(return_attention or replace_unknown) and not prompts,
             return_trace=return_trace,
             prompts=prompts,
             length_limits=self.length_limits,
+            decoders=[] if self._sentence_ids is None else [self._decoder(sources[row], encoded[row]) for row in rows],
         )
         results = [empty_translation(text) for text in sources]
         for row, hypotheses in zip(rows, self.engine.search(request), strict=True):
@@ -282,25 +288,46 @@ class Translator:
 
         Of a language model without a target: for the text given as the source.
         """
-        from weft.translation.inspection import attention_heads
+        from weft.translation.inspection import NamedTokens, attention_heads
 
         source = as_source(source, "source", columns=self.source_columns)
         target = None if target is None else as_text(target, "target")
-        encode, end = self.tokenizers.target.encode, [specials.END]
+        end = [specials.END]
         if target is not None:
-            target_ids = [*encode(target), *end]
+            target_ids = [*self._encode_target(target, source), *end]
         elif self.recipe.model.has_source:
             result = self.translate(source, return_attention=False, **search)
             target_ids = [*result.ids, *(end if result.ended == "end" else [])]
         else:
-            target_ids = [*encode(source), *end]
-        source_ids = [*self.tokenizers.source.encode(source), *end] if self.recipe.model.has_source else []
-        heads = attention_heads(self.model, self.tokenizers, source_ids, target_ids, device=self.device)
+            target_ids = [*self.tokenizers.target.encode(source), *end]
+        source_ids = [*self._encode_sources([source])[0], *end] if self.recipe.model.has_source else []
+        tokenizers, sentence = self._postprocessor.readable(Sentence(source, source_ids))
+        source_tokens = NamedTokens(source_ids, tokenizers.source.tokens(sentence.ids) if source_ids else [])
+        target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
+        heads = attention_heads(self.model, source_tokens, target_tokens, device=self.device)
         if not heads:
             raise SearchError(f"{self.recipe.name}: this model has no attention: nothing to show")
         return heads
 
+    def tokenizers_for(self, source: str) -> Tokenizers:
+        """The tokenizers that read the ids of translations of a source: if the model copies, its tokens have some."""
+        return self._postprocessor.readable(Sentence(source, []))[0]
+
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
         from weft.data.store.encode import encode_pairs
 
-        return encode_pairs(pairs, self.tokenizers, sources=self.source_role)
+        return encode_pairs(pairs, self.tokenizers, sources=self.source_role, sentence_ids=self._sentence_ids)
+
+    def _encode_sources(self, sources: Sequence[str]) -> list[list[int]]:
+        """The ids of sources, without end tokens."""
+        encoded, own = self.tokenizers.source.encode_batch(sources), self._sentence_ids
+        return encoded if own is None else [own.source(text, ids) for text, ids in zip(sources, encoded, strict=True)]
+
+    def _decoder(self, source: str, ids: list[int]) -> Callable[[Sequence[int]], str]:
+        """What decodes the outputs for a source."""
+        return partial(self._postprocessor.decode, Sentence(source, ids))
+
+    def _encode_target(self, text: str, source: str) -> list[int]:
+        """The ids of a target, or of its beginning."""
+        ids = self.tokenizers.target.encode(text)
+        return ids if self._sentence_ids is None else self._sentence_ids.target(text, ids, source)

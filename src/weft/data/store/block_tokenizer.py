@@ -7,12 +7,12 @@ kept. Nothing here imports torch: a worker starts in half a second.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,12 @@ from weft.errors import VocabularyError
 from weft.recipe import Recipe
 from weft.text.bpe import BPE
 from weft.text.columns import ColumnTokenizer
-from weft.text.specials import END
-from weft.text.tokenizer import Tokenizer, load_tokenizers
+from weft.text.specials import END, UNKNOWN
+from weft.text.tokenizer import Tokenizer, Tokenizers, load_tokenizers
 from weft.text.vocabulary import MAX_TEXT_CHARACTERS
+
+if TYPE_CHECKING:
+    from weft.text.copying import SentenceIds
 
 UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
 """Drop reasons besides `KEPT` (-1) and the indices of the pipeline's steps."""
@@ -71,6 +74,15 @@ class FlatSequences(NamedTuple):
         values[positions] = self.values
         return FlatSequences(values, self.lengths + 1)
 
+    def replace_rows(self, id: int, replacement: Callable[[int, list[int]], list[int]]) -> FlatSequences:
+        """Each sequence that contains an id replaced, by one of the same length that depends on its row and ids."""
+        rows = np.unique(np.repeat(np.arange(len(self.lengths)), self.lengths)[self.values == id])
+        values, starts = self.values.copy(), np.cumsum(self.lengths) - self.lengths
+        for row in rows.tolist():
+            span = slice(starts[row], starts[row] + self.lengths[row])
+            values[span] = replacement(row, self.values[span].tolist())
+        return FlatSequences(values, self.lengths)
+
 
 @dataclass
 class TokenizedBlock:
@@ -102,6 +114,11 @@ class BlockTokenizer:
         self.pipeline = Pipeline(spec.steps, seed=spec.recipe.seed)
         self.tokenizers = load_block_tokenizers(spec)
         self.reads_sources = spec.recipe.source_role != "none"
+        self.sentence_ids: SentenceIds | None = None
+        if spec.recipe.model.copy and self.tokenizers:
+            from weft.text.copying import SentenceIds
+
+            self.sentence_ids = SentenceIds.of(Tokenizers(self.tokenizers[0], self.tokenizers[-1]))
 
     def __call__(self, block: Block, variant: int | None = None) -> TokenizedBlock:
         result = TokenizedBlock()
@@ -159,6 +176,9 @@ class BlockTokenizer:
         source = FlatSequences.empty(len(pairs))
         if self.reads_sources:
             source = self._tokenize(self.tokenizers[0], sources, variant)
+        if (own := self.sentence_ids) is not None:
+            target = target.replace_rows(UNKNOWN, lambda row, ids: own.target(targets[row], ids, sources[row]))
+            source = source.replace_rows(UNKNOWN, lambda row, ids: own.source(sources[row], ids))
         blank = target.lengths == 0
         if self.reads_sources:
             blank |= source.lengths == 0

@@ -11,6 +11,7 @@ from weft.text.tokenizer import Tokenizers
 
 if TYPE_CHECKING:
     from weft.data.store.token_store import PairStore
+    from weft.text.copying import SentenceIds
 
 SourceRole = Literal["text", "prompt", "none"]
 """What a source is to the model: a sequence of its own, closed by the end token; the beginning of the target's
@@ -18,14 +19,27 @@ sequence; or nothing (a language model)."""
 
 
 def encode_pairs(
-    pairs: Sequence[Pair], tokenizers: Tokenizers, *, sources: SourceRole = "text", max_length: int | None = None
+    pairs: Sequence[Pair],
+    tokenizers: Tokenizers,
+    *,
+    sources: SourceRole = "text",
+    max_length: int | None = None,
+    sentence_ids: SentenceIds | None = None,
 ) -> PairStore:
-    """Pairs as token ids. With ``max_length``, pairs with an empty or longer side are left out; without, none is."""
+    """Pairs as token ids. With ``max_length``, pairs with an empty or longer side are left out; without, none is.
+
+    ``sentence_ids``: of a model that copies, for what is not in the vocabularies.
+    """
     from weft.data.store.token_store import PairStore, TokenStore
 
     reads = sources != "none"
     source_ids = tokenizers.source.encode_batch([pair.source for pair in pairs]) if reads else [[] for _ in pairs]
     target_ids = tokenizers.target.encode_batch([pair.target for pair in pairs])
+    if sentence_ids is not None:
+        target_ids = [
+            sentence_ids.target(pair.target, ids, pair.source) for pair, ids in zip(pairs, target_ids, strict=True)
+        ]
+        source_ids = [sentence_ids.source(pair.source, ids) for pair, ids in zip(pairs, source_ids, strict=True)]
     kept = [
         (source, target)
         for source, target in zip(source_ids, target_ids, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -29,11 +29,18 @@ class EngineRequest:
     """Whether the sources are prompts that a language model continues."""
     length_limits: LengthLimits = SMALLEST
     """What holds where the settings do not limit the length."""
+    decoders: Sequence[Callable[[Sequence[int]], str]] = ()
+    """For each source, the text of ids that may hold for its outputs alone; empty: the tokenizer decodes them all."""
 
     def select(self, rows: Iterable[int]) -> EngineRequest:
         """The same request for some of the sources."""
         rows = list(rows)
-        return replace(self, sources=[self.sources[row] for row in rows], prefixes=[self.prefixes[row] for row in rows])
+        return replace(
+            self,
+            sources=[self.sources[row] for row in rows],
+            prefixes=[self.prefixes[row] for row in rows],
+            decoders=[self.decoders[row] for row in rows] if self.decoders else (),
+        )
 
     def max_lengths(self, model: Model) -> list[int]:
         """The most tokens that each output may have."""

@@ -124,7 +124,9 @@ class TorchEngine:
             seed=self.seed,
             banned=self._phrases("banned", request.settings.banned),
             required=[self._phrases("required", request.settings.required)] * len(request.sources),
-            decode=self.tokenizer.decode,
+            decode=lambda sentence, ids: (request.decoders[sentence] if request.decoders else self.tokenizer.decode)(
+                ids
+            ),
             n_best=request.n_best,
             return_attention=request.return_attention,
             return_trace=request.return_trace,

@@ -1,0 +1,145 @@
+"""Copying from end to end: names that were never seen come out right, in every search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from weft.data.pairs import Pair
+from weft.recipe import Recipe, make_recipe
+from weft.training.train import train
+from weft.translation.load import load
+from weft.translation.translator import Translator
+
+VERBS = {"sees": "voit", "likes": "aime"}
+STACK = {"kind": "transformer", "layers": 1, "hidden": 32, "heads": 2, "feed_forward": 32}
+KINDS: dict[str, dict[str, Any]] = {
+    "joint": {"tokenizer": {"kind": "word", "minimum_count": 50}},
+    "separate": {"tokenizer": {"kind": "word", "minimum_count": 50, "joint": False}},
+    "transformer": {
+        "tokenizer": {"kind": "word", "minimum_count": 50, "joint": False},
+        "model": {"encoder": STACK, "decoder": STACK},
+    },
+}
+
+
+def pairs(count: int, *, first: int, seed: int) -> str:
+    """`A sees B` and `B voit A .`, with names from number ``first`` on."""
+    random = Random(seed)
+    lines = []
+    for _ in range(count):
+        one, other = (f"n{first + random.randrange(100)}" for _ in range(2))
+        verb = random.choice(list(VERBS))
+        lines.append(f"{one} {verb} {other}\t{other} {VERBS[verb]} {one}.\n")
+    return "".join(lines)
+
+
+def recipe_of(folder: Path, kind: str, **changes: Any) -> Recipe:
+    for name, count, first in (("train.tsv", 600, 100), ("valid.tsv", 20, 500)):
+        (folder / name).write_text(pairs(count, first=first, seed=first), "utf-8")
+    given = KINDS[kind]
+    return make_recipe(
+        {
+            "name": "copying",
+            "data": {"folder": str(folder), "train": "train.tsv", "valid": "valid.tsv", **changes.pop("data", {})},
+            "tokenizer": given["tokenizer"],
+            "model": {
+                "copy": True,
+                "embedding": 32,
+                "dropout": 0.0,
+                "encoder": {"hidden": 32},
+                "decoder": {"hidden": 32},
+                **given.get("model", {}),
+            },
+            "training": {
+                "steps": 90,
+                "batch_tokens": 320,
+                "learning_rate": 0.01,
+                "warmup": 10,
+                "validate_every": 90,
+                "metric": "exact_match",
+                "device": "cpu",
+                **changes,
+            },
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Translator]:
+    runs: dict[str, Translator] = {}
+
+    def trained(kind: str) -> Translator:
+        if kind not in runs:
+            folder = tmp_path_factory.mktemp("copying")
+            list(train(recipe_of(folder, kind), folder / "run"))
+            runs[kind] = load(folder / "run", device="cpu")
+        return runs[kind]
+
+    return trained
+
+
+@pytest.mark.parametrize("kind", ["separate", pytest.param("joint", marks=pytest.mark.slow), "transformer"])
+def test_names_never_seen_are_copied(trained: Callable[[str], Translator], kind: str) -> None:
+    run = trained(kind)
+    translation = run.translate("n601 likes Zoë")
+    assert translation.text == "Zoë aime n601."
+    assert translation.tokens == ["Zoë", "aime", "n601", "."] and "".join(translation.source_tokens).startswith("n601")
+    assert translation.word_attention is not None and translation.word_attention.target == ["Zoë", "aime", "n601", "."]
+    assert {(2, 0), (0, 2)} <= set(translation.links)
+    [score] = run.score([("n601 likes Zoë", "Zoë aime n601.")])
+    assert score.log_probability == pytest.approx(translation.log_probability, abs=1e-4)
+    [forced] = run.force_decode([Pair("n601 likes Zoë", "Zoë aime n601.")])
+    assert forced.tokens == translation.tokens and forced.ids == translation.ids
+
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"kind": "greedy"},
+    "beam": {"kind": "beam", "size": 3},
+    "diverse beam": {"kind": "beam", "size": 4, "groups": 2, "diversity": 0.5},
+    "sample": {"kind": "sample", "top_k": 1},
+    "mbr": {"kind": "mbr", "samples": 4, "top_k": 1},
+    "exact": {"kind": "exact"},
+    "required": {"kind": "beam", "size": 3, "required": ["voit"]},
+    "no repetition": {"kind": "beam", "size": 3, "no_repeat_ngram": 2, "repetition_penalty": 1.1},
+    "replaced": {"kind": "beam", "size": 3, "replace_unknown": True},
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_search(trained: Callable[[str], Translator], name: str) -> None:
+    run = trained("transformer")
+    outputs = run.translate(["n601 sees Zoë", "Kim sees n100"], **SEARCHES[name])
+    assert [output.text for output in outputs] == ["Zoë voit n601.", "n100 voit Kim."]
+
+
+def test_n_best_prefix_and_trace(trained: Callable[[str], Translator]) -> None:
+    run = trained("transformer")
+    best = run.translate("n601 likes Zoë", n_best=3, return_trace=True)
+    assert best.text == "Zoë aime n601." and len(best.alternatives) == 2 and best.trace is not None
+    assert run.translate("n601 likes Zoë", prefix="Zoë voit").text == "Zoë voit n601."
+    assert run.tokenizers_for("n601 likes Zoë").target.tokens(best.ids) == best.tokens
+
+
+def test_heads(trained: Callable[[str], Translator]) -> None:
+    heads = trained("transformer").heads("n601 likes Zoë")
+    [copying] = [head for head in heads if head.kind == "copy"]
+    assert copying.source == ["n601", "likes", "Zoë", "</s>"] and copying.target == ["Zoë", "aime", "n601", ".", "</s>"]
+    assert copying.weights_TS[0].argmax() == 2 and copying.weights_TS[2].argmax() == 0
+
+
+def test_eight_bit_products(trained: Callable[[str], Translator]) -> None:
+    for kind in ("separate", "transformer"):
+        folder = trained(kind).folder
+        assert folder is not None
+        assert load(folder, device="cpu", precision="int8").translate("n601 likes Zoë").text == "Zoë aime n601."
+
+
+def test_an_ensemble(trained: Callable[[str], Translator]) -> None:
+    one, other = trained("separate").folder, trained("transformer").folder
+    assert one is not None and other is not None
+    assert load(one, other, device="cpu").translate("n601 likes Zoë").text == "Zoë aime n601."
