@@ -61,7 +61,16 @@ def test_the_help_names_every_metric(command: Command) -> None:
     from weft.evaluation.metrics import METRICS
 
     said = " ".join(command("evaluate", "--help")[0].split())
-    assert f"{', '.join(METRICS)}; may be repeated." in said
+    assert f"{', '.join(METRICS)}; may be repeated. exact_match@5: a reference is among the 5 best outputs." in said
+
+
+def test_an_m2_file(command: Command, refusal: Callable[..., str], runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "gold.m2").write_text("S a b\nA 0 1|||X|||c|||R|||N|||0\n", "utf-8")
+    printed = command("evaluate", runs("lstm"), tmp_path / "gold.m2", "--metric", "exact_match@2")[0].splitlines()
+    names = ["edit precision", "edit recall", "edit F0.5", "exact match@2", "perplexity"]
+    assert [line[:24].rstrip() for line in printed[:5]] == names
+    message = f"--search-errors: {tmp_path / 'gold.m2'} is an M2 file; give a TSV file of pairs"
+    assert refusal("evaluate", runs("lstm"), tmp_path / "gold.m2", "--search-errors") == message
 
 
 @pytest.mark.parametrize(

@@ -57,21 +57,26 @@ def test_sacrebleu_metrics_are_sacrebleu(name: str, score, several: bool) -> Non
 
 
 def test_known_values() -> None:
-    values = {name: METRICS[name].compute(["abc d", "x"], ["abd d", "x"]) for name in METRICS}
+    hypotheses, references, sources = ["abc d", "x"], ["abd d", "x"], ["abd e", "y"]
+    names = [name for name, metric in METRICS.items() if metric.single_score]
+    scores = compute_metrics(names, hypotheses, references, sources=sources)
+    values = dict(zip(names, scores, strict=True))
     assert values["exact_match"].value == 50
     assert values["item_error_rate"].value == 50
     assert values["character_error_rate"].value == pytest.approx(100 / 6)
     assert values["token_error_rate"].value == pytest.approx(100 / 3)
     assert values["token_match"].value == 50
     assert values["rouge_l"].value == pytest.approx(75)
+    assert values["rouge_1"].value == pytest.approx(75) and values["rouge_2"].value == 0
+    assert values["rouge_l_f1"].value == pytest.approx(75)
+    assert values["edit_f05"].value == pytest.approx(100 * 1.25 * 2 / (0.25 * 2 + 3))  # 2 correct, 3 proposed, 2 gold
     assert values["distinct_1"].value == 100 and values["distinct_2"].value == 100
     assert values["ter"].value == pytest.approx(100 / 3)
 
 
 def test_directions_and_names() -> None:
-    perfect = compute_metrics(
-        [name for name, metric in METRICS.items() if metric.uses_references], REFERENCES, REFERENCES
-    )
+    names = [name for name, metric in METRICS.items() if metric.uses_references and name != "rouge_2"]
+    perfect = compute_metrics(names, REFERENCES, REFERENCES, sources=HYPOTHESES)
     assert [round(one.value, 6) for one in perfect] == [100 if one.better == "higher" else 0 for one in perfect]
     assert [one.name for one in perfect] == [
         "BLEU",
@@ -80,11 +85,14 @@ def test_directions_and_names() -> None:
         "chrF",
         "TER",
         "ROUGE-L",
+        "ROUGE-1",
+        "ROUGE-L F1",
         "exact match",
         "token match",
         "item error rate",
         "character error rate",
         "token error rate",
+        "edit F0.5",
     ]
 
 
@@ -228,12 +236,12 @@ def test_a_metric_of_one_reference_says_so_before_anything_is_done(name: str) ->
 def test_all_others_take_several() -> None:
     names = [name for name, metric in METRICS.items() if not metric.single_reference]
     check_metrics(names, several_references=True)
-    assert len(compute_metrics(names, ["a b"], [["a b", "b a"]])) >= len(names)
+    assert len(compute_metrics(names, ["a b"], [["a b", "b a"]], sources=["a"])) >= len(names)
 
 
 def test_the_table_names_every_metric() -> None:
     said = metrics.__doc__ or ""
-    assert all(f"    {name}" in said for name in METRICS if name != "distinct_2") and ", _2 " in said
+    assert all(f"    {name}" in said for name in METRICS if not name.endswith("_2")) and said.count(", _2 ") == 2
 
 
 def test_unknown_metric() -> None:
@@ -243,6 +251,36 @@ def test_unknown_metric() -> None:
     with pytest.raises(RecipeError) as error:
         check_metrics(["zzz"])
     assert str(error.value) == f"metric 'zzz' is unknown; choose one of {', '.join(METRICS)}"
+
+
+def test_metrics_of_n_best_lists() -> None:
+    n_best = [["x", "a  b"], ["b", "c"], ["c"]]
+    names = ["exact_match@2", "token_match@2", "token_match@1", "exact_match"]
+    scores = compute_metrics(names, ["x", "b", "c"], ["a b", "b", "d"], n_best=n_best)
+    assert [score.name for score in scores] == ["exact match@2", "token match@2", "token match@1", "exact match"]
+    assert [round(score.value, 2) for score in scores] == [33.33, 66.67, 33.33, 33.33]
+    assert scores[0].signature == f"k:2|{scores[3].signature}"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bleu@5", "metric 'bleu@5': an @ is for exact_match and token_match only; use 'bleu'"),
+        ("exact_match@", "metric 'exact_match@': '' after the @; expected a number from 1 to 1000"),
+        ("exact_match@0", "metric 'exact_match@0': '0' after the @; expected a number from 1 to 1000"),
+        ("exact_match@1e2", "metric 'exact_match@1e2': '1e2' after the @; expected a number from 1 to 1000"),
+        ("exact_mach@5", "metric 'exact_mach@5' is unknown; did you mean 'exact_match'?"),
+    ],
+)
+def test_names_with_an_at_sign_that_mean_nothing(name: str, message: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        check_metrics([name])
+    assert str(error.value) == message
+
+
+def test_edits_need_the_sources() -> None:
+    with pytest.raises(DataError, match=r"^edit F0.5: 0 sources but 1 hypotheses; expected one line for each$"):
+        compute_metrics(["edit_f05"], ["a"], ["a"])
 
 
 def test_perplexity() -> None:

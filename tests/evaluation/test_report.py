@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.data.pairs import Pair
-from weft.errors import RecipeError
+from weft.errors import DataError, RecipeError, SearchError
 from weft.evaluation.metrics import METRICS
 from weft.evaluation.report import evaluate
 from weft.preparation import read_corpus
@@ -90,6 +90,46 @@ def test_references_are_as_many_as_outputs_where_they_are_measured_alone(copier:
     first = ["c b a", "b a", "b"]
     assert found.reference_scores["distinct-1"] == METRICS["distinct_1"].compute(first, first)
     assert found.reference_scores["distinct-1"].value == pytest.approx(50) and "rep-1" in found.reference_scores
+
+
+def test_references_among_the_best_outputs(copier: Translator) -> None:
+    """One search finds as many outputs as the metrics look at; its beam is as wide, and the signature says so."""
+    names = ["exact_match", "exact_match@3", "exact_match@7"]
+    best = copier.translate("a b c", n_best=7, kind="beam", size=7)
+    outputs = [best.text, *(other.text for other in best.alternatives)]
+    pairs = [Pair("a b c", outputs[rank]) for rank in (0, 2, 6)]
+    found = evaluate(copier, pairs, names, kind="beam", size=2)
+    assert [score.value for score in found.scores] == pytest.approx([100 / 3, 200 / 3, 100])
+    assert found.search.startswith("search:beam|size:7|")
+    assert evaluate(copier, PAIRS, ["exact_match@3"], kind="beam", size=4).search.startswith("search:beam|size:4|")
+    with pytest.raises(
+        SearchError, match=r"^metric 'exact_match@3': greedy search finds one output; use search.kind = "
+    ):
+        evaluate(copier, PAIRS, ["exact_match@3"], kind="greedy")
+
+
+def test_the_edits_of_an_m2_file(copier: Translator, tmp_path: Path) -> None:
+    """Sources are the sentences, references the corrections; the gold edits are those of the file."""
+    (tmp_path / "gold.m2").write_text(
+        "S a b c\nA 0 1|||X|||b|||R|||N|||0\nA -1 -1|||noop|||-NONE-|||R|||N|||1\n\n"
+        "S a b c\nA 0 3|||X|||c b a|||R|||N|||0\n\nS c\nA 0 1|||X||||||R|||N|||0\n",
+        "utf-8",
+    )
+    found = evaluate(copier, tmp_path / "gold.m2", ["exact_match", "edit_f05"])
+    assert found.outputs == ["a b c", "a b c", "c"]  # it has learned to copy: nothing is proposed
+    values = [(score.name, round(score.value, 2)) for score in found.scores]
+    assert values == [("edit precision", 100), ("edit recall", 0), ("edit F0.5", 0), ("exact match", 33.33)]
+    assert "annotators:var|gold:m2|" in found.scores[0].signature
+    assert (found.pairs, found.items) == (3, 3), "the blank correction has no perplexity"
+    assert evaluate(copier, str(tmp_path / "gold.m2"), [], limit=1).pairs == 2
+    with pytest.raises(DataError, match=r"^limit: 0 was given; expected at least 1$"):
+        evaluate(copier, tmp_path / "gold.m2", [], limit=0)
+
+
+def test_a_metric_that_needs_the_sources(copier: Translator) -> None:
+    found = evaluate(copier, [Pair("a b c", "a b"), Pair("b a", "b a")], ["edit_f05"])
+    assert found.outputs == ["a b c", "b a"] and found.scores[0].value == 0
+    assert "annotators:1|gold:references|" in found.scores[0].signature
 
 
 def test_a_language_model_without_prompts_has_a_perplexity_alone(speaker: Translator) -> None:

@@ -1,4 +1,5 @@
-"""ROUGE-L: against the table of the textbook, and the words of the Penn Treebank."""
+"""ROUGE-L: against the table of the textbook, and the words of the Penn Treebank; ROUGE of summarization: against the
+values of the package rouge-score."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.evaluation.metrics import METRICS
-from weft.evaluation.rouge import rouge_l, words
+from weft.evaluation.rouge import rouge_1, rouge_2, rouge_l, rouge_l_f1, stemmed_words, words
 from weft.evaluation.string_distance import common_subsequence
 
 LINE = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=8).map(" ".join)
@@ -67,3 +68,72 @@ def test_the_value_is_the_mean_over_lines_in_per_cent() -> None:
         "nrefs:var|case:lc|tok:ptb without punctuation|beta:1.2|references:best precision, best recall|average:line"
     )
     assert found.signature == f"{expected}|version:weft {version('weft')}"
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "references", "values"),
+    [
+        (
+            "Meetings about the connected databases were cancelled!",
+            ["The meeting about databases is cancelled"],
+            (0.769231, 0.181818, 0.615385),
+        ),
+        (
+            "the cat's 2 hats, happily running",
+            ["2 happy cats run in hats", "a cat ran, hatless"],
+            (0.615385, 0.0, 0.307692),
+        ),
+        ("a b a b c", ["a a b b c", "c b a"], (1.0, 0.5, 0.8)),
+        ("U.S. e-mail policy (draft_3)", ["Draft 3 of the US email policies"], (0.428571, 0.166667, 0.285714)),
+        ("x", ["y"], (0.0, 0.0, 0.0)),
+        ("one", ["one"], (1.0, 0.0, 1.0)),
+        ("", [""], (0.0, 0.0, 0.0)),
+    ],
+)
+def test_the_values_of_summarization_are_those_of_rouge_score(
+    hypothesis: str, references: list[str], values: tuple[float, ...]
+) -> None:
+    """``RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True).score_multi``, version 0.1.2."""
+    found = [score(hypothesis, references) for score in (rouge_1, rouge_2, rouge_l_f1)]
+    assert found == pytest.approx(values, abs=1e-6)
+
+
+def literal_rouge_n(hypothesis: list[str], reference: list[str], n: int) -> float:
+    """Every n-gram of the hypothesis takes away one of the reference."""
+    left = [tuple(reference[i : i + n]) for i in range(len(reference) - n + 1)]
+    grams = [tuple(hypothesis[i : i + n]) for i in range(len(hypothesis) - n + 1)]
+    total, common = len(left), 0
+    for gram in grams:
+        if gram in left:
+            left.remove(gram)
+            common += 1
+    if not common:
+        return 0.0
+    precision, recall = common / len(grams), common / total
+    return 2 * precision * recall / (precision + recall)
+
+
+@given(LINE, st.lists(LINE, min_size=1, max_size=3))
+def test_n_grams_count_as_often_as_in_both(hypothesis: str, references: list[str]) -> None:
+    for n, score in ((1, rouge_1), (2, rouge_2)):
+        expected = max(literal_rouge_n(hypothesis.split(), reference.split(), n) for reference in references)
+        assert score(hypothesis, references) == pytest.approx(expected)
+
+
+def test_words_of_any_script() -> None:
+    assert stemmed_words("Évènements, Überstraßen: снігу_2 running") == [
+        "évènements",
+        "überstraßen",
+        "снігу",
+        "2",
+        "run",
+    ]
+
+
+def test_the_mean_over_lines_and_its_signature() -> None:
+    found = METRICS["rouge_1"].compute(["a b", "x"], [["a c", "d"], ["y"]])
+    assert (found.name, found.value, found.better) == ("ROUGE-1", pytest.approx(25), "higher")
+    parts = "nrefs:var|case:lc|tok:letters and digits|stemmer:porter|beta:1|references:best|average:line"
+    assert found.signature == f"{parts}|version:weft {version('weft')}"
+    names = [METRICS[name].compute(["a"], ["a"]).name for name in ("rouge_2", "rouge_l_f1")]
+    assert names == ["ROUGE-2", "ROUGE-L F1"]

@@ -20,6 +20,7 @@ STEPS = [
     {"kind": "lowercase", "side": "target"},
     {"kind": "prefix", "text": "<2de>"},
     {"kind": "replace", "expression": r"(\d)\\", "replacement": r"\1\t"},
+    {"kind": "truncate", "max": 7, "unit": "characters", "side": "both"},
     {"kind": "noise", "drop": 0.1, "shuffle_distance": 2},
 ]
 

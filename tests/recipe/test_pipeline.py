@@ -15,6 +15,7 @@ REQUIRED = {
     "pattern": {"expression": "^a"},
     "prefix": {"text": "<2de>"},
     "replace": {"expression": "(a)", "replacement": r"\1\1"},
+    "truncate": {"max": 400},
     "noise": {"drop": 0.1},
 }
 

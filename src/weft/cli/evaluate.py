@@ -12,7 +12,6 @@ from weft.cli.arguments import (
     Device,
     Engine,
     Json,
-    PairsFile,
     Precision,
     Run,
     RunArguments,
@@ -28,7 +27,7 @@ from weft.cli.arguments import (
 from weft.cli.json_output import json_text
 from weft.cli.length_limit import warn_of_cut_off
 from weft.data.pairs import BLANK_KIND
-from weft.errors import plural
+from weft.errors import DataError, RecipeError, plural
 from weft.evaluation.metrics import METRICS, check_metrics
 
 if TYPE_CHECKING:
@@ -36,7 +35,17 @@ if TYPE_CHECKING:
 
 Metrics = Annotated[
     list[str] | None,
-    typer.Option("--metric", metavar="NAME", help=f"{', '.join(METRICS)}; may be repeated."),
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help=f"{', '.join(METRICS)}; may be repeated. exact_match@5: a reference is among the 5 best outputs.",
+    ),
+]
+PairsOrM2 = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PAIRS]", help="A TSV file of source and target, or an M2 file (*.m2); - is standard input."
+    ),
 ]
 References = Annotated[
     str | None,
@@ -52,7 +61,7 @@ Split = Annotated[str, typer.Option("--split", help="The recipe's test or valid 
 
 def command(
     run: Run,
-    pairs: PairsFile = None,
+    pairs: PairsOrM2 = None,
     source: SourceFile = None,
     target: TargetFile = None,
     metric: Metrics = None,
@@ -78,16 +87,19 @@ def command(
 
     The pairs are the given ones or, by default, the test set of the run's recipe. Pairs with a blank side are left out
     and counted, unless data.blank_rows of the recipe says otherwise. The report tells how many of the pairs the run was
-    trained on. With --search-errors: how often the
-    search missed the output that the model scores highest (found by an exact search of at most search.max_nodes
-    nodes), and how often that output is not the reference.
+    trained on. Of an M2 file (sentences with the corrections of annotators), precision, recall and F0.5 of the edits
+    are reported too. With --search-errors: how often the search missed the output that the model scores highest (found
+    by an exact search of at most search.max_nodes nodes), and how often that output is not the reference.
     """
     _check_options(metric or [], references, split, errors=errors)
     arguments = RunArguments(run, more, device, precision, engine)
     arguments.check()
     settings = search_changes(run, search, changes)
     check_output(output)
-    given = read_given(run, pairs, source, target)
+    is_m2 = pairs is not None and pairs.endswith(".m2") and source is None and target is None
+    if is_m2 and errors:
+        raise RecipeError(f"--search-errors: {pairs} is an M2 file; give a TSV file of pairs")
+    given = pairs if is_m2 else read_given(run, pairs, source, target)
     from weft.evaluation.report import evaluate, search_errors
     from weft.files import save_text
 
@@ -109,8 +121,6 @@ def command(
 
 
 def _check_options(metrics: list[str], references: str | None, split: str, *, errors: bool) -> None:
-    from weft.errors import DataError, RecipeError
-
     if errors and metrics:
         raise RecipeError("--search-errors and --metric: two reports; choose one of them")
     if errors and references:

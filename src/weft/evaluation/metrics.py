@@ -9,6 +9,8 @@ list of them for each line (``references[line]``, not sacrebleu's streams).
     chrf                  F-score of character n-grams (chrF2)                        Popović 2015
     ter                   edits and shifts of words per reference word                Snover et al. 2006
     rouge_l               F-score of the longest common subsequence of words          Lin 2004; `weft.evaluation.rouge`
+    rouge_1, _2           F1 of stemmed words (word bigrams), as summarization papers report it         (the same file)
+    rouge_l_f1            F1 of the longest common subsequence of stemmed words, likewise
     exact_match           lines that equal their reference (any of them)
     token_match           the same up to the amount of white space between tokens: code, SQL
     item_error_rate       lines that do not: 100 − exact match; the "WER" of grapheme-to-phoneme papers
@@ -16,7 +18,11 @@ list of them for each line (``references[line]``, not sacrebleu's streams).
     token_error_rate      edit distance over white-space tokens, per reference token; the "WER" of speech recognition,
                           and the "PER" of grapheme-to-phoneme papers where the tokens are phones
     distinct_1, _2        distinct words (word bigrams) among all of the outputs      Li et al. 2016
+    edit_f05              F0.5 of word edits of the source: grammar correction        Dahlmeier & Ng 2012; `….edits`
     repetition            several scores: outputs with a loop, rep-1 to rep-4; see `weft.evaluation.repetition`
+
+``exact_match@5`` (any number; also ``token_match@5``) is the fraction of lines whose reference is among the 5 best
+outputs of an n-best list: top-5 accuracy.
 
 There is no metric called word error rate, because two fields use that name for two different rows above. Unless stated
 otherwise, lines are compared as they are: no case folding, no Unicode normalization. The two edit-distance rates are
@@ -37,6 +43,7 @@ from weft import __version__
 from weft.activity import activity
 from weft.errors import DataError, RecipeError, nearest
 from weft.evaluation.string_distance import edit_distance
+from weft.evaluation.top_k import MAX_K, Matches, has_same_tokens, is_identical, top_k_accuracy
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacrebleuMetric
@@ -94,16 +101,28 @@ def rouge_l(hypotheses: Sequence[str], references: References) -> MetricScore:
     from weft.evaluation import rouge
 
     lists = _reference_lists(hypotheses, references)
-    scores = [rouge.rouge_l(hypothesis, line) for hypothesis, line in zip(hypotheses, lists, strict=True)]
-    signature = _signature(
-        nrefs=_number_of_references(lists),
-        case="lc",
-        tok="ptb without punctuation",
-        beta=rouge.BETA,
-        references="best precision, best recall",
-        average="line",
-    )
-    return MetricScore("ROUGE-L", 100.0 * math.fsum(scores) / len(scores), signature, "higher")
+    return rouge.mean_of_lines("ROUGE-L", rouge.rouge_l, hypotheses, lists, convention=rouge.CAPTIONS)
+
+
+def rouge_1(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """ROUGE-1 as in summarization: F1 of stemmed words, the mean over lines."""
+    from weft.evaluation import rouge
+
+    return rouge.mean_of_lines("ROUGE-1", rouge.rouge_1, hypotheses, _reference_lists(hypotheses, references))
+
+
+def rouge_2(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """ROUGE-2 as in summarization: F1 of bigrams of stemmed words, the mean over lines."""
+    from weft.evaluation import rouge
+
+    return rouge.mean_of_lines("ROUGE-2", rouge.rouge_2, hypotheses, _reference_lists(hypotheses, references))
+
+
+def rouge_l_f1(hypotheses: Sequence[str], references: References) -> MetricScore:
+    """ROUGE-L as in summarization: F1 of the longest common subsequence of stemmed words, the mean over lines."""
+    from weft.evaluation import rouge
+
+    return rouge.mean_of_lines("ROUGE-L F1", rouge.rouge_l_f1, hypotheses, _reference_lists(hypotheses, references))
 
 
 def exact_match(hypotheses: Sequence[str], references: References) -> MetricScore:
@@ -123,7 +142,7 @@ def token_match(hypotheses: Sequence[str], references: References) -> MetricScor
     lists = _reference_lists(hypotheses, references)
     pairs = zip(hypotheses, lists, strict=True)
     correct = sum(hypothesis.split() in [reference.split() for reference in line] for hypothesis, line in pairs)
-    signature = _signature(nrefs=_number_of_references(lists), case="mixed", unit="line of white-space tokens")
+    signature = _signature(nrefs=number_of_references(lists), case="mixed", unit="line of white-space tokens")
     return MetricScore("token match", 100.0 * correct / len(lists), signature, "higher")
 
 
@@ -135,6 +154,21 @@ def character_error_rate(hypotheses: Sequence[str], references: References) -> M
 def token_error_rate(hypotheses: Sequence[str], references: References) -> MetricScore:
     """Σ edit distance / Σ reference length, both counted in white-space tokens."""
     return _edit_rate("token error rate", str.split, "white-space token", hypotheses, references)
+
+
+def edit_f05(hypotheses: Sequence[str], references: References, sources: Sequence[str] = ()) -> MetricScore:
+    """F0.5 of the edits that make the sources the hypotheses; those of the references are the gold edits."""
+    from weft.evaluation import edits
+
+    lists = _reference_lists(hypotheses, references)
+    if len(sources) != len(lists):
+        raise DataError(f"edit F0.5: {len(sources)} sources but {len(lists)} hypotheses; expected one line for each")
+    gold = [
+        [edits.edits_between(source.split(), reference.split()) for reference in line]
+        for source, line in zip(sources, lists, strict=True)
+    ]
+    counts = edits.score_edits(sources, hypotheses, gold)
+    return edits.edit_scores(counts, annotators=number_of_references(lists), gold="references")[-1]
 
 
 def distinct_1(hypotheses: Sequence[str], references: References) -> MetricScore:
@@ -157,13 +191,17 @@ def repetition(hypotheses: Sequence[str], references: References) -> list[Metric
 class Metric(NamedTuple):
     """A metric, and what it is applied to."""
 
-    compute: Callable[[Sequence[str], References], MetricScore | list[MetricScore]]
+    compute: Callable[..., MetricScore | list[MetricScore]]
+    """Of hypotheses and references and, if it uses them, sources."""
     single_reference: bool = False
     """Whether it takes only one reference per line."""
     uses_references: bool = True
     """False: it measures the hypotheses alone, and so can be computed for the references too."""
+    uses_sources: bool = False
     single_score: bool = True
     """False: it gives several scores, so training cannot select checkpoints by it."""
+    matches: Matches | None = None
+    """Whether an output is correct: NAME@K is then known too, the lines for which one of the K best outputs is."""
 
 
 METRICS: dict[str, Metric] = {
@@ -173,15 +211,34 @@ METRICS: dict[str, Metric] = {
     "chrf": Metric(chrf),
     "ter": Metric(ter),
     "rouge_l": Metric(rouge_l),
-    "exact_match": Metric(exact_match),
-    "token_match": Metric(token_match),
+    "rouge_1": Metric(rouge_1),
+    "rouge_2": Metric(rouge_2),
+    "rouge_l_f1": Metric(rouge_l_f1),
+    "exact_match": Metric(exact_match, matches=is_identical),
+    "token_match": Metric(token_match, matches=has_same_tokens),
     "item_error_rate": Metric(item_error_rate),
     "character_error_rate": Metric(character_error_rate, single_reference=True),
     "token_error_rate": Metric(token_error_rate, single_reference=True),
+    "edit_f05": Metric(edit_f05, uses_sources=True),
     "distinct_1": Metric(distinct_1, uses_references=False),
     "distinct_2": Metric(distinct_2, uses_references=False),
     "repetition": Metric(repetition, uses_references=False, single_score=False),
 }
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """The metric that a name stands for, and of how many best outputs: ``exact_match@5`` is exact_match of 5."""
+    base, separator, number = name.partition("@")
+    if not separator:
+        return name, 1
+    if base not in METRICS:
+        return base, 1
+    if METRICS[base].matches is None:
+        names = " and ".join(name for name, metric in METRICS.items() if metric.matches)
+        raise RecipeError(f"metric {name!r}: an @ is for {names} only; use {base!r}")
+    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= MAX_K):
+        raise RecipeError(f"metric {name!r}: {number!r} after the @; expected a number from 1 to {MAX_K}")
+    return base, int(number)
 
 
 def check_metrics(names: Sequence[str], *, several_references: bool = False, setting: str | None = None) -> None:
@@ -190,22 +247,40 @@ def check_metrics(names: Sequence[str], *, several_references: bool = False, set
     ``setting``: where the names come from, for the message.
     """
     for name in names:
-        if name not in METRICS:
+        base, _ = split_name(name)
+        if base not in METRICS:
             prefix = f"metric {name!r} is unknown" if setting is None else f"{setting}: unknown metric {name!r}"
-            raise RecipeError(f"{prefix}; {nearest(name, METRICS)}")
-        if several_references and METRICS[name].single_reference:
+            raise RecipeError(f"{prefix}; {nearest(base, METRICS)}")
+        if several_references and METRICS[base].single_reference:
             raise RecipeError(
                 f"metric {name!r} takes one reference per source; leave it out, or set evaluation.references = 'each'"
             )
 
 
-def compute_metrics(names: Sequence[str], hypotheses: Sequence[str], references: References) -> list[MetricScore]:
-    """The scores of some metrics, in their order."""
+def compute_metrics(
+    names: Sequence[str],
+    hypotheses: Sequence[str],
+    references: References,
+    *,
+    sources: Sequence[str] = (),
+    n_best: Sequence[Sequence[str]] = (),
+) -> list[MetricScore]:
+    """The scores of some metrics, in their order.
+
+    ``sources``: one for each hypothesis, for metrics that use them. ``n_best``: the best outputs for each source, best
+    first, for metrics with an @.
+    """
     check_metrics(names)
     scores: list[MetricScore] = []
     for name in names:
+        base, k = split_name(name)
         with activity(f"computing {name}"):
-            result = METRICS[name].compute(hypotheses, references)
+            metric = METRICS[base]
+            result = metric.compute(hypotheses, references, *([sources] if metric.uses_sources else []))
+            if metric.matches is not None and base != name:
+                assert isinstance(result, MetricScore)
+                value = top_k_accuracy(n_best, _reference_lists(hypotheses, references), metric.matches, k)
+                result = MetricScore(f"{result.name}@{k}", value, f"k:{k}|{result.signature}", "higher")
         scores += result if isinstance(result, list) else [result]
     return scores
 
@@ -246,7 +321,7 @@ def _sacrebleu(
 def _identical(hypotheses: Sequence[str], references: References) -> tuple[int, int, str]:
     lists = _reference_lists(hypotheses, references)
     correct = sum(hypothesis in line for hypothesis, line in zip(hypotheses, lists, strict=True))
-    return correct, len(lists), _signature(nrefs=_number_of_references(lists), case="mixed", unit="line")
+    return correct, len(lists), _signature(nrefs=number_of_references(lists), case="mixed", unit="line")
 
 
 def _distinct(n: int, hypotheses: Sequence[str], references: References) -> MetricScore:
@@ -296,7 +371,8 @@ def _reference_lists(hypotheses: Sequence[str], references: References) -> list[
     return lists
 
 
-def _number_of_references(lists: list[Sequence[str]]) -> str:
+def number_of_references(lists: Sequence[Sequence[str]]) -> str:
+    """For a signature: how many each line has, or "var"."""
     numbers = set(map(len, lists))
     return str(numbers.pop()) if len(numbers) == 1 else "var"
 

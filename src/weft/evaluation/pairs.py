@@ -1,4 +1,7 @@
-"""The pairs of an evaluation: given ones, or a split of the run's recipe; without those that have a blank side."""
+"""What is evaluated on: given pairs, a split of the run's recipe, or the sentences of an M2 file.
+
+Pairs with a blank side are left out and counted.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from weft.data.pairs import BLANK_KIND, Pair, blank_error, is_blank
 from weft.data.reading.pair_files import read_pairs
 from weft.data.store.fingerprints import Fingerprints, Overlap
 from weft.errors import DataError, plural
+from weft.evaluation.edits import Edit
+from weft.evaluation.m2 import M2Sentence, is_m2, read_m2
+from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.recipe import Recipe
 from weft.translation.inputs import as_pairs
 
@@ -24,21 +30,53 @@ class EvaluationPairs(NamedTuple):
     left_out: dict[str, int]
 
 
+class EvaluationSet(NamedTuple):
+    """What is translated and scored: the pairs, and the same as items."""
+
+    pairs: list[Pair]
+    left_out: dict[str, int]
+    items: EvaluationItems
+    gold: list[list[list[Edit]]] | None = None
+    """The gold edits of every annotator for each item, if it is a sentence of an M2 file."""
+
+
 GivenPairs = Iterable[Pair | tuple[str, str]] | Path | str
 """Pairs of a program, or the name of a TSV file."""
+
+
+def find_items(
+    recipe: Recipe, pairs: GivenPairs | None, *, grouping: str, split: str = "test", limit: int | None = None
+) -> EvaluationSet:
+    """The pairs of `find_pairs` as items, or the first sentences of an M2 file, with the annotators as references."""
+    if isinstance(pairs, Path | str) and is_m2(pairs):
+        _check_limit(limit)
+        return _corrections(read_m2(pairs)[:limit])
+    usable, left_out = find_pairs(recipe, pairs, split=split, limit=limit)
+    return EvaluationSet(usable, left_out, GROUPINGS[grouping](usable))
+
+
+def _corrections(sentences: list[M2Sentence]) -> EvaluationSet:
+    items = EvaluationItems([line.source for line in sentences], [line.references for line in sentences])
+    pairs = [Pair(source, target) for source, line in zip(*items, strict=True) for target in line]
+    gold = [list(line.annotators.values()) for line in sentences]
+    return EvaluationSet([pair for pair in pairs if not is_blank(pair)], {}, items, gold)
 
 
 def find_pairs(
     recipe: Recipe, pairs: GivenPairs | None, *, split: str = "test", limit: int | None = None
 ) -> EvaluationPairs:
     """The pairs to evaluate on: the given ones, or those of a split of the recipe; at least one, at most ``limit``."""
-    if limit is not None and limit < 1:
-        raise DataError(f"limit: {limit} was given; expected at least 1")
+    _check_limit(limit)
     usable = _split_pairs(recipe, split) if pairs is None else _usable_pairs(recipe, _given(pairs, recipe))
     if not usable.pairs:
         left_out = f" ({plural(sum(usable.left_out.values()), 'row')} left out)" if usable.left_out else ""
         raise DataError(f"there are no pairs to evaluate on{left_out}")
     return usable._replace(pairs=usable.pairs[:limit])
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise DataError(f"limit: {limit} was given; expected at least 1")
 
 
 def _given(pairs: GivenPairs, recipe: Recipe) -> Iterable[Pair]:

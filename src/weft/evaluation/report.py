@@ -14,8 +14,17 @@ from weft.data.pairs import Pair
 from weft.data.store.fingerprints import Overlap
 from weft.errors import RecipeError, SearchError, plural
 from weft.evaluation.alignment import AlignmentScore, alignment_error_rate
-from weft.evaluation.metrics import METRICS, MetricScore, check_metrics, compute_metrics, perplexity
-from weft.evaluation.pairs import GivenPairs, find_pairs, training_overlap
+from weft.evaluation.edits import edit_scores, score_edits
+from weft.evaluation.metrics import (
+    METRICS,
+    MetricScore,
+    check_metrics,
+    compute_metrics,
+    number_of_references,
+    perplexity,
+    split_name,
+)
+from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_items, find_pairs, training_overlap
 from weft.evaluation.references import GROUPINGS
 from weft.evaluation.search_errors import TOLERANCE, ScoredOutput, SearchErrors, SearchSpace, classify
 from weft.models.ensemble import Ensemble
@@ -125,8 +134,9 @@ def evaluate(
     ``run``: a run of `weft.load`, or its folder.
     ``pairs``: pairs (or tuples of source and target), or the name of a TSV file; without them, those of ``split`` of
     the run's recipe, "test" or "valid". ``limit``: only the first so many. Pairs with a blank side are left out and
-    counted, or an error, as data.blank_rows of the recipe says.
-    ``metrics``: names, by default those of the recipe.
+    counted, or an error, as data.blank_rows of the recipe says. Or the name of an M2 file (*.m2): its sentences are the
+    sources, the annotators' corrections the references, and precision, recall and F0.5 of edits are reported too.
+    ``metrics``: names, by default those of the recipe; NAME@K looks at the K best outputs.
     ``references``: "each" pair is an item, or pairs with the same source are "grouped" to one item with several
     references; by default as the recipe says. Perplexity and alignment are over all pairs either way. Scores of the
     references are over the first reference of each item, so that there are as many texts as outputs.
@@ -137,38 +147,60 @@ def evaluate(
     searches = run.source_role != "none"
     names = [] if not searches else run.recipe.evaluation.metrics if metrics is None else metrics
     check_metrics(names)
-    usable, left_out = find_pairs(run.recipe, pairs, split=split, limit=limit)
-    items = GROUPINGS[grouping](usable)
-    check_metrics(names, several_references=any(len(line) > 1 for line in items.references))
+    given = find_items(run.recipe, pairs, grouping=grouping, split=split, limit=limit)
+    check_metrics(names, several_references=any(len(line) > 1 for line in given.items.references))
     likelihood_report = Report(
-        pairs=len(usable),
+        pairs=len(given.pairs),
         scores=[],
-        perplexity=_perplexity(run, usable),
+        perplexity=_perplexity(run, given.pairs),
         alignment=None,
         search="none",
         seconds=0.0,
         outputs=[],
-        left_out=left_out,
-        training_overlap=training_overlap(run.folder, usable),
+        left_out=given.left_out,
+        training_overlap=training_overlap(run.folder, given.pairs),
     )
     if not searches:
         return likelihood_report
-    settings = run.search_settings(search)
+    n_best, search = _n_best(run, names, search)
     start = time.monotonic()
-    translations = run.translate(items.sources, return_attention=False, **search)
-    outputs = [translation.text for translation in translations]
+    translations = run.translate(given.items.sources, n_best=n_best, return_attention=False, **search)
     seconds = time.monotonic() - start
     return replace(
         likelihood_report,
-        scores=compute_metrics(names, outputs, items.references),
-        alignment=score_alignment(run, usable),
-        search=_run_signature(run, settings),
+        scores=_scores(names, translations, given),
+        alignment=score_alignment(run, given.pairs),
+        search=_run_signature(run, run.search_settings(search)),
         seconds=seconds,
-        outputs=outputs,
-        reference_scores=_reference_scores(names, items.references),
-        items=len(items.sources) if grouping == "grouped" else None,
+        outputs=[translation.text for translation in translations],
+        reference_scores=_reference_scores(names, given.items.references),
+        items=len(given.items.sources) if grouping == "grouped" or given.gold is not None else None,
         ended_by_length=sum(translation.ended_by_length for translation in translations),
     )
+
+
+def _n_best(run: Translator, names: Sequence[str], search: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """How many outputs the metrics look at, and the search that finds them: its beam has at least this size."""
+    k, name = max(((split_name(name)[1], name) for name in names), default=(1, ""))
+    settings = run.search_settings(search)
+    if k > 1 and settings.kind == "greedy":
+        raise SearchError(f"metric {name!r}: greedy search finds one output; use search.kind = 'beam'")
+    if settings.kind == "beam" and settings.size < k:
+        search = {**search, "size": -(-k // settings.groups) * settings.groups}
+    return k, search
+
+
+def _scores(names: Sequence[str], translations: Sequence[Translation], given: EvaluationSet) -> list[MetricScore]:
+    """The metrics and, where the gold edits are known, precision, recall and F0.5 of the edits."""
+    sources, references = given.items
+    outputs = [translation.text for translation in translations]
+    n_best = [[best.text, *(other.text for other in best.alternatives)] for best in translations]
+    if given.gold is None:
+        return compute_metrics(names, outputs, references, sources=sources, n_best=n_best)
+    names = [name for name in names if name != "edit_f05"]
+    counts = score_edits(sources, outputs, given.gold)
+    edits = edit_scores(counts, annotators=number_of_references(references), gold="m2")
+    return [*edits, *compute_metrics(names, outputs, references, sources=sources, n_best=n_best)]
 
 
 def _grouping(run: Translator, references: str | None) -> str:
@@ -182,7 +214,7 @@ def _grouping(run: Translator, references: str | None) -> str:
 def _reference_scores(names: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, MetricScore]:
     """The scores of the first reference of each item, for metrics that use no references."""
     first = [line[0] for line in references]
-    without_references = [name for name in names if not METRICS[name].uses_references]
+    without_references = [name for name in names if not METRICS[split_name(name)[0]].uses_references]
     return {score.name: score for score in compute_metrics(without_references, first, first)}
 
 

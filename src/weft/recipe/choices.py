@@ -78,6 +78,7 @@ STEPS: dict[str, str] = {
     "lowercase": "weft.data.filtering.steps:Lowercase",
     "prefix": "weft.data.filtering.steps:Prefix",
     "replace": "weft.data.filtering.steps:Replace",
+    "truncate": "weft.data.filtering.steps:Truncate",
     "noise": "weft.data.filtering.noise:Noise",
 }
 """Steps of data.pipeline: filters and transforms of pairs."""

@@ -124,7 +124,8 @@ def make_validation(recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus,
         translator = Translator(model, tokenizers, recipe, device=device)
         translator.length_limits = prepared.length_limits
         translations = translator.translate(sources, return_attention=False)
-        [result] = compute_metrics([metric], [translation.text for translation in translations], references)
+        outputs = [translation.text for translation in translations]
+        [result] = compute_metrics([metric], outputs, references, sources=sources)
         score = -math.inf if diverged else result.value if result.better == "higher" else -result.value
         counts = len(translations), sum(translation.ended_by_length for translation in translations), sample
         return ValidationScores(loss, per_token, {metric: result.value}, score, *counts)

@@ -21,6 +21,7 @@ from weft.data.filtering.steps import (
     Replace,
     Scripts,
     Step,
+    Truncate,
 )
 from weft.data.pairs import Pair
 from weft.errors import DataError
@@ -41,6 +42,7 @@ EXAMPLES = [
     Lowercase(),
     Prefix(text="<2de>"),
     Replace(expression="a", replacement="b"),
+    Truncate(max=3),
     Noise(drop=0.3),
     Call(function=bool),
 ]
@@ -67,13 +69,33 @@ def test_the_table_has_every_step_but_the_call():
 
 def test_what_holds_for_training_only():
     everywhere = [step.kind for step in EXAMPLES if not step.training_only]
-    assert everywhere == ["lowercase", "prefix", "replace"]
+    assert everywhere == ["lowercase", "prefix", "replace", "truncate"]
 
 
 @pytest.mark.parametrize("step", EXAMPLES, ids=lambda step: step.kind)
 def test_a_step_can_be_sent_to_another_process_and_does_nothing_to_nothing(step):
     assert pickle.loads(pickle.dumps(step)) == step
     assert step.apply([], b"1") == []
+
+
+@given(PAIRS, st.integers(1, 4), UNIT, SIDE)
+def test_truncate(pairs, count, unit, side):
+    step = Truncate(max=count, unit=unit, side=side)
+    for before, after in zip(pairs, step.apply(pairs, b""), strict=True):
+        for name in ("source", "target"):
+            text, kept = getattr(before, name), getattr(after, name)
+            if side not in (name, "both") or size(text, unit) <= count:
+                assert kept == text
+            elif unit == "characters":
+                assert kept == text[:count]
+            else:
+                assert kept.split() == text.split()[:count] and text.startswith(kept) and kept == kept.rstrip()
+
+
+def test_truncate_drops_the_links_of_words_that_are_gone():
+    pair = Pair("a b c d e", "x y", ((0, 0), (4, 1)))
+    assert Truncate(max=2).apply([pair], b"") == [Pair("a b", "x y")]
+    assert Truncate(max=5).apply([pair], b"") == [pair]
 
 
 @given(PAIRS, st.integers(0, 4), st.integers(0, 5), UNIT, SIDE)

@@ -4,8 +4,8 @@ A step is declared once: its class holds its settings (``[[data.pipeline]]`` in 
 work. To add one, write the class and add its line to `weft.recipe.choices.STEPS`. `Call` wraps a Python function and
 is available from Python only. `weft.data.filtering.pipeline.Pipeline` runs steps in order and counts what they drop.
 
-Filters and noise apply to training pairs only; steps that change the language of a text (lowercasing, tags,
-replacements) apply to validation and test pairs too (`Step.training_only`). Words are separated by white space here;
+Filters and noise apply to training pairs only; steps that change the form of a text (lowercasing, tags, replacements,
+truncation) apply to validation and test pairs too (`Step.training_only`). Words are separated by white space here;
 Chinese, Japanese and Thai are better measured in characters (code points).
 
 Word links stay valid: a prefix shifts them; any other change of a text keeps them only if the text has as many words
@@ -28,7 +28,7 @@ from weft.data.hashing import pair_hashes, text_hashes
 from weft.data.pairs import Pair
 from weft.data.reading.messages import quote
 from weft.errors import DataError, nearest
-from weft.recipe.base import CountOrNone, Probability
+from weft.recipe.base import Count, CountOrNone, Probability
 from weft.recipe.pipeline import StepSettings
 from weft.text import expressions
 
@@ -278,6 +278,28 @@ class Replace(Step):
             Pair(source, target) if pair.links is None else with_texts(pair, source, target)
             for pair, source, target in zip(pairs, sources, replaced, strict=True)
         ]
+
+
+class Truncate(Step):
+    """Keep the beginning of a text, as is usual for the long sources of summarization."""
+
+    training_only: ClassVar[bool] = False
+    kind: Literal["truncate"] = Field("truncate", description="keep only the beginning of a side")
+    max: Count = Field(description="what is kept, at most")
+    unit: Unit = Field("words", description="what is counted; words are separated by white space")
+    side: Side = Field("source", description="which side")
+
+    def __str__(self) -> str:
+        return f"truncate: the first {self.max} {self.unit} of {side_phrase(self.side)}"
+
+    def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
+        return rewritten(pairs, self.side, self._beginning)
+
+    def _beginning(self, text: str) -> str:
+        if self.unit == "characters" or len(text) <= 2 * self.max:  # n words have at least 2n - 1 characters
+            return text[: self.max] if self.unit == "characters" else text
+        rest = text.split(maxsplit=self.max)[self.max :]
+        return text.removesuffix(rest[0]).rstrip() if rest else text
 
 
 class Call(Step):
