@@ -133,6 +133,10 @@ def column_cases() -> dict[str, dict[str, Any]]:
     for hard in HARD_ALIGNMENTS:
         attention = {"hard": hard, "max_jump": 2}
         cases[f"columns-hard-{hard}"] = settings(attention=attention, sources={"count": 2, "encoders": "shared"})
+    copying = {"copy": True, "sources": {"count": 2}}
+    stacks = {"encoder": TRANSFORMER, "decoder": TRANSFORMER}
+    cases["columns-copy-transformer"] = {"embedding": 6, "dropout": 0.0, **stacks, **copying}
+    cases["columns-copy-before"] = settings("before", copy=True, sources={"count": 2, "attention": "flat"})
     cases["columns-coverage"] = settings(attention=coverage, sources={"count": 2})
     return cases
 

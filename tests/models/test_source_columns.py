@@ -124,7 +124,9 @@ def test_encoders_of_their_own_differ() -> None:
     assert not torch.equal(first.stack.weights(0).input_GD, second.stack.weights(0).input_GD)
 
 
-def make_translator(decoder: str, *, scale: float = 3.0, hard: str = "none", **sources: Any) -> Translator:
+def make_translator(
+    decoder: str, *, scale: float = 3.0, hard: str = "none", copy: bool = False, **sources: Any
+) -> Translator:
     """An untrained model, with weights large enough that its outputs depend on the source."""
     stacks = {"hidden": 8, "layers": 1, **({"heads": 2, "feed_forward": 9} if decoder == "transformer" else {})}
     model = {
@@ -134,6 +136,7 @@ def make_translator(decoder: str, *, scale: float = 3.0, hard: str = "none", **s
         "encoder": {"kind": decoder, **stacks},
         "decoder": {"kind": decoder, **stacks},
         "attention": {"hard": hard, "max_jump": 2},
+        "copy": copy,
         "sources": {"count": 2, **sources},
     }
     tokenizer = learn("character", ["abcde "])
@@ -152,6 +155,7 @@ def make_translator(decoder: str, *, scale: float = 3.0, hard: str = "none", **s
         ("transformer", {"attention": "flat", "encoders": "joint"}),
         ("gru", {"encoders": "shared"}),
         ("lstm", {"hard": "first"}),
+        ("transformer", {"copy": True}),
     ],
 )
 def test_every_search(decoder: str, options: dict[str, Any]) -> None:

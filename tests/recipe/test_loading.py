@@ -507,6 +507,10 @@ class TestContradictions:
                 "model.copy: needs an encoder to copy from; model.kind is 'prefix_lm', use 'seq2seq'",
             ),
             (
+                ["model.copy=true", "model.sources.count=2"],
+                "model.copy: needs one attention over all sources; set model.sources.attention = 'flat'",
+            ),
+            (
                 ["model.copy=true", "model.attention.hard=zeroth"],
                 "model.copy: hard attention has no weights to copy by; set model.attention.hard = 'none'",
             ),

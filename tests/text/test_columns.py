@@ -6,6 +6,7 @@ import pytest
 
 from weft.errors import ColumnCountError
 from weft.text.columns import ColumnTokenizer, split_columns, split_ids
+from weft.text.copying import SentenceIds, target_ids
 from weft.text.options import LearningOptions
 from weft.text.specials import END
 from weft.text.tokenizer import Tokenizers, learn, load_tokenizers
@@ -101,3 +102,37 @@ def test_features_are_read_as_tags() -> None:
     assert tokenizer.encode("ab\t<N><ACC(PL;X)>") == ids and tokenizer.extended([]).encode("ab\tN;ACC(PL;X)") == ids
     assert tokenizer.encode("N;N\t") == [*tokenizer.tokenizer.encode("N;N"), END]
     assert tokenizer.encode("a\t;") == [*tokenizer.encode("a\t"), *tokenizer.tokenizer.encode(";")]
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_tokens_that_no_vocabulary_has_can_be_copied_from_any_column(joint: bool) -> None:
+    source = learn("word", ["the cat sees"])
+    plain = Tokenizers(source, source if joint else learn("word", ["le chat voit the"]))
+    tokenizers, text = plain.with_columns(2), "the Zoe\tKim Zoe"
+    own = SentenceIds.of(tokenizers)
+    assert own is not None and SentenceIds.of(Tokenizers(learn("byte", ["a"]), source).with_columns(2)) is None
+    sizes = source.size, plain.target.size
+    ids = own.source(text, tokenizers.source.encode(text))
+    zoe, kim = sizes[0] + sizes[1], sizes[0] + sizes[1] + 1
+    assert ids == [source.encode("the")[0], zoe, END, kim, zoe]
+    assert own.target("Kim the Zoe", plain.target.encode("Kim the Zoe"), text) == [
+        sizes[1] + 3,
+        plain.target.encode("the")[0],
+        sizes[1] + 1,
+    ]
+    special = plain.target.encode("</s>")
+    assert own.target("</s>", special, text) == special
+    reading = own.reading(text, [*ids, END])
+    assert reading.tokenizers.source.decode(reading.source_ids) == text
+    assert reading.tokenizers.source.tokens(reading.source_ids) == ["the", "Zoe", "</s>", "Kim", "Zoe", "</s>"]
+    assert reading.tokenizers.target.decode([sizes[1] + 3, sizes[1] + 1]) == "Kim Zoe"
+    assert tokenizers.source.symbols("\t") == []
+
+
+def test_the_same_token_in_both_vocabularies() -> None:
+    """For copying: columns change nothing about it."""
+    source, target = (learn("bpe", [text] * 9, LearningOptions(size=20)) for text in ("abab cd", "abab dc"))
+    plain = Tokenizers(source, target)
+    assert target_ids(plain.with_columns(2)) == target_ids(plain) and max(target_ids(plain)) > END
+    characters = Tokenizers(learn("character", ["abc"]), learn("character", ["cab"]))
+    assert target_ids(characters.with_columns(2)) == target_ids(characters)

@@ -304,8 +304,8 @@ def _check_copying(model: ModelSettings) -> None:
         raise ValueError("model.copy: this model has no attention to copy by; set model.attention.score")
     if model.attention.hard != "none":
         raise ValueError("model.copy: hard attention has no weights to copy by; set model.attention.hard = 'none'")
-    if model.sources.count > 1:
-        raise ValueError(f"model.copy: copies from one source, not from {model.sources.count}; set one of the two")
+    if model.sources.separate_attentions > 1 and isinstance(model.decoder, RecurrentSettings):
+        raise ValueError("model.copy: needs one attention over all sources; set model.sources.attention = 'flat'")
 
 
 def _check_heads(where: str, stack: TransformerSettings) -> None:

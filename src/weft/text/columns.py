@@ -16,12 +16,15 @@ import numpy as np
 
 from weft.errors import ColumnCountError, plural
 from weft.text.bpe import BPE
+from weft.text.copying import HasSymbols
 from weft.text.features import features_as_tags
 from weft.text.specials import END, SPECIALS
 from weft.text.tokenizer import Tokenizer
 from weft.text.word_cache import TokenArrays, to_lists
 
 SEPARATOR = "\t"
+NO_SYMBOL = "\t\t"
+"""Neither a character nor a word."""
 
 
 def split_columns(text: str, count: int) -> list[str]:
@@ -104,13 +107,41 @@ class ColumnTokenizer:
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> ColumnTokenizer:
         extended = self.tokenizer.extended(columns_of_texts(texts), minimum_count=minimum_count)
-        return ColumnTokenizer(extended, self.count, features=self.features)
+        return type(self)(extended, self.count, features=self.features)
 
     def save(self, path: Path) -> None:
         self.tokenizer.save(path)
 
     def description(self) -> list[str]:
         return self.tokenizer.description()
+
+
+class SymbolColumnTokenizer(ColumnTokenizer):
+    """The same for a tokenizer of whole symbols: see `weft.text.copying.HasSymbols`."""
+
+    def symbols(self, text: str) -> list[str]:
+        """The symbols of all columns, with one between them that is in no text."""
+        tokenizer = cast(HasSymbols, self.tokenizer)
+        columns = [tokenizer.symbols(column) for column in self._columns(text)]
+        if not any(columns):
+            return []
+        return [symbol for column in columns for symbol in (*column, NO_SYMBOL)][:-1]
+
+    def symbol_ids(self, symbols: Sequence[str]) -> list[int]:
+        return cast(HasSymbols, self.tokenizer).symbol_ids(symbols)
+
+    def id_symbols(self, ids: Sequence[int]) -> list[str]:
+        return cast(HasSymbols, self.tokenizer).id_symbols(ids)
+
+    def with_symbols(self, symbols: Sequence[str]) -> SymbolColumnTokenizer:
+        tokenizer = cast(Tokenizer, cast(HasSymbols, self.tokenizer).with_symbols(symbols))
+        return SymbolColumnTokenizer(tokenizer, self.count, features=self.features)
+
+
+def column_tokenizer(tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> ColumnTokenizer:
+    """A tokenizer for sources of so many columns."""
+    column_type = SymbolColumnTokenizer if isinstance(tokenizer, HasSymbols) else ColumnTokenizer
+    return column_type(tokenizer, count, features=features)
 
 
 def split_ids(ids: Sequence[int]) -> list[list[int]]:

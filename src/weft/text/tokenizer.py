@@ -152,9 +152,9 @@ class Tokenizers(NamedTuple):
         """The same for sources of so many columns (`weft.text.columns`); ``features``: those that list features."""
         if count == 1:
             return self
-        from weft.text.columns import ColumnTokenizer
+        from weft.text.columns import column_tokenizer
 
-        return Tokenizers(ColumnTokenizer(self.source, count, features=features), self.target)
+        return Tokenizers(column_tokenizer(self.source, count, features=features), self.target)
 
     def save(self, folder: Path) -> tuple[Path, ...]:
         """Write one file or two; returns their paths."""
