@@ -46,6 +46,7 @@ VARIANTS = {
     "columns": ["model.sources.count=2", "model.decoder.input_feeding=true"],
     "shared columns": ["model.sources.count=2", "model.sources.encoders=shared", "model.attention.placement=before"],
     "columns of hard attention": ["model.sources.count=2", "model.attention.hard=first"],
+    "hard copying": ["model.attention.hard=first", "model.copy=true"],
     "language model": ["model.kind=language_model", "model.attention.score=dot"],
 }
 

@@ -204,6 +204,8 @@ def every_case() -> dict[str, dict[str, Any]]:
     for placement in ("after", "after+feeding", "before"):
         cases[f"copy-{placement}"] = settings(placement, copy=True)
     cases["copy-coverage"] = settings(attention={"score": "additive", "coverage": "sum"}, copy=True)
+    for name in HARD_ALIGNMENTS:
+        cases[f"copy-hard-{name}"] = settings(attention={"hard": name, "max_jump": 2}, copy=True)
     cases["copy-predictive"] = settings(attention={"window": "predictive"}, copy=True)
     cases["back-to-front"] = settings(encoder={"bidirectional": False, "reverse_source": True, "hidden": 7})
     return cases

@@ -53,6 +53,7 @@ FEW = [
     "prefix-learned",
     "transformer-entmax15",
     "hard-first",
+    "copy-hard-monotonic",
     "back-to-front",
 ]
 SPARSE = ["entmax15-outputs", "transformer-entmax15-outputs"]

@@ -52,6 +52,18 @@ def test_bahdanaus_placement_learns(score: str, sequences: Toy) -> None:
     assert exact_match(model, sequences.test, "reverse") >= 0.95
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("hard", "task"), [("monotonic", "copy"), ("first", "copy"), ("zeroth", "reverse")])
+def test_hard_attention_learns(hard: str, task: str, sequences: Toy) -> None:
+    model = train(
+        settings("gru", "gru", attention={"hard": hard}),
+        pairs_of(sequences.train, task),
+        steps=160,
+        learning_rate=0.012,
+    )
+    assert exact_match(model, sequences.test, task) >= 0.95
+
+
 @pytest.mark.parametrize("forcing", ["scheduled", pytest.param("free", marks=pytest.mark.slow)])
 def test_a_decoder_learns_from_its_own_predictions(forcing: str, sequences: Toy) -> None:
     model = train(

@@ -511,10 +511,6 @@ class TestContradictions:
                 "model.copy: needs one attention over all sources; set model.sources.attention = 'flat'",
             ),
             (
-                ["model.copy=true", "model.attention.hard=zeroth"],
-                "model.copy: hard attention has no weights to copy by; set model.attention.hard = 'none'",
-            ),
-            (
                 ["model.copy=true", "training.loss=entmax15", "training.label_smoothing=0"],
                 "model.copy: mixes two distributions; it needs training.loss = 'cross_entropy'",
             ),

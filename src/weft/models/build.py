@@ -160,8 +160,13 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int, output
 def _hard_attention(settings: ModelSettings, source_size: int, target_size: int) -> HardAttentionSeq2Seq:
     from weft.models.hard_attention import HardAttentionSeq2Seq
 
+    model_class = HardAttentionSeq2Seq
+    if settings.copy:
+        from weft.models.hard_copying import HardCopyingSeq2Seq
+
+        model_class = HardCopyingSeq2Seq
     source_embedding, target_embedding = _embeddings(settings, source_size, target_size)
-    return HardAttentionSeq2Seq(
+    return model_class(
         settings,
         source_embedding=source_embedding,
         target_embedding=target_embedding,

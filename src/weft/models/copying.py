@@ -18,6 +18,8 @@ which target id a source id stands for.
 
 `step` and `forward` return log p as logits, for Vt tokens and, where sentences have ids of their own, for the S
 positions of the longest source. A search needs to know nothing of it.
+
+Hard attention copies from the position that it is aligned to: `weft.models.hard_copying`.
 """
 
 from __future__ import annotations
@@ -64,6 +66,16 @@ class CopyColumns(NamedTuple):
     """The column of the output distribution."""
     first_BS: Tensor
     """The first position with the same column."""
+
+
+class CopyWeights(NamedTuple):
+    """The probability with which each source position is copied."""
+
+    weights_NS: Tensor
+    columns: CopyColumns
+    """Of every row."""
+    log_factor_N1: Tensor | None = None
+    """The logarithm of a factor of all weights of a row."""
 
 
 class CopyMemory(NamedTuple):
@@ -124,10 +136,39 @@ class Gate(nn.Module):
             return states_ND @ self.weight_D.to(states_ND.dtype) + self.bias
 
 
-class CopyingSeq2Seq(EncoderDecoder):
-    """The parts of a `Seq2Seq`, with a gate between generating and copying."""
+class CopySource(nn.Module):
+    """What every model that copies knows of its vocabularies."""
 
     copy_ids_V: Tensor
+
+    def _init_copying(self, source_size: int, target_size: int) -> None:
+        """With the `CopyTable` of a joint vocabulary; that of two is set by `set_table`."""
+        self.source_size, self.target_size = source_size, target_size
+        self.own_ids = True
+        self.register_buffer("copy_ids_V", torch.zeros(source_size, dtype=torch.int64), persistent=False)
+        self.set_table(CopyTable.joint(source_size, target_size))
+
+    def set_table(self, table: CopyTable) -> None:
+        """Set what the source's tokens are in the target vocabulary."""
+        self.own_ids = table.own_ids
+        self.copy_ids_V.copy_(torch.tensor(table.target_ids, dtype=torch.int64))
+
+    def _columns(self, source: Ragged) -> CopyColumns:
+        """The target id of every source token or, if it has none, its own id: Vt + the first position of that token."""
+        ids_BS = source.to_padded()
+        target_BS = torch.where(
+            ids_BS < self.source_size, self.copy_ids_V[known_ids(ids_BS, self.source_size)], ids_BS - self.source_size
+        )
+        has_target_BS = (target_BS >= 0) & (target_BS < self.target_size)
+        if not self.own_ids:
+            columns_BS = target_BS.masked_fill(~has_target_BS, UNKNOWN)
+            return CopyColumns(columns_BS, first_positions(columns_BS))
+        first_BS = first_positions(torch.where(has_target_BS, target_BS, self.target_size + ids_BS))
+        return CopyColumns(torch.where(has_target_BS, target_BS, self.target_size + first_BS), first_BS)
+
+
+class CopyingSeq2Seq(EncoderDecoder, CopySource):
+    """The parts of a `Seq2Seq`, with a gate between generating and copying."""
 
     def __init__(self, network: Seq2Seq, settings: ModelSettings) -> None:
         """With the `CopyTable` of a joint vocabulary; that of two is set by `set_table`."""
@@ -147,16 +188,7 @@ class CopyingSeq2Seq(EncoderDecoder):
                 normalize=make_normalizer(settings.attention.normalizer),
             )
         self.has_window = self.copy_attention is None and settings.attention.window != "none"
-        self.source_size = len(network.source_embedding.weight_VE)
-        self.target_size = len(network.output.bias_V)
-        self.own_ids = True
-        self.register_buffer("copy_ids_V", torch.zeros(self.source_size, dtype=torch.int64), persistent=False)
-        self.set_table(CopyTable.joint(self.source_size, self.target_size))
-
-    def set_table(self, table: CopyTable) -> None:
-        """Set what the source's tokens are in the target vocabulary."""
-        self.own_ids = table.own_ids
-        self.copy_ids_V.copy_(torch.tensor(table.target_ids, dtype=torch.int64))
+        self._init_copying(len(network.source_embedding.weight_VE), len(network.output.bias_V))
 
     # Source
 
@@ -171,19 +203,6 @@ class CopyingSeq2Seq(EncoderDecoder):
 
     def _embedded_source(self, source: Ragged) -> Ragged:
         return self.source_embedding.ragged(source.map(lambda ids: known_ids(ids, self.source_size)))
-
-    def _columns(self, source: Ragged) -> CopyColumns:
-        """The target id of every source token or, if it has none, its own id: Vt + the first position of that token."""
-        ids_BS = source.to_padded()
-        target_BS = torch.where(
-            ids_BS < self.source_size, self.copy_ids_V[known_ids(ids_BS, self.source_size)], ids_BS - self.source_size
-        )
-        has_target_BS = (target_BS >= 0) & (target_BS < self.target_size)
-        if not self.own_ids:
-            columns_BS = target_BS.masked_fill(~has_target_BS, UNKNOWN)
-            return CopyColumns(columns_BS, first_positions(columns_BS))
-        first_BS = first_positions(torch.where(has_target_BS, target_BS, self.target_size + ids_BS))
-        return CopyColumns(torch.where(has_target_BS, target_BS, self.target_size + first_BS), first_BS)
 
     # One step
 
@@ -209,17 +228,8 @@ class CopyingSeq2Seq(EncoderDecoder):
         log_NV = self.output(states_ND).log_softmax(-1, dtype=weights_NS.dtype)
         gate_N1 = self.gate(states_ND)[:, None]
         log_NV = log_NV + functional.logsigmoid(gate_N1)
-        columns_NS, first_NS = columns
-        if self.own_ids:
-            log_NV = functional.pad(log_NV, (0, columns_NS.shape[1]), value=-math.inf)
-        copied_NS = torch.zeros_like(weights_NS).scatter_add(1, first_NS, weights_NS)
-        generated_NS = log_NV.gather(1, columns_NS)
-        mixed_NS = torch.logaddexp(generated_NS, functional.logsigmoid(-gate_N1) + _log(copied_NS))
-        mixed_NS = torch.where(copied_NS > 0, mixed_NS, generated_NS)
-        # The other positions of a token write what its first position does, and carry no gradient of their own.
-        is_first_NS = first_NS == torch.arange(first_NS.shape[1], device=first_NS.device)
-        mixed_NS = torch.where(is_first_NS, mixed_NS, mixed_NS.detach().gather(1, first_NS))
-        return log_NV.scatter(1, columns_NS, mixed_NS)
+        copies = CopyWeights(weights_NS, columns, functional.logsigmoid(-gate_N1))
+        return add_copies(log_NV, copies, own_ids=self.own_ids)
 
     # Whole targets
 
@@ -273,6 +283,27 @@ class CopyingSeq2Seq(EncoderDecoder):
             pointed_N.masked_fill((copied_N <= 0) & in_vocabulary_N, -math.inf),
         )
         return TargetLogProbabilities(log_p_N, uniform_N, attention)
+
+
+def add_copies(log_NV: Tensor, copies: CopyWeights, *, own_ids: bool) -> Tensor:
+    """log p of every token, from log p of those that are generated and the probabilities of those that are copied.
+
+    ``own_ids``: whether there are columns for tokens that only the sentence has.
+    """
+    columns_NS, first_NS = copies.columns
+    if own_ids:
+        log_NV = functional.pad(log_NV, (0, columns_NS.shape[1]), value=-math.inf)
+    copied_NS = torch.zeros_like(copies.weights_NS).scatter_add(1, first_NS, copies.weights_NS)
+    log_copied_NS = _log(copied_NS)
+    if copies.log_factor_N1 is not None:
+        log_copied_NS = copies.log_factor_N1 + log_copied_NS
+    generated_NS = log_NV.gather(1, columns_NS)
+    mixed_NS = torch.logaddexp(generated_NS, log_copied_NS)
+    mixed_NS = torch.where(copied_NS > 0, mixed_NS, generated_NS)
+    # The other positions of a token write what its first position does, and carry no gradient of their own.
+    is_first_NS = first_NS == torch.arange(first_NS.shape[1], device=first_NS.device)
+    mixed_NS = torch.where(is_first_NS, mixed_NS, mixed_NS.detach().gather(1, first_NS))
+    return log_NV.scatter(1, columns_NS, mixed_NS)
 
 
 def known_ids(ids: Tensor, size: int) -> Tensor:

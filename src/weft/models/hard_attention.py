@@ -15,7 +15,7 @@ input of every step of the decoder, as Wu & Cotterell 2019 feed it the features 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,10 @@ from weft.ragged import Ragged
 from weft.recipe import AttentionSettings, ModelSettings
 from weft.recipe.choices import HARD_ALIGNMENTS, resolve
 
-CHUNK_VALUES = {"cpu": 1 << 24, "cuda": 1 << 28}
+if TYPE_CHECKING:
+    from weft.models.copying import CopyColumns
+
+CHUNK_VALUES = {"cpu": 1 << 26, "cuda": 1 << 28}
 """Values of hidden layers and logits that exist at a time; those of a larger batch are recomputed for gradients."""
 
 
@@ -59,6 +62,8 @@ class SourceMemory(NamedTuple):
     """The source states as the emission reads them."""
     masked_BS: Tensor
     """True at padding, and at all source columns but the first."""
+    copies: CopyColumns | None = None
+    """What each source token is as a target token, if the model copies."""
 
 
 class EmissionState(NamedTuple):
@@ -80,6 +85,20 @@ class HardAttentionState(NamedTuple):
     """None if an alignment does not depend on the one before."""
 
 
+class PositionLogits(NamedTuple):
+    """The logits of the tokens from every source position."""
+
+    logits_NSV: Tensor
+    normalizers_NS: Tensor
+    """Their log-sum-exp."""
+    gates_NS: Tensor | None = None
+    """Of a model that copies: the logit of generating a token and not copying it."""
+
+    def mixture(self, log_weights_NS: Tensor) -> Tensor:
+        """log p(v) (N, V) = log Σ_j exp(log w(j) + log p(v | j))."""
+        return torch.logsumexp(self.logits_NSV + (log_weights_NS - self.normalizers_NS)[..., None], 1)
+
+
 class Emission(nn.Module):
     """p(y_t | a_t = j, y_<t, x) = softmax(W tanh(R_s s_t + R_h h_j + b)).
 
@@ -98,28 +117,17 @@ class Emission(nn.Module):
         hidden_NSD = torch.tanh(keys_NSD + query_ND[:, None])
         return hidden_NSD if factors_ND is None else hidden_NSD * factors_ND[:, None]
 
-    def logits(self, hidden_NSD: Tensor) -> Tensor:
-        """Of all tokens from all positions (N, S, V), in float32 at least."""
+    def logits(self, hidden_NSD: Tensor) -> PositionLogits:
+        """Of all tokens from all positions, in float32 at least."""
         logits_NSV: Tensor = self.output(hidden_NSD)
-        return logits_NSV.to(torch.promote_types(logits_NSV.dtype, torch.float32))
+        logits_NSV = logits_NSV.to(torch.promote_types(logits_NSV.dtype, torch.float32))
+        return PositionLogits(logits_NSV, logits_NSV.logsumexp(-1))
 
     def token_logits(self, hidden_NSD: Tensor, tokens_N: Tensor) -> Tensor:
         """The logits (N, S) of one token for each row."""
         weight_ND = functional.embedding(tokens_N, self.output.weight_VD)
         logits_NS = torch.einsum("nsd,nd->ns", hidden_NSD, weight_ND) + self.output.bias_V[tokens_N][:, None]
         return logits_NS.to(torch.promote_types(logits_NS.dtype, torch.float32))
-
-
-class PositionLogits(NamedTuple):
-    """The logits of the tokens from every source position."""
-
-    logits_NSV: Tensor
-    normalizers_NS: Tensor
-    """Their log-sum-exp."""
-
-    def mixture(self, log_weights_NS: Tensor) -> Tensor:
-        """log p(v) (N, V) = log Σ_j exp(log w(j) + log p(v | j))."""
-        return torch.logsumexp(self.logits_NSV + (log_weights_NS - self.normalizers_NS)[..., None], 1)
 
 
 class Emissions:
@@ -150,7 +158,7 @@ class Emissions:
         return self._map(PositionLogits.mixture, log_weights_NS)
 
     def mean_log_p(self, log_weights_NS: Tensor) -> Tensor:
-        """(N,) the mean of `mixture` over the vocabulary."""
+        """(N,) the mean of log p(v) over the vocabulary."""
         return self._map(lambda logits, weights_NS: logits.mixture(weights_NS).mean(-1), log_weights_NS)
 
     def normalizers(self) -> Tensor:
@@ -181,9 +189,7 @@ class Emissions:
     def _logits(self, query_ND: Tensor, factors_ND: Tensor | None, row_ids: Tensor) -> PositionLogits:
         # As an embedding, because its gradient is deterministic on a GPU, too
         keys_NSD = functional.embedding(row_ids, self.keys_BSD.flatten(1)).view(-1, *self.keys_BSD.shape[1:])
-        hidden_NSD = self.emission.hidden(query_ND, keys_NSD, factors_ND)
-        logits_NSV = self.emission.logits(hidden_NSD)
-        return PositionLogits(logits_NSV, logits_NSV.logsumexp(-1))
+        return self.emission.logits(self.emission.hidden(query_ND, keys_NSD, factors_ND))
 
 
 class Aligned(NamedTuple):
@@ -216,7 +222,10 @@ class HardAttentionSeq2Seq(nn.Module):
         self.encoder = encoder
         self.decoder = StateDecoder(settings)
         self.alignment: HardAlignment = resolve(HARD_ALIGNMENTS, settings.attention.hard)(settings.attention, sizes)
-        self.emission = Emission(output, sizes, dropout=settings.dropout)
+        self.emission = self._make_emission(output, sizes, settings.dropout)
+
+    def _make_emission(self, output: Output, sizes: AlignmentSizes, dropout: float) -> Emission:
+        return Emission(output, sizes, dropout=dropout)
 
     @property
     def output(self) -> Output:
@@ -225,9 +234,16 @@ class HardAttentionSeq2Seq(nn.Module):
     # Search
 
     def encode(self, source: Ragged) -> SourceMemory:
-        return self._build_memory(self.encoder(self.source_embedding.ragged(source)))
+        return self._build_memory(self.encoder(self._embed_source(source)), source)
 
-    def _build_memory(self, encoded: Encoded) -> SourceMemory:
+    def _embed_source(self, source: Ragged) -> Ragged:
+        return self.source_embedding.ragged(source)
+
+    def _embed_target(self, tokens: Tensor) -> Tensor:
+        embedded: Tensor = self.target_embedding(tokens)
+        return embedded
+
+    def _build_memory(self, encoded: Encoded, source: Ragged) -> SourceMemory:
         states_BSD, masked_BS = encoded.states.to_padded(), encoded.states.layout.masked_BS
         if encoded.columns_N is not None:
             masked_BS = masked_BS | (encoded.states.like(encoded.columns_N).to_padded() > 0)
@@ -250,18 +266,19 @@ class HardAttentionSeq2Seq(nn.Module):
         return HardAttentionState(decoder, EmissionState(start_BS, torch.zeros_like(keys_BSD[:, 0]), zeros_BS))
 
     def step(self, tokens_R: Tensor, state: HardAttentionState, memory: SourceMemory) -> StepOutput:
-        states_RD, decoder, _ = self.decoder.step(self.target_embedding(tokens_R), state.decoder, memory.decoder)
+        states_RD, decoder, _ = self.decoder.step(self._embed_target(tokens_R), state.decoder, memory.decoder)
         sources = len(memory.masked_BS)
         rows = torch.arange(len(tokens_R), device=tokens_R.device) // (len(tokens_R) // sources)
-        masked_RS = memory.masked_BS.index_select(0, rows)
-        emissions = Emissions(self.emission, states_RD, memory.emission_BSD, rows)
+        emissions = self._emissions(states_RD, memory, rows)
         queries_BTD = states_RD.view(sources, -1, states_RD.shape[-1])
         transitions = self.alignment.transitions(queries_BTD, memory.alignment_BSD, memory.masked_BS)
         transitions = tuple(part.flatten(0, 1) for part in transitions)
         if state.emission is None:
             log_weights_RS, emission = transitions[0], None
         else:
-            filtered_RS = self._filter(tokens_R, state.emission, memory.emission_BSD.index_select(0, rows), masked_RS)
+            masked_RS = memory.masked_BS.index_select(0, rows)
+            before_RS = state.emission.log_weights_RS.masked_fill(masked_RS, float("-inf"))
+            filtered_RS = condition(before_RS, self._emitted(tokens_R, state.emission, memory, rows))
             log_weights_RS = self.alignment.predict(filtered_RS, transitions)
             emission = EmissionState(
                 log_weights_RS.masked_fill(masked_RS, 0.0),
@@ -271,11 +288,14 @@ class HardAttentionSeq2Seq(nn.Module):
         logits_RV = emissions.mixture(log_weights_RS)
         return StepOutput(logits_RV, HardAttentionState(decoder, emission), log_weights_RS.exp())
 
-    def _filter(self, tokens_R: Tensor, state: EmissionState, keys_RSD: Tensor, masked_RS: Tensor) -> Tensor:
-        """log p(a_t = j | y_≤t, x) where ``tokens_R`` are the y_t that followed ``state``."""
-        logits_RS = self.emission.token_logits(self.emission.hidden(state.queries_RD, keys_RSD), tokens_R)
-        log_weights_RS = state.log_weights_RS.masked_fill(masked_RS, float("-inf"))
-        return condition(log_weights_RS, logits_RS - state.normalizers_RS)
+    def _emissions(self, states_ND: Tensor, memory: SourceMemory, row_ids: Tensor) -> Emissions:
+        """Of target positions with these states; ``row_ids``: the source of each."""
+        return Emissions(self.emission, states_ND, memory.emission_BSD, row_ids)
+
+    def _emitted(self, tokens_R: Tensor, state: EmissionState, memory: SourceMemory, rows: Tensor) -> Tensor:
+        """log p(y_t | a_t = j, y_<t, x) (R, S), where ``tokens_R`` are the y_t that followed ``state``."""
+        hidden_RSD = self.emission.hidden(state.queries_RD, memory.emission_BSD.index_select(0, rows))
+        return self.emission.token_logits(hidden_RSD, tokens_R) - state.normalizers_RS
 
     # Whole targets
 
@@ -305,10 +325,10 @@ class HardAttentionSeq2Seq(nn.Module):
         self, source: Ragged, inputs: Ragged, targets_N: Tensor | None, return_attention: ReturnAttention
     ) -> Aligned:
         """Under teacher forcing; ``targets_N`` may be None if an alignment does not depend on the one before."""
-        encoded = self.encoder(self.source_embedding.ragged(source), return_attention=return_attention)
-        memory = self._build_memory(encoded)
-        states = self.decoder(self.target_embedding.ragged(inputs), encoded).states
-        emissions = Emissions(self.emission, states.values, memory.emission_BSD, inputs.layout.row_ids)
+        encoded = self.encoder(self._embed_source(source), return_attention=return_attention)
+        memory = self._build_memory(encoded, source)
+        states = self.decoder(inputs.map(self._embed_target), encoded).states
+        emissions = self._emissions(states.values, memory, inputs.layout.row_ids)
         transitions = self.alignment.transitions(states.to_padded(), memory.alignment_BSD, memory.masked_BS)
         emissions_NS = None if targets_N is None else emissions.targets(targets_N)
         emissions_BTS = None if emissions_NS is None else inputs.like(emissions_NS).to_padded()

@@ -17,9 +17,9 @@ def set_copy_table(model: Model, settings: ModelSettings, tokenizers: Tokenizers
     """Tell a model that copies which target ids the source ids of its run stand for."""
     if not settings.copy:
         return
-    from weft.models.copying import CopyingSeq2Seq, CopyTable
+    from weft.models.copying import CopySource, CopyTable
 
-    if not isinstance(model, CopyingSeq2Seq):
+    if not isinstance(model, CopySource):
         return
     from weft.text.copying import SentenceIds, target_ids
     from weft.text.specials import END
