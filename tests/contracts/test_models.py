@@ -136,6 +136,7 @@ def column_cases() -> dict[str, dict[str, Any]]:
     copying = {"copy": True, "sources": {"count": 2}}
     stacks = {"encoder": TRANSFORMER, "decoder": TRANSFORMER}
     cases["columns-copy-transformer"] = {"embedding": 6, "dropout": 0.0, **stacks, **copying}
+    cases["columns-copy-hard"] = settings(attention={"hard": "first"}, **copying)
     cases["columns-copy-before"] = settings("before", copy=True, sources={"count": 2, "attention": "flat"})
     cases["columns-coverage"] = settings(attention=coverage, sources={"count": 2})
     return cases
