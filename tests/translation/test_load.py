@@ -12,6 +12,9 @@ from weft.errors import SearchError
 from weft.models.ensemble import Ensemble
 from weft.recipe import make_recipe
 from weft.runs.length_limits import SMALLEST, LengthLimits
+from weft.runs.load import LoadedRun
+from weft.text.tokenizer import Tokenizers, learn
+from weft.translation import load as loading
 from weft.translation.load import load
 
 SHARED = [
@@ -166,3 +169,18 @@ def test_both_engines_have_the_same_limits(runs, tmp_path):
     theirs.engine._model.info = theirs.engine._model.info._replace(max_target_length=4)
     assert outputs(theirs) == expected
     assert LengthLimits.read(export_run(tmp_path / "run", out=tmp_path / "exported")) == (2.0, 14)
+
+
+def test_members_read_the_same_columns():
+    tokenizer = learn("word", ["a"])
+    runs = []
+    for count in (2, 1):
+        tokenizers = Tokenizers(tokenizer, tokenizer).with_columns(count)
+        recipe = make_recipe({"model": {"sources": {"count": count}}})
+        runs.append(LoadedRun(None, tokenizers, recipe, f"run{count}"))
+    with pytest.raises(SearchError) as refusal:
+        loading._check_vocabularies(runs)
+    assert str(refusal.value) == (
+        "run1: model.sources.count is 1, but 2 in run2; the runs of an ensemble read the same sources"
+    )
+    loading._check_vocabularies([runs[0], runs[0]])

@@ -94,6 +94,12 @@ def _check_vocabularies(runs: Sequence[LoadedRun]) -> None:
     """The members of an ensemble must share their vocabularies."""
     first = runs[0]
     for run in runs[1:]:
+        columns, expected_columns = (one.recipe.model.sources.count for one in (run, first))
+        if columns != expected_columns:
+            raise SearchError(
+                f"{run.folder}: model.sources.count is {columns}, but {expected_columns} in {first.folder}; "
+                "the runs of an ensemble read the same sources"
+            )
         for side, expected, given in zip(("source", "target"), first.tokenizers, run.tokenizers, strict=True):
             if expected.tokens(range(expected.size)) != given.tokens(range(given.size)):
                 raise SearchError(
