@@ -115,22 +115,28 @@ def plain_transformer() -> dict[str, Any]:
 def column_cases() -> dict[str, dict[str, Any]]:
     """Sources of several columns, with every kind of encoder and decoder and every place of the attention."""
     cases: dict[str, dict[str, Any]] = {}
-    for encoders in ("separate", "shared", "joint"):
-        for attention in ("parallel", "flat"):
-            sources = {"sources": {"count": 2, "encoders": encoders, "attention": attention}}
-            name = f"columns-{encoders}-{attention}"
-            plain: dict[str, Any] = {"embedding": 6, "dropout": 0.0, **sources}
-            cases[f"{name}-transformer"] = {**plain, "encoder": TRANSFORMER, "decoder": TRANSFORMER}
-            cases[f"{name}-lstm"] = settings("after+feeding", **sources)
-            cases[f"{name}-with-gru"] = {**plain, "encoder": TRANSFORMER, "decoder": {"kind": "gru", "hidden": 5}}
+    for encoders, attention, decoder in (
+        ("separate", "parallel", "transformer"),
+        ("separate", "parallel", "lstm"),
+        ("separate", "parallel", "gru"),
+        ("separate", "flat", "transformer"),
+        ("shared", "parallel", "lstm"),
+        ("shared", "flat", "gru"),
+        ("joint", "parallel", "transformer"),
+    ):
+        sources = {"sources": {"count": 2, "encoders": encoders, "attention": attention}}
+        stacks = {"encoder": TRANSFORMER, "decoder": TRANSFORMER}
+        stacks |= {} if decoder == "transformer" else {"decoder": {"kind": decoder, "hidden": 5}}
+        case = settings("after+feeding", **sources) if decoder == "lstm" else {"embedding": 6, **stacks, **sources}
+        cases[f"columns-{encoders}-{attention}-{decoder}"] = {**case, "dropout": 0.0}
     three = {"sources": {"count": 3}}
-    for placement in PLACEMENTS:
+    for placement in ("none+summary", "after", "before"):
         cases[f"columns-3-{placement}"] = settings(placement, **three)
     options = {**TRANSFORMER, "heads": 6, "key_value_heads": 3, "positions": "relative", "norm_placement": "post"}
     sparse = {"attention": {"normalizer": "entmax15"}}
     cases["columns-3-transformer"] = {**three, **sparse, "embedding": 5, "encoder": options, "decoder": options}
     coverage = {"score": "additive", "coverage": "fertility", "location": True, "location_width": 3}
-    for hard in HARD_ALIGNMENTS:
+    for hard in ("monotonic", "first"):
         attention = {"hard": hard, "max_jump": 2}
         cases[f"columns-hard-{hard}"] = settings(attention=attention, sources={"count": 2, "encoders": "shared"})
     copying = {"copy": True, "sources": {"count": 2}}
