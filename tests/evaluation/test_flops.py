@@ -71,6 +71,12 @@ class TestTrainingFlops:
         plain = counted(**stacks, attention={"score": "dot"})
         assert found - plain == 6 * 4 * 6 * (SOURCE + TARGET)
 
+    def test_hard_attention_reads_source_states_once(self) -> None:
+        sizes: dict[str, Any] = {"embedding": 4, "encoder": {"hidden": 6}, "decoder": {"hidden": 5}}
+        soft = counted(**sizes)
+        keys, queries = 6 * 5 * SOURCE, 5 * 5 * TARGET
+        assert counted(**sizes, attention={"hard": "monotonic"}) - soft == 6 * (keys + queries - (6 + 5) * 5 * TARGET)
+
     def test_a_language_model(self) -> None:
         found = counted(embedding=5, kind="language_model", decoder={"hidden": 6}, attention={"score": "none"})
         assert found == 6 * (24 * 5 + 24 * 6 + 6 * 11) * TARGET

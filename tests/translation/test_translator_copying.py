@@ -20,6 +20,10 @@ STACK = {"kind": "transformer", "layers": 1, "hidden": 32, "heads": 2, "feed_for
 KINDS: dict[str, dict[str, Any]] = {
     "joint": {"tokenizer": {"kind": "word", "minimum_count": 50}},
     "separate": {"tokenizer": {"kind": "word", "minimum_count": 50, "joint": False}},
+    "hard": {
+        "tokenizer": {"kind": "word", "minimum_count": 50, "joint": False},
+        "model": {"attention": {"hard": "zeroth"}},
+    },
     "transformer": {
         "tokenizer": {"kind": "word", "minimum_count": 50, "joint": False},
         "model": {"encoder": STACK, "decoder": STACK},
@@ -83,7 +87,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Transla
     return trained
 
 
-@pytest.mark.parametrize("kind", ["separate", pytest.param("joint", marks=pytest.mark.slow), "transformer"])
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("joint", "hard")]
+
+
+@pytest.mark.parametrize("kind", ["separate", *SLOW, "transformer"])
 def test_names_never_seen_are_copied(trained: Callable[[str], Translator], kind: str) -> None:
     run = trained(kind)
     translation = run.translate("n601 likes Zoë")

@@ -10,18 +10,23 @@ from torch import nn
 from weft.attention.scores import Concat
 from weft.models.prefix_lm import PrefixLM
 
-KEY_WEIGHTS = tuple(
-    f"decoder.attention.{part}"
-    for part in ("score.key_projection.", "score.weight_QK", "key_projection.", "value_projection.")
+KEY_WEIGHTS = (
+    *(
+        f"{attention}.{part}"
+        for attention in ("decoder.attention", "alignment")
+        for part in ("score.key_projection.", "score.weight_QK", "key_projection.", "value_projection.")
+    ),
+    "emission.keys.",
 )
-"""Weights of a recurrent decoder's attention that are multiplied by the source states, once for all steps."""
+"""Weights of an attention, soft or hard, that are multiplied by the source states, once for all steps."""
 
 
 def training_flops(model: nn.Module, *, source: int, target: int) -> float:
     """Floating-point operations of the products with weights, forward and backward, for a number of tokens.
 
     6 per weight and token: 2 forward, 4 backward. Embeddings and positions are looked up, not multiplied; the output
-    layer is multiplied. The bridge from encoder to decoder, once per sentence, is left out.
+    layer is multiplied. The bridge from encoder to decoder, once per sentence, is left out. Hard attention multiplies
+    its output layer for every source position of a target token, and is counted as if for one.
     """
     total = 0.0
     for name, parameter in model.named_parameters(remove_duplicate=False):
