@@ -31,18 +31,18 @@ def tokenizer(request: pytest.FixtureRequest) -> ColumnTokenizer:
 def test_ids_are_those_of_the_columns_with_an_end_token_between(tokenizer: ColumnTokenizer) -> None:
     for text, ids in zip(TEXTS, tokenizer.encode_batch(TEXTS), strict=True):
         left, right = text.split("\t")
-        assert ids == [*tokenizer.tokenizer.encode(left), END, *tokenizer.tokenizer.encode(right)]
+        assert ids == [*tokenizer.column_tokenizer.encode(left), END, *tokenizer.column_tokenizer.encode(right)]
         assert tokenizer.encode(text) == ids
         assert split_ids([*ids, END]) == split_ids(ids)[: 2 if ids[-1] != END else 1] + [[]] * (ids[-1] == END)
     assert to_lists(tokenizer.encode_arrays(TEXTS)) == tokenizer.encode_batch(TEXTS)
-    assert tokenizer.size == tokenizer.tokenizer.size and tokenizer.encode_batch([]) == []
+    assert tokenizer.size == tokenizer.column_tokenizer.size and tokenizer.encode_batch([]) == []
 
 
 def test_decoding_tokens_and_spans(tokenizer: ColumnTokenizer) -> None:
     for text in TEXTS:
         ids = [*tokenizer.encode(text), END]
         decoded, tokens, spans = tokenizer.decode(ids), tokenizer.tokens(ids), tokenizer.spans(ids)
-        assert decoded == "\t".join(tokenizer.tokenizer.decode(part) for part in split_ids(ids))
+        assert decoded == "\t".join(tokenizer.column_tokenizer.decode(part) for part in split_ids(ids))
         assert len(tokens) == len(spans) == len(ids)
         assert [token == "</s>" for token in tokens] == [id == END for id in ids]
         column = 0
@@ -100,8 +100,8 @@ def test_features_are_read_as_tags() -> None:
     ids = tokenizer.encode("ab\tN;ACC(PL;X)")
     assert tokenizer.tokens(ids) == ["a", "b", "</s>", "<N>", "<ACC(PL;X)>"]
     assert tokenizer.encode("ab\t<N><ACC(PL;X)>") == ids and tokenizer.extended([]).encode("ab\tN;ACC(PL;X)") == ids
-    assert tokenizer.encode("N;N\t") == [*tokenizer.tokenizer.encode("N;N"), END]
-    assert tokenizer.encode("a\t;") == [*tokenizer.encode("a\t"), *tokenizer.tokenizer.encode(";")]
+    assert tokenizer.encode("N;N\t") == [*tokenizer.column_tokenizer.encode("N;N"), END]
+    assert tokenizer.encode("a\t;") == [*tokenizer.encode("a\t"), *tokenizer.column_tokenizer.encode(";")]
 
 
 @pytest.mark.parametrize("joint", [True, False])

@@ -42,7 +42,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert contents(tmp_path / "stopped") == contents(tmp_path / "run")
 
     run = load(tmp_path / "run")
-    symbols = run.tokenizers.source.tokenizer.vocabulary.symbols
+    symbols = run.tokenizers.source.column_tokenizer.vocabulary.symbols
     assert run.tokenizers.joint and {"<N>", "<PL>", "<V>"} < set(symbols) and not {"\t", ";"} & set(symbols)
     given, tags = run.score([("ab\tN;PL", "abs"), ("ab\t<N><PL>", "abs")])
     assert given == tags

@@ -48,7 +48,7 @@ class ColumnTokenizer:
 
     def __init__(self, tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> None:
         """``features``: columns, from 0, that are lists of features; they may be given as such or as tags."""
-        self.tokenizer = tokenizer
+        self.column_tokenizer = tokenizer
         self.count = count
         self.features = frozenset(features)
         self.kind = tokenizer.kind
@@ -56,7 +56,7 @@ class ColumnTokenizer:
 
     @property
     def size(self) -> int:
-        return self.tokenizer.size
+        return self.column_tokenizer.size
 
     def encode(self, text: str) -> list[int]:
         return self.encode_batch([text])[0]
@@ -66,7 +66,7 @@ class ColumnTokenizer:
 
     def encode_arrays(self, texts: Sequence[str]) -> TokenArrays:
         columns = [column for text in texts for column in self._columns(text)]
-        ids, lengths = self.tokenizer.encode_arrays(columns)
+        ids, lengths = self.column_tokenizer.encode_arrays(columns)
         lengths_RC = lengths.reshape(len(texts), self.count)
         ends_RC = np.ones_like(lengths_RC)
         ends_RC[:, -1] = 0  # the end of the source is not part of a text
@@ -78,7 +78,7 @@ class ColumnTokenizer:
 
     def encode_with_dropout(self, text: str, probability: float, random: Random) -> list[int]:
         """`BPE.encode_with_dropout` of every column."""
-        tokenizer = cast(BPE, self.tokenizer)
+        tokenizer = cast(BPE, self.column_tokenizer)
         ids = [tokenizer.encode_with_dropout(column, probability, random) for column in self._columns(text)]
         return [id for number, part in enumerate(ids) for id in ([END] * (number > 0) + part)] if any(ids) else []
 
@@ -89,31 +89,31 @@ class ColumnTokenizer:
         return columns
 
     def decode(self, ids: Sequence[int]) -> str:
-        return SEPARATOR.join(map(self.tokenizer.decode, split_ids(ids)))
+        return SEPARATOR.join(map(self.column_tokenizer.decode, split_ids(ids)))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        tokens = [token for part in split_ids(ids) for token in (*self.tokenizer.tokens(part), SPECIALS[END])]
+        tokens = [token for part in split_ids(ids) for token in (*self.column_tokenizer.tokens(part), SPECIALS[END])]
         return tokens[: len(ids)]
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         spans: list[tuple[int, int]] = []
         offset = 0
         for part in split_ids(ids):
-            spans += [(offset + start, offset + end) for start, end in self.tokenizer.spans(part)]
-            offset += len(self.tokenizer.decode(part))
+            spans += [(offset + start, offset + end) for start, end in self.column_tokenizer.spans(part)]
+            offset += len(self.column_tokenizer.decode(part))
             spans.append((offset, offset))
             offset += len(SEPARATOR)
         return spans[: len(ids)]
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> ColumnTokenizer:
-        extended = self.tokenizer.extended(columns_of_texts(texts), minimum_count=minimum_count)
+        extended = self.column_tokenizer.extended(columns_of_texts(texts), minimum_count=minimum_count)
         return type(self)(extended, self.count, features=self.features)
 
     def save(self, path: Path) -> None:
-        self.tokenizer.save(path)
+        self.column_tokenizer.save(path)
 
     def description(self) -> list[str]:
-        return self.tokenizer.description()
+        return self.column_tokenizer.description()
 
 
 class SymbolColumnTokenizer(ColumnTokenizer):
@@ -121,24 +121,24 @@ class SymbolColumnTokenizer(ColumnTokenizer):
 
     def symbols(self, text: str) -> list[str]:
         """The symbols of all columns, with one between them that is in no text."""
-        tokenizer = cast(HasSymbols, self.tokenizer)
+        tokenizer = cast(HasSymbols, self.column_tokenizer)
         columns = [tokenizer.symbols(column) for column in self._columns(text)]
         if not any(columns):
             return []
         return [symbol for column in columns for symbol in (*column, NO_SYMBOL)][:-1]
 
     def symbol_ids(self, symbols: Sequence[str]) -> list[int]:
-        return cast(HasSymbols, self.tokenizer).symbol_ids(symbols)
+        return cast(HasSymbols, self.column_tokenizer).symbol_ids(symbols)
 
     def id_symbols(self, ids: Sequence[int]) -> list[str]:
-        return cast(HasSymbols, self.tokenizer).id_symbols(ids)
+        return cast(HasSymbols, self.column_tokenizer).id_symbols(ids)
 
     def with_symbols(self, symbols: Sequence[str]) -> SymbolColumnTokenizer:
-        tokenizer = cast(Tokenizer, cast(HasSymbols, self.tokenizer).with_symbols(symbols))
+        tokenizer = cast(Tokenizer, cast(HasSymbols, self.column_tokenizer).with_symbols(symbols))
         return SymbolColumnTokenizer(tokenizer, self.count, features=self.features)
 
 
-def column_tokenizer(tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> ColumnTokenizer:
+def make_column_tokenizer(tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> ColumnTokenizer:
     """A tokenizer for sources of so many columns."""
     column_type = SymbolColumnTokenizer if isinstance(tokenizer, HasSymbols) else ColumnTokenizer
     return column_type(tokenizer, count, features=features)

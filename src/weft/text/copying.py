@@ -49,7 +49,7 @@ def target_ids(tokenizers: Tokenizers) -> list[int]:
     source, target = tokenizers
     if tokenizers.joint:
         return [id if id >= END else -1 for id in range(source.size)]
-    source = getattr(source, "tokenizer", source)  # of every column of a source
+    source = getattr(source, "column_tokenizer", source)  # of every column of a source
     known = {key: id for id, key in enumerate(_token_keys(target)) if id >= FIRST_SYMBOL_ID}
     ids = [known.get(key, -1) for key in _token_keys(source)]
     return [END if id == END else -1 if id < END else target_id for id, target_id in enumerate(ids)]

@@ -146,15 +146,15 @@ class Tokenizers(NamedTuple):
 
     @property
     def joint(self) -> bool:
-        return getattr(self.source, "tokenizer", self.source) is self.target
+        return getattr(self.source, "column_tokenizer", self.source) is self.target
 
     def with_columns(self, count: int, *, features: Collection[int] = ()) -> Tokenizers:
         """The same for sources of so many columns (`weft.text.columns`); ``features``: those that list features."""
         if count == 1:
             return self
-        from weft.text.columns import column_tokenizer
+        from weft.text.columns import make_column_tokenizer
 
-        return Tokenizers(column_tokenizer(self.source, count, features=features), self.target)
+        return Tokenizers(make_column_tokenizer(self.source, count, features=features), self.target)
 
     def save(self, folder: Path) -> tuple[Path, ...]:
         """Write one file or two; returns their paths."""

@@ -107,7 +107,7 @@ def _split_words_of_columns(tokenizer: Tokenizer, sentence: Sentence) -> tuple[l
     words: list[str] = []
     groups: list[int] = []
     for text, ids in zip(split_columns(sentence.text, tokenizer.count), split_ids(sentence.ids), strict=True):
-        column_words, column_groups = split_words(tokenizer.tokenizer, Sentence(text, ids))
+        column_words, column_groups = split_words(tokenizer.column_tokenizer, Sentence(text, ids))
         groups += [len(words) + group if group >= 0 else -1 for group in column_groups] + [-1]
         words += column_words
     return words, groups[: len(sentence.ids)]
