@@ -27,7 +27,7 @@ def command(
         int | None, typer.Option("--head", min=1, help="Show this head of the layer instead of the mean.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Attention for --layer and --heads: cross, encoder or decoder.")
+        str | None, typer.Option("--kind", help="Attention for --layer and --heads: cross, encoder, decoder or copy.")
     ] = None,
     heads: Annotated[bool, typer.Option("--heads", help="Show all heads of all layers side by side.")] = False,
     to: Picture = None,
@@ -38,7 +38,7 @@ def command(
 
     By default the map is over words, or over tokens where a side is a single word; for a Transformer it is the mean
     over the heads of the second-to-last layer. --layer, --head and --kind select another map, over tokens; --heads
-    shows all of them.
+    shows all of them. For a model that copies (model.copy), a table says how much of each token was copied.
     """
     check_picture(to)
     check_runs(run)
@@ -48,6 +48,7 @@ def command(
     from weft.translation.load import load
     from weft.translation.word_alignment import attention_view
     from weft.views.attention_map import draw_map, terminal_map
+    from weft.views.copied_tokens import terminal_copied_tokens
 
     if heads or layer is not None or head is not None or kind is not None:
         selection = Selection(kind, layer, head)
@@ -57,7 +58,8 @@ def command(
         else:
             _show_one(selection.with_defaults(maps), maps, to)
         return
-    translation, _ = load(run, device=device).attend(sentence, target)
+    model = load(run, device=device)
+    translation, _ = model.attend(sentence, target)
     view = attention_view(translation, tokens=tokens)
     assert view is not None  # `attend` raises if there is none
     weights_TS, columns, rows = view.attention
@@ -70,6 +72,8 @@ def command(
     links = write_pharaoh(view.links)
     between = " between tokens" if view.unit == "tokens" else ""
     console.print(f"\nlinks{between} {links}   log p {translation.log_probability:.3f}", markup=False)
+    if copied := model.copied_tokens(translation):
+        console.print(f"\n{terminal_copied_tokens(*copied, ascii_only=console.options.ascii_only)}", markup=False)
 
 
 class Selection(NamedTuple):

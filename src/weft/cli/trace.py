@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.search.trace import Trace
-    from weft.translation.results import Translation
+    from weft.translation.results import CopiedTokens, Translation
 
 
 def command(
@@ -33,7 +33,8 @@ def command(
     """Show the steps of a search.
 
     Beam search: the tree of hypotheses that were kept, pruned and finished, and the best path. Greedy search and
-    sampling: the candidates of every step, those that the sampling filters kept, and the chosen one.
+    sampling: the candidates of every step, those that the sampling filters kept, and the chosen one. For a model
+    that copies (model.copy), a table says how much of each token of the output was copied.
     """
     check_picture(to)
     check_runs(run)
@@ -62,9 +63,23 @@ def command(
         if not as_json:
             typer.echo(to)
     if as_json:
-        typer.echo(json_text(record(translation, kind, trace, label)))
+        result = record(translation, kind, trace, label)
+        if copied := model.copied_tokens(translation):
+            result["copied"] = copied._asdict()
+        typer.echo(json_text(result))
     elif to is None:
         _print(trace, label, title, width)
+        if copied := model.copied_tokens(translation):
+            _print_copied(copied)
+
+
+def _print_copied(copied: CopiedTokens) -> None:
+    """Which tokens of the best output were copied."""
+    from rich.console import Console
+
+    from weft.views.copied_tokens import terminal_copied_tokens
+
+    sys.stdout.write(f"\n{terminal_copied_tokens(*copied, ascii_only=Console().options.ascii_only)}\n")
 
 
 def _print(trace: Trace, label: Callable[[int], str], title: str, width: int | None) -> None:

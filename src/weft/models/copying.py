@@ -36,7 +36,7 @@ from weft.attention.normalizers import Normalizer, make_normalizer
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.kernels.chunked_target_log_probabilities import chunked_target_log_probabilities
 from weft.models.encoders import Encoded
-from weft.models.interface import ModelOutput, StepOutput, TargetLogProbabilities, renormalize
+from weft.models.interface import CopyProbabilities, ModelOutput, StepOutput, TargetLogProbabilities, renormalize
 from weft.models.seq2seq import EncoderDecoder, Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.ragged import Ragged, additive_mask
@@ -98,6 +98,17 @@ class Decoded(NamedTuple):
     """What is copied from: they sum to one over the source."""
     columns: CopyColumns
     attention: tuple[AttentionRecord, ...]
+
+
+class TargetParts(NamedTuple):
+    """Of every target, what its probability is the sum of."""
+
+    gate_N: Tensor
+    """Before the sigmoid."""
+    generated_N: Tensor
+    """log (g · p_vocabulary(y)); −∞ if y is not in the vocabulary."""
+    copied_N: Tensor
+    """log ((1 − g) · Σ_{i: x_i = y} α_i); −∞ if y is in the vocabulary and not copied at all."""
 
 
 class CopyAttention(nn.Module):
@@ -265,24 +276,45 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
     ) -> TargetLogProbabilities:
         """See `HasTargetLogProbabilities`. Label smoothing smooths the distribution over the vocabulary, before it is
         mixed. A target that can only be copied, but has no weight at all, gets the smallest positive probability."""
+        parts, uniform_N, attention = self._target_parts(source, inputs, targets_N, smoothing, return_attention)
+        return TargetLogProbabilities(torch.logaddexp(parts.generated_N, parts.copied_N), uniform_N, attention)
+
+    def copy_probabilities(self, source: Ragged, inputs: Ragged, targets_N: Tensor) -> CopyProbabilities:
+        """See `HasCopyProbabilities`."""
+        parts, _, _ = self._target_parts(source, inputs, targets_N, smoothing=0.0, return_attention=False)
+        return CopyProbabilities(parts.gate_N.sigmoid(), (parts.copied_N - parts.generated_N).sigmoid())
+
+    def _target_parts(
+        self,
+        source: Ragged,
+        inputs: Ragged,
+        targets_N: Tensor,
+        smoothing: float,
+        return_attention: ReturnAttention,
+    ) -> tuple[TargetParts, Tensor | None, tuple[AttentionRecord, ...]]:
+        """The two parts of log p(y_t), the mean over the vocabulary with ``smoothing``, and the attention."""
         states, weights_BTS, columns, attention = self._decode(source, inputs, return_attention)
         copied_N = _copied_probabilities(weights_BTS, columns.columns_BS, inputs.like(targets_N))
         in_vocabulary_N = targets_N < self.target_size
-        generated_N, uniform_N = chunked_target_log_probabilities(
-            states.values,
-            self.output.weight_VD,
-            self.output.bias_V,
-            known_ids(targets_N.clamp(min=0), self.target_size),
-            mean=bool(smoothing),
+        generated_N, uniform_N = self._vocabulary_log_probabilities(
+            states.values, known_ids(targets_N.clamp(min=0), self.target_size), mean=bool(smoothing)
         )
         gate_N = self.gate(states.values)
         generated_N = generated_N + functional.logsigmoid(gate_N)
         pointed_N = _log(copied_N) + functional.logsigmoid(-gate_N)
-        log_p_N = torch.logaddexp(
+        parts = TargetParts(
+            gate_N,
             generated_N.masked_fill(~in_vocabulary_N, -math.inf),
             pointed_N.masked_fill((copied_N <= 0) & in_vocabulary_N, -math.inf),
         )
-        return TargetLogProbabilities(log_p_N, uniform_N, attention)
+        return parts, uniform_N, attention
+
+    def _vocabulary_log_probabilities(
+        self, states_ND: Tensor, targets_N: Tensor, *, mean: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """log p_vocabulary of targets, and with ``mean`` its mean over the vocabulary, in chunks."""
+        output = self.output
+        return chunked_target_log_probabilities(states_ND, output.weight_VD, output.bias_V, targets_N, mean=mean)
 
 
 def add_copies(log_NV: Tensor, copies: CopyWeights, *, own_ids: bool) -> Tensor:

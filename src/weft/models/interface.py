@@ -9,8 +9,8 @@
 tensor of ``memory`` is the source sentence, that of ``state`` the hypothesis. The hypotheses of one sentence are
 adjacent, so R is a multiple of B. `forward` and repeated `step` must give the same logits.
 
-A model may have more, which callers detect with ``isinstance``: `HasOutputLayer`, `HasTargetLogProbabilities` and
-`HasMaxTargetLength`.
+A model may have more, which callers detect with ``isinstance``: `HasOutputLayer`, `HasTargetLogProbabilities`,
+`HasCopyProbabilities` and `HasMaxTargetLength`.
 """
 
 from __future__ import annotations
@@ -125,6 +125,23 @@ class HasTargetLogProbabilities(Protocol):
         return_attention: ReturnAttention = False,
     ) -> TargetLogProbabilities:
         """log p(y_t) under teacher forcing, with gradient; with ``smoothing`` > 0 also the mean of log p(v)."""
+
+
+class CopyProbabilities(NamedTuple):
+    """Where the probabilities of given targets come from, in a model that copies."""
+
+    gates_N: Tensor
+    """g_t: how much of the distribution is generated; 1 − g_t is copied."""
+    copied_N: Tensor
+    """The share of p(y_t) that was copied."""
+
+
+@runtime_checkable
+class HasCopyProbabilities(Protocol):
+    """A model that copies tokens of its source."""
+
+    def copy_probabilities(self, source: Ragged, inputs: Ragged, targets_N: Tensor) -> CopyProbabilities:
+        """Of every target under teacher forcing."""
 
 
 @runtime_checkable

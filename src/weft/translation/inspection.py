@@ -1,4 +1,4 @@
-"""Looking into a model: the attention weights of every head of every layer."""
+"""Looking into a model: the attention weights of every head of every layer, and the tokens that it copies."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 from weft.errors import SearchError
 from weft.models.ensemble import Ensemble
-from weft.models.interface import Model
+from weft.models.interface import HasCopyProbabilities, Model
 from weft.models.prefix_lm import PrefixLM
 from weft.ragged import Ragged
 from weft.text import specials
 from weft.translation.postprocessing import NO_TOKEN
-from weft.translation.results import HeadAttention
+from weft.translation.results import CopiedTokens, HeadAttention
 
 
 class NamedTokens(NamedTuple):
@@ -56,3 +56,16 @@ def attention_heads(
         for record in records
         for head, weights_TS in enumerate(record.weights_BHTS[0])
     ]
+
+
+def copied_tokens(
+    model: Model, source_ids: Sequence[int], target: NamedTokens, *, device: torch.device | str = "cpu"
+) -> CopiedTokens | None:
+    """How much of each token of a target is copied; None for a model that does not copy."""
+    if not isinstance(model, HasCopyProbabilities):
+        return None
+    targets = Ragged.of([target.ids], device)
+    with torch.no_grad():
+        inputs = targets.shifted(specials.BEGIN)
+        gates_N, copied_N = model.copy_probabilities(Ragged.of([source_ids], device), inputs, targets.values)
+    return CopiedTokens(target.names, copied_N.tolist(), gates_N.tolist())

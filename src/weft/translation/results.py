@@ -85,6 +85,17 @@ class HeadAttention(NamedTuple):
     """The rows: the queries. In the decoder a row has the name of the token that is predicted there."""
 
 
+class CopiedTokens(NamedTuple):
+    """How much of each token of an output a model has copied."""
+
+    tokens: list[str]
+    """The tokens and, if the output ended, the end token."""
+    copied: list[float]
+    """The share of p(y_t) that was copied from the source."""
+    gates: list[float]
+    """g_t: the weight of generating; that of copying is 1 − g_t."""
+
+
 class PairScore(NamedTuple):
     """log p(target | source) of one pair."""
 

@@ -28,7 +28,14 @@ from weft.translation.engines.interface import Engine, EngineRequest
 from weft.translation.engines.torch import TorchEngine
 from weft.translation.inputs import as_count, as_pairs, as_source, as_sources, as_text, as_texts
 from weft.translation.postprocessing import Postprocessor
-from weft.translation.results import HeadAttention, PairScore, Translation, WordAttention, empty_translation
+from weft.translation.results import (
+    CopiedTokens,
+    HeadAttention,
+    PairScore,
+    Translation,
+    WordAttention,
+    empty_translation,
+)
 from weft.translation.word_alignment import Sentence
 
 if TYPE_CHECKING:
@@ -308,6 +315,18 @@ class Translator:
         if not heads:
             raise SearchError(f"{self.recipe.name}: this model has no attention: nothing to show")
         return heads
+
+    def copied_tokens(self, translation: Translation) -> CopiedTokens | None:
+        """Which tokens of a translation were copied; None for a model that does not copy, and for an ensemble."""
+        from weft.translation.inspection import NamedTokens, copied_tokens
+
+        if not translation.ids:
+            return None
+        end = [specials.END]
+        source_ids = [*self._encode_sources([translation.source])[0], *end]
+        ids = [*translation.ids, *(end if translation.ended == "end" else [])]
+        names = self.tokenizers_for(translation.source).target.tokens(ids)
+        return copied_tokens(self.model, source_ids, NamedTokens(ids, names), device=self.device)
 
     def tokenizers_for(self, source: str) -> Tokenizers:
         """The tokenizers that read the ids of translations of a source: if the model copies, its tokens have some."""
