@@ -47,6 +47,9 @@ VARIANTS = {
     "shared columns": ["model.sources.count=2", "model.sources.encoders=shared", "model.attention.placement=before"],
     "columns of hard attention": ["model.sources.count=2", "model.attention.hard=first"],
     "hard copying": ["model.attention.hard=first", "model.copy=true"],
+    "copying": ["model.copy=true", "model.decoder.input_feeding=true"],
+    "copying before": ["model.copy=true", "model.attention.score=additive", "model.attention.placement=before"],
+    "copying of columns": ["model.copy=true", "model.sources.count=2"],
     "language model": ["model.kind=language_model", "model.attention.score=dot"],
 }
 
@@ -110,14 +113,16 @@ COLUMNS = {
     f"{one} columns": [f"model.sources.{setting}"]
     for one, setting in (("separate", "encoders=separate"), ("joint", "encoders=joint"), ("flat", "attention=flat"))
 }
+COPYING = {"copying": ["model.copy=true"], "copying, tied": ["model.copy=true", "model.tie=target"]}
 SAME = [(name, kind) for name in (*TRANSFORMERS, *NORMALIZERS) for kind in ("seq2seq", "prefix_lm")]
 
 
-@pytest.mark.parametrize(("name", "kind"), [*SAME, *((name, "seq2seq") for name in COLUMNS)])
+@pytest.mark.parametrize(("name", "kind"), [*SAME, *((name, "seq2seq") for name in (*COLUMNS, *COPYING))])
 def test_transformers_are_the_same_on_both(name: str, kind: str) -> None:
     normalizer = f"model.attention.normalizer={name if name in NORMALIZERS else 'softmax'}"
     columns = ["model.sources.count=2", *COLUMNS[name]] if name in COLUMNS else []
-    settings = transformer(TRANSFORMERS.get(name, []), f"model.kind={kind}", normalizer, *columns)
+    more = [*columns, *COPYING.get(name, [])]
+    settings = transformer(TRANSFORMERS.get(name, []), f"model.kind={kind}", normalizer, *more)
     batch = COLUMN_BATCH if columns else BATCH
     found = []
     for device, half in (("cpu", False), ("cuda", False), ("cuda", True)):
@@ -179,6 +184,7 @@ CAPTURED = {
     "transformer": transformer([]),
     "sparse transformer": transformer([], "model.attention.normalizer=entmax15"),
     "transformer with sparse outputs": transformer([]),
+    "transformer that copies": transformer([], "model.copy=true"),
     "transformer of columns": transformer([], "model.sources.count=2"),
     **{name: make_recipe({}, [*changes, "model.dropout=0.0"]).model for name, changes in VARIANTS.items()},
     "gru": make_recipe({}, ["model.encoder.kind=gru", "model.decoder.kind=gru", "model.dropout=0.0"]).model,

@@ -144,6 +144,7 @@ def column_cases() -> dict[str, dict[str, Any]]:
     cases["columns-copy-transformer"] = {"embedding": 6, "dropout": 0.0, **stacks, **copying}
     cases["columns-copy-hard"] = settings(attention={"hard": "first"}, **copying)
     cases["columns-copy-before"] = settings("before", copy=True, sources={"count": 2, "attention": "flat"})
+    cases["columns-copy-parallel"] = settings(copy=True, sources={"count": 2})
     cases["columns-coverage"] = settings(attention=coverage, sources={"count": 2})
     return cases
 

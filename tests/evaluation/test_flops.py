@@ -59,6 +59,11 @@ class TestTrainingFlops:
         shared = counted(embedding=8, encoder={**TRANSFORMER, "key_value_heads": 1}, decoder=TRANSFORMER)
         assert plain - shared == 6 * 2 * 8 * 8 * SOURCE
 
+    def test_copying_has_an_attention_of_its_own(self) -> None:
+        plain = counted(embedding=8, encoder=TRANSFORMER, decoder=TRANSFORMER)
+        copying = counted(embedding=8, encoder=TRANSFORMER, decoder=TRANSFORMER, copy=True)
+        assert copying - plain == 6 * 8 * 8 * (SOURCE + TARGET)
+
     def test_an_lstm(self) -> None:
         source = 2 * (12 * 5 + 12 * 3)  # four gates of three units, both directions
         target = 24 * 5 + 24 * 6 + 12 * 6 + 6 * 11  # the step, the attentional vector, the output

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from oracles import copying as oracle
 from weft.data.store.token_store import Batch
+from weft.errors import SearchError
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.build import build_model
 from weft.models.copying import CopyingSeq2Seq, CopyTable, first_positions
@@ -214,6 +215,25 @@ def test_the_alignment_is_what_is_copied_from() -> None:
     torch.testing.assert_close(step.attention_RS, weights_BTS[:, 0])
 
 
+@pytest.mark.parametrize("name", ["after", "transformer"])
+def test_where_probabilities_come_from(name: str) -> None:
+    """The gate, and the share of p(y) that is copied: 1 for a token outside the vocabulary, 0 for one not in the
+    source; with and without gradients, whose output layers are computed differently."""
+    model = build(name).eval()
+    for enabled in (True, False):
+        with torch.set_grad_enabled(enabled):
+            gates, copied = model.copy_probabilities(SOURCE, INPUTS, TARGET.values)
+        shares = TARGET.like(copied).split()
+        for row, output in enumerate(OUTPUTS):
+            words = TEXTS[row].split()
+            for word, share in zip(output.split(), shares[row].tolist(), strict=True):
+                expected = 1.0 if word not in TARGET_WORDS else 0.0 if word not in words else None
+                assert 0 < share < 1 if expected is None else share == expected
+        states = model._decode(SOURCE, INPUTS, False).states.values.tolist()
+        expected_gates = [oracle.gate(state, model.gate.weight_D.tolist(), model.gate.bias.item()) for state in states]
+        assert gates.tolist() == pytest.approx(expected_gates)
+
+
 def test_columns() -> None:
     """The target id; for a token that the target vocabulary lacks, Vt + the first position of that token."""
     columns_BS, first_BS = build("after")._columns(SOURCE)
@@ -259,6 +279,12 @@ def test_copying_changes_no_other_weight() -> None:
 def test_an_ensemble_of_models_that_copy() -> None:
     members = [build("after").eval(), build("transformer").eval()]
     ensemble = Ensemble(members)
+    plain = build_model(ModelSettings(embedding=4), source_size=VS, target_size=VT)
+    with pytest.raises(SearchError) as caught:
+        Ensemble([plain, *members])
+    assert str(caught.value) == (
+        "ensemble: model 2 copies from the source (model.copy), model 1 does not; use models that all do"
+    )
     with torch.no_grad():
         mean = sum(member(SOURCE, INPUTS).logits_NV.exp() for member in members) / 2
         torch.testing.assert_close(ensemble(SOURCE, INPUTS).logits_NV.exp(), mean)

@@ -507,10 +507,6 @@ class TestContradictions:
                 "model.copy: needs an encoder to copy from; model.kind is 'prefix_lm', use 'seq2seq'",
             ),
             (
-                ["model.copy=true", "model.sources.count=2"],
-                "model.copy: needs one attention over all sources; set model.sources.attention = 'flat'",
-            ),
-            (
                 ["model.copy=true", "training.loss=entmax15", "training.label_smoothing=0"],
                 "model.copy: mixes two distributions; it needs training.loss = 'cross_entropy'",
             ),

@@ -265,7 +265,7 @@ def check_table_attention(hypothesis: Hypothesis, memory: TableMemory, tokens: l
 SOURCES = [[3, 7, 5], [10], [4, 9, 3, 10, 6], [8, 5]]
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("kind", [*NETWORKS, "copying", "copying transformer"])
 def test_scores_and_attention_are_those_of_forced_decoding(kind: str) -> None:
     model = neural(kind, vocabulary=7)
     sources = [[] for _ in SOURCES] if kind == "lm" else SOURCES

@@ -144,7 +144,7 @@ def test_with_nothing_required_it_is_the_beam(seed: int, size: int, n_best: int,
             torch.testing.assert_close(mine.attention_TS, other.attention_TS)
 
 
-@pytest.mark.parametrize("kind", ["after", "feeding", "lm"])
+@pytest.mark.parametrize("kind", ["after", "feeding", "copying", "lm"])
 def test_other_sentences_change_nothing(kind: str) -> None:
     """A sentence in a batch is answered as it is alone, with the scores and weights of forced decoding."""
     model = neural(kind, vocabulary=11)

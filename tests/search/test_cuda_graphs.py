@@ -88,7 +88,7 @@ def test_a_table_is_searched_the_same(search):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("kind", ["after", "feeding", "transformer", "lm"])
+@pytest.mark.parametrize("kind", ["after", "feeding", "transformer", "copying", "copying transformer", "lm"])
 def test_a_network_is_searched_the_same(kind, search, device):
     if kind == "lm" and search == "covering":
         pytest.skip("its history grows")

@@ -383,7 +383,7 @@ def network(kind: str, vocabulary: int):
     return model
 
 
-@pytest.mark.parametrize("kind", ["after", "before", "feeding", "lm", *SHAPES])
+@pytest.mark.parametrize("kind", ["after", "before", "feeding", "copying", "lm", *SHAPES])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_every_network_is_searched(kind: str, alpha: float) -> None:
     """Against `forward` over all sequences there are."""
@@ -395,7 +395,8 @@ def test_every_network_is_searched(kind: str, alpha: float) -> None:
     exhaustive_model = exhaustive(model, memory, [4, 3], **options)
     same(exact(model, memory, [4, 3], width=5, **options), exhaustive_model)
     for source, limit, found in zip(sources, [4, 3], exhaustive_model, strict=True):
-        others = [token for token in range(7) if token != END]
+        vocabulary = 7 + (len(source) if kind == "copying" else 0)
+        others = [token for token in range(vocabulary) if token != END]
         sequences = [tokens for length in range(limit) for tokens in itertools.product(others, repeat=length)]
         with torch.no_grad():
             targets = Ragged.of([[*tokens, END] for tokens in sequences])

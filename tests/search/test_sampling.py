@@ -91,7 +91,7 @@ def test_no_sentences_no_answers() -> None:
     assert run(Table(), table(0, 5, seed=1), []) == []
 
 
-@pytest.mark.parametrize("kind", ["after", "before", "feeding", "lm"])
+@pytest.mark.parametrize("kind", ["after", "before", "feeding", "copying", "copying transformer", "lm"])
 def test_scores_and_attention_are_those_of_forced_decoding(kind: str) -> None:
     model = neural(kind, vocabulary=7)
     sources = [[], []] if kind == "lm" else [[3, 7, 5], [10]]

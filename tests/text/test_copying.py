@@ -93,6 +93,23 @@ def test_reading_gives_the_texts_back(kind: str, joint: bool) -> None:
     assert tokenizers.target.size == own.target_size, "the tokenizers themselves are as they were"
 
 
+def test_sources_of_several_columns() -> None:
+    """A position counts the end tokens between columns; a token of any column can be copied."""
+    plain = separate()
+    tokenizers = plain.with_columns(2)
+    own = SentenceIds.of(tokenizers)
+    assert own is not None and target_ids(tokenizers) == target_ids(plain)
+    vs, vt = plain.source.size, plain.target.size
+    [the] = plain.source.encode("the")
+    text = "Zoe the\tKim Zoe"
+    source, target = encoded(tokenizers, text, "Kim Zoe")
+    assert source == [vs + vt, the, END, vs + vt + 1, vs + vt] and target == [vt + 3, vt]
+    reading = own.reading(text, [*source, END])
+    assert reading.tokenizers.target.decode(target) == "Kim Zoe"
+    assert reading.tokenizers.source.tokens(reading.source_ids) == ["Zoe", "the", "</s>", "Kim", "Zoe", "</s>"]
+    assert own.source("\t", tokenizers.source.encode("\t")) == []
+
+
 def test_normalized_text_is_compared() -> None:
     tokenizers = separate(lowercase=True)
     _, target = encoded(tokenizers, "ZOE", "Zoe")

@@ -22,6 +22,7 @@ MODELS = {
     "two vocabularies": {"tokenizer.joint": False},
     "tied": {"model.tie": "all", "model.encoder.hidden": 12, "model.decoder.hidden": 12, "model.embedding": 12},
     "transformer": {**BOTH, "model.embedding": 12, "model.tie": "target"},
+    "copying": {"model.copy": True},
     "prefix": {**BOTH, "model.embedding": 12, "model.kind": "prefix_lm"},
     "language model": {"model.kind": "language_model"},
 }

@@ -139,14 +139,30 @@ def test_heads(trained: Callable[[str], Translator]) -> None:
     assert copying.weights_TS[0].argmax() == 2 and copying.weights_TS[2].argmax() == 0
 
 
+@pytest.mark.parametrize("kind", ["separate", "transformer"])
+def test_which_tokens_were_copied(trained: Callable[[str], Translator], kind: str) -> None:
+    run = trained(kind)
+    copied = run.copied_tokens(run.translate("n601 likes Zoë"))
+    assert copied is not None and copied.tokens == ["Zoë", "aime", "n601", ".", "</s>"]
+    shares = dict(zip(copied.tokens, copied.copied, strict=True))
+    assert shares["Zoë"] == shares["n601"] == 1.0 and shares["aime"] == 0.0
+    gates = dict(zip(copied.tokens, copied.gates, strict=True))
+    assert gates["aime"] > 0.5 > gates["Zoë"]
+
+
 def test_eight_bit_products(trained: Callable[[str], Translator]) -> None:
     for kind in ("separate", "transformer"):
         folder = trained(kind).folder
         assert folder is not None
-        assert load(folder, device="cpu", precision="int8").translate("n601 likes Zoë").text == "Zoë aime n601."
+        run = load(folder, device="cpu", precision="int8")
+        translation = run.translate("n601 likes Zoë")
+        copied = run.copied_tokens(translation)
+        assert translation.text == "Zoë aime n601." and copied is not None and copied.copied[0] == 1.0
 
 
 def test_an_ensemble(trained: Callable[[str], Translator]) -> None:
     one, other = trained("separate").folder, trained("transformer").folder
     assert one is not None and other is not None
-    assert load(one, other, device="cpu").translate("n601 likes Zoë").text == "Zoë aime n601."
+    run = load(one, other, device="cpu")
+    translation = run.translate("n601 likes Zoë")
+    assert translation.text == "Zoë aime n601." and run.copied_tokens(translation) is None

@@ -17,6 +17,7 @@ KEY_WEIGHTS = (
         for part in ("score.key_projection.", "score.weight_QK", "key_projection.", "value_projection.")
     ),
     "emission.keys.",
+    "copy_attention.key_projection.",
 )
 """Weights of an attention, soft or hard, that are multiplied by the source states, once for all steps."""
 

@@ -258,7 +258,7 @@ def search_errors(
     sentences = []
     for pair, output, exact, score in zip(usable, outputs, best, run.score(usable), strict=True):
         max_length = max_output_length(run.model, settings, run.length_limits, source=len(output.source_tokens))
-        ids = tuple(run.tokenizers.target.encode(pair.target))
+        ids = tuple(run.encode_target(pair.target, pair.source))
         sentences.append(
             classify(
                 pair.source,

@@ -4,7 +4,8 @@
 
 See et al. 2017, eq. 8 and 9, "pointer-generator networks"; also Gu et al. 2016. s_t is the state that the output layer
 reads. The weights α of a recurrent decoder are those of its attention, scaled to sum to one where a window has reduced
-them. A Transformer decoder has one more attention for them, of a single head: from s_t over the states of the encoder.
+them. A Transformer decoder, and one that attends to each of several source columns by itself, has one more attention
+for them, of a single head: from s_t over the states of the encoder.
 
 **Ids.** With Vs source and Vt target ids, a source token has
 
@@ -41,7 +42,7 @@ from weft.models.seq2seq import EncoderDecoder, Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import ModelSettings
-from weft.text.specials import UNKNOWN
+from weft.text.specials import END, UNKNOWN
 
 
 class CopyTable(NamedTuple):
@@ -56,7 +57,7 @@ class CopyTable(NamedTuple):
     @classmethod
     def joint(cls, source_size: int, target_size: int) -> CopyTable:
         """The table of one vocabulary for both sides."""
-        return cls([id if UNKNOWN < id < target_size else -1 for id in range(source_size)], own_ids=True)
+        return cls([id if END <= id < target_size else -1 for id in range(source_size)], own_ids=True)
 
 
 class CopyColumns(NamedTuple):
@@ -112,7 +113,7 @@ class TargetParts(NamedTuple):
 
 
 class CopyAttention(nn.Module):
-    """α_t = normalize((W s_t)·(U h_i) / √D): the attention by which a Transformer decoder copies."""
+    """α_t = normalize((W s_t)·(U h_i) / √D): the attention by which a decoder copies that has not one itself."""
 
     def __init__(self, *, queries: int, states: int, normalize: Normalizer) -> None:
         """``queries``: width of the decoder's states; ``states``: of the encoder's."""
@@ -138,7 +139,7 @@ class Gate(nn.Module):
         super().__init__()
         bound = 1 / math.sqrt(width)
         self.weight_D = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(()))
+        self.bias = nn.Parameter(torch.zeros(1))
 
     def forward(self, states_ND: Tensor) -> Tensor:
         """(N,), in float32 at least."""
@@ -192,7 +193,7 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
         )
         self.gate = Gate(network.output.width)
         self.copy_attention: CopyAttention | None = None
-        if isinstance(network.decoder, TransformerDecoder):
+        if isinstance(network.decoder, TransformerDecoder) or settings.sources.separate_attentions > 1:
             self.copy_attention = CopyAttention(
                 queries=network.output.width,
                 states=settings.encoder.hidden,
@@ -314,6 +315,9 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
     ) -> tuple[Tensor, Tensor | None]:
         """log p_vocabulary of targets, and with ``mean`` its mean over the vocabulary, in chunks."""
         output = self.output
+        if not torch.is_grad_enabled():  # an output layer with eight-bit products has no matrix
+            log_NV = output(states_ND).log_softmax(-1, dtype=torch.promote_types(states_ND.dtype, torch.float32))
+            return log_NV.gather(1, targets_N[:, None])[:, 0], log_NV.mean(-1) if mean else None
         return chunked_target_log_probabilities(states_ND, output.weight_VD, output.bias_V, targets_N, mean=mean)
 
 

@@ -22,7 +22,14 @@ from torch import Tensor, nn
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, nearest
 from weft.models.hard_attention import HardAttentionSeq2Seq
-from weft.models.interface import HasMaxTargetLength, HasOutputLayer, Model, ModelOutput, StepOutput, alignment_weights
+from weft.models.interface import (
+    HasMaxTargetLength,
+    HasOutputLayer,
+    Model,
+    ModelOutput,
+    StepOutput,
+    alignment_weights,
+)
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import EncoderDecoder
@@ -122,6 +129,14 @@ def _check_vocabularies(members: Sequence[Model]) -> None:
     """That the members have the same vocabularies, as far as the sizes of weft's own models tell."""
     if not members:
         raise SearchError("ensemble: it has no members; expected at least one model")
+    from weft.models.copying import CopySource
+
+    copying = [isinstance(member, CopySource) for member in members]
+    if any(copying) and not all(copying):
+        raise SearchError(
+            f"ensemble: model {copying.index(True) + 1} copies from the source (model.copy), model "
+            f"{copying.index(False) + 1} does not; use models that all do"
+        )
     sizes = [(number, size) for number, member in enumerate(members, 1) if (size := _vocabulary_sizes(member))]
     for number, (source, target) in sizes[1:]:
         first, (first_source, first_target) = sizes[0]

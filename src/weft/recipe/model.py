@@ -302,9 +302,6 @@ def _check_copying(model: ModelSettings) -> None:
         raise ValueError(f"model.copy: needs an encoder to copy from; model.kind is '{model.kind}', use 'seq2seq'")
     if not model.attends:
         raise ValueError("model.copy: this model has no attention to copy by; set model.attention.score")
-    separate = model.sources.separate_attentions > 1 and model.attention.hard == "none"
-    if separate and isinstance(model.decoder, RecurrentSettings):
-        raise ValueError("model.copy: needs one attention over all sources; set model.sources.attention = 'flat'")
 
 
 def _check_heads(where: str, stack: TransformerSettings) -> None:

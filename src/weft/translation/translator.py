@@ -162,7 +162,7 @@ class Translator:
         replace_unknown = settings.replace_unknown and not prompts
         request = EngineRequest(
             [encoded[row] for row in rows],
-            [self._encode_target(prefixes[row], sources[row]) if prefixes[row] else [] for row in rows],
+            [self.encode_target(prefixes[row], sources[row]) if prefixes[row] else [] for row in rows],
             settings,
             n_best=n_best,
             return_attention=(return_attention or replace_unknown) and not prompts,
@@ -301,7 +301,7 @@ class Translator:
         target = None if target is None else as_text(target, "target")
         end = [specials.END]
         if target is not None:
-            target_ids = [*self._encode_target(target, source), *end]
+            target_ids = [*self.encode_target(target, source), *end]
         elif self.recipe.model.has_source:
             result = self.translate(source, return_attention=False, **search)
             target_ids = [*result.ids, *(end if result.ended == "end" else [])]
@@ -346,7 +346,8 @@ class Translator:
         """What decodes the outputs for a source."""
         return partial(self._postprocessor.decode, Sentence(source, ids))
 
-    def _encode_target(self, text: str, source: str) -> list[int]:
-        """The ids of a target, or of its beginning."""
+    def encode_target(self, text: str, source: str) -> list[int]:
+        """The ids of a target, or of its beginning, without an end token; if the model copies, they depend on the
+        source."""
         ids = self.tokenizers.target.encode(text)
         return ids if self._sentence_ids is None else self._sentence_ids.target(text, ids, source)

@@ -36,6 +36,11 @@ def test_several_sources_are_refused() -> None:
     assert reason == "model.sources.count: 3 sources are not known to CTranslate2; it has one"
 
 
+def test_copying_is_refused() -> None:
+    reason = unsupported_model(ModelSettings.model_validate({"encoder": STACK, "decoder": STACK, "copy": True}))
+    assert reason == "model.copy: copying is not known to CTranslate2"
+
+
 def test_sparse_outputs() -> None:
     reason = unsupported_model(ModelSettings.model_validate({"encoder": STACK, "decoder": STACK}), loss="entmax15")
     assert reason == "training.loss: CTranslate2 has no output layer for 'entmax15'; only for 'cross_entropy'"
