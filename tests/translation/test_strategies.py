@@ -11,6 +11,7 @@ import torch
 from fixtures.search_requests import request
 from fixtures.table_model import END, Table, table
 from weft.errors import SearchError
+from weft.models.sparse_output import log_entmax15
 from weft.recipe import SearchSettings, make_recipe
 from weft.recipe.choices import STRATEGIES, resolve
 from weft.search.constraints import CONSTRAINTS, NoLoops, make_constraints
@@ -50,6 +51,34 @@ def test_an_exact_search_that_gives_up_returns_the_best_that_is_known() -> None:
     assert worse > 2, "the beam matters"
 
 
+@pytest.mark.parametrize("n_best", [1, 2, 6])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_an_exact_search_that_a_beam_spares_finds_the_same(
+    monkeypatch: pytest.MonkeyPatch, sparse: bool, n_best: int
+) -> None:
+    """With and without equal scores, which the beam leaves to branch and bound."""
+    searched: list[int] = []
+
+    def counted(model: Any, given: SearchRequest, *rest: Any) -> Any:
+        searched.append(len(given.max_lengths))
+        return exact_search(model, given, *rest)
+
+    monkeypatch.setattr("weft.search.exact.exact_search", counted)
+    memory = table(40, 6, seed=7)
+    memory.logits[20:] = memory.logits[20:].round()  # equal scores
+    memory.logits[:, :, END] += 2
+    if sparse:
+        memory = memory._replace(logits=log_entmax15(memory.logits * 2))
+    limits = [1 + row % 4 for row in range(40)]
+    found = run(memory, limits, fields={"n_best": n_best}, kind="exact")
+    alone = exact_search(Table(), request(memory, limits, n_best=n_best), ExactOptions())
+    for ours, theirs in zip(found, alone, strict=True):
+        assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+        assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-5)
+        assert [one.gap for one in ours] == [one.gap for one in theirs]
+    assert n_best == 6 or sum(searched) < 40, "the beam proves some"
+
+
 def test_an_exhaustive_search_refuses_more_than_max_space() -> None:
     memory = table(1, 5, seed=2)
     assert run(memory, [3], kind="exhaustive", max_space=1000)
@@ -65,6 +94,10 @@ def test_an_exact_search_that_gives_up_joins_both_lists() -> None:
     scores = {tuple(one.tokens): one.score for one in [*alone, *by_beam] if one.ended == "end"}
     assert [one.score for one in found] == pytest.approx(sorted(scores.values(), reverse=True)[:4])
     assert len({tuple(one.tokens) for one in found}) == 4 and not any(one.proven for one in found)
+    every = exact_search(Table(), request(memory, [6], n_best=5), ExactOptions())[0]
+    for place, one in enumerate(found):
+        others = [other.score for other in every if other.tokens not in [above.tokens for above in found[: place + 1]]]
+        assert one.gap is not None and max(others) <= one.score + one.gap
 
 
 @pytest.mark.parametrize(

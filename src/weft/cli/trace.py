@@ -125,6 +125,7 @@ def record(translation: Translation, kind: str, trace: Trace, label: Callable[[i
         "text": translation.text,
         "score": translation.score,
         "log_probability": translation.log_probability,
+        "gap": translation.gap,
         "search": kind,
         "steps": steps,
     }

@@ -292,6 +292,7 @@ def record(translation: Translation) -> dict[str, Any]:
         "links": translation.links,
         "ended": translation.ended,
         "proven": translation.proven,
+        "gap": translation.gap,
     }
     if translation.alternatives:
         result["alternatives"] = [record(hypothesis) for hypothesis in translation.alternatives]

@@ -58,6 +58,8 @@ class Report:
     """Distinct sources, if all pairs of a source were one item with several references."""
     ended_by_length: int = 0
     """Outputs that reached the length limit."""
+    proven: int | None = None
+    """Outputs that are proven to be the best there are; None if the search cannot tell of any."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Rows that were not evaluated, by the kind of error: those with a blank side are "blank"."""
     training_overlap: Overlap | None = None
@@ -82,6 +84,9 @@ class Report:
             lines.append(f"{'  precision':<24}{self.alignment.precision:8.2f}")
             lines.append(f"{'  recall':<24}{self.alignment.recall:8.2f}")
         lines.append(f"{'perplexity':<24}{self.perplexity.value:8.3f}   {self.perplexity.signature}")
+        if self.proven is not None:
+            share = 100 * self.proven / max(len(self.outputs), 1)
+            lines.append(f"{'proven best':<24}{share:8.2f}   % of the outputs: no other output has a higher score")
         if self.training_overlap is not None:
             lines.append(self.training_overlap.describe())
         return [*lines, f"{self._counts()}, searched in {self.seconds:.1f} s"]
@@ -115,6 +120,7 @@ class Report:
             "search": self.search,
             "seconds": self.seconds,
             "ended_by_length": self.ended_by_length,
+            "proven": self.proven,
             "metrics": numbers,
         }
 
@@ -176,6 +182,7 @@ def evaluate(
         reference_scores=_reference_scores(names, given.items.references),
         items=len(given.items.sources) if grouping == "grouped" or given.gold is not None else None,
         ended_by_length=sum(translation.ended_by_length for translation in translations),
+        proven=_count_proven(translations),
     )
 
 
@@ -201,6 +208,13 @@ def _scores(names: Sequence[str], translations: Sequence[Translation], given: Ev
     counts = score_edits(sources, outputs, given.gold)
     edits = edit_scores(counts, annotators=number_of_references(references), gold="m2")
     return [*edits, *compute_metrics(names, outputs, references, sources=sources, n_best=n_best)]
+
+
+def _count_proven(translations: Sequence[Translation]) -> int | None:
+    """How many outputs are proven to be the best; None if nothing is known of any."""
+    if all(translation.gap is None for translation in translations):
+        return None
+    return sum(translation.proven for translation in translations)
 
 
 def _grouping(run: Translator, references: str | None) -> str:

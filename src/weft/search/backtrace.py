@@ -12,8 +12,10 @@ import numpy as np
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from weft.search.gaps import beam_bounds, gap
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest
 from weft.search.loop import StepRecords, steps_of
+from weft.search.ranking import Ranking
 from weft.tree import map_tree
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class BeamRecord(NamedTuple):
     end_ranking_BK: Tensor
     stopped_B: Tensor
     """Whether the sentence was done after this step."""
+    following_BG: Tensor
+    """By group, what the first extension after the k best is compared by: nothing that was discarded has more."""
     attention_BKS: Tensor | None
     """The weights with which each slot was extended."""
     candidates: Candidates | None = None
@@ -65,6 +69,8 @@ class _History(NamedTuple):
     end_ranking: np.ndarray
     stopped: np.ndarray
     """(T, B)"""
+    following: np.ndarray
+    """(T, B, groups)"""
 
 
 class _Endings(NamedTuple):
@@ -95,12 +101,14 @@ Positions = Sequence[tuple[BeamRecord, tuple[int, int]]]
 
 
 def backtrace(
-    steps: Sequence[StepRecords], request: SearchRequest, size: int, *, distinct: bool = False
+    steps: Sequence[StepRecords], request: SearchRequest, size: int, ranking: Ranking, *, groups: int = 1
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of every sentence; ``distinct``: no two with the same tokens."""
+    """The best hypotheses of every sentence; with several groups no two with the same tokens, and no gaps."""
+    distinct = groups > 1
     steps = [map_tree(Tensor.cpu, some) for some in steps]
     sentences, n_best = len(request.max_lengths), request.n_best
-    history = _collect(steps, sentences, size)
+    history = _collect(steps, sentences, size, groups)
+    bounds = None if groups > 1 else _bounds(history, request, ranking)
     endings = _rank(history, n_best if not distinct else history.ends.shape[0] * size)
     paths = _follow_back(history, endings)
     with np.errstate(invalid="ignore"):  # slots that were never filled
@@ -121,17 +129,19 @@ def backtrace(
                 continue
             seen.add(tuple(tokens))
             slots = paths.slots[row, rank, :length].tolist()
+            score = float(endings.score[row, rank])
             trace = None
             if request.return_trace and not hypotheses:
                 trace = _trace(positions, [*tokens, *[request.end] * finished], slots, request.end)
             hypotheses.append(
                 Hypothesis(
                     tokens=tokens,
-                    score=float(endings.score[row, rank]),
+                    score=score,
                     log_probability=float(paths.totals[row, rank, length - 1]),
                     token_scores=scores[row, rank, :length].tolist(),
                     ended="end" if finished else "constraints" if endings.stuck[row] else "length",
                     attention_TS=_attention(positions, slots) if has_attention else None,
+                    gap=gap(float(bounds[row]), score) if bounds is not None and finished else None,
                     trace=trace,
                 )
             )
@@ -139,7 +149,15 @@ def backtrace(
     return outputs
 
 
-def _collect(steps: Sequence[StepRecords], sentences: int, size: int) -> _History:
+def _bounds(history: _History, request: SearchRequest, ranking: Ranking) -> np.ndarray:
+    """(B,) of the scores of all outputs that were not found."""
+    stops_B = history.stopped.argmax(0)
+    penalties_B = np.array([ranking.penalty(stop + 1) for stop in stops_B.tolist()])
+    unfinished_B = history.ranking[stops_B, np.arange(len(stops_B))].max(1) * penalties_B
+    return beam_bounds(history.following[:, :, 0], unfinished_B, stops_B, request.max_lengths, ranking)
+
+
+def _collect(steps: Sequence[StepRecords], sentences: int, size: int, groups: int) -> _History:
     shape = (sum(len(some.records.stopped_B) for some in steps), sentences, size)
     history = _History(
         parents=np.zeros(shape, dtype=np.int64),
@@ -151,6 +169,7 @@ def _collect(steps: Sequence[StepRecords], sentences: int, size: int) -> _Histor
         end_totals=np.zeros(shape),
         end_ranking=np.full(shape, FORBIDDEN),
         stopped=np.zeros(shape[:2], dtype=bool),
+        following=np.full((*shape[:2], groups), FORBIDDEN),
     )
     time = 0
     for rows, record in steps:

@@ -14,6 +14,9 @@ find a better one. With ``groups`` (diverse beam search; Vijayakumar et al. 2018
 group sees the tokens that the groups before it have just chosen ``diversity`` lower for each time they were chosen;
 that steers the choice and is undone afterwards.
 
+Of every hypothesis that has ended the beam knows a bound on how much better any other output can be (`Hypothesis.gap`,
+see `weft.search.gaps`), unless it is divided into groups.
+
 Constraints, forced prefixes and minimum lengths change the *scores* that hypotheses are compared by; log p stays the
 model's.
 """
@@ -120,7 +123,7 @@ def beam_search(
     state = SearchState.start(request, repeat(model.start(request.memory), size), rows=size, extra=beam)
     loop = request.loop or StepLoop()
     records = loop.run(step, state, return_attention=request.return_attention or coverage_BKS is not None)
-    return backtrace(records, request, size, distinct=options.groups > 1)
+    return backtrace(records, request, size, options.ranking, groups=options.groups)
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ class BeamStep:
             end_totals_BK=chosen.end_totals_BK,
             end_ranking_BK=end_ranking_BK,
             stopped_B=stopped_B & ~state.done_B,
+            following_BG=chosen.following_B1,
             attention_BKS=attention_BKS,
             candidates=candidates,
         )
@@ -271,6 +275,8 @@ class _Chosen(NamedTuple):
     end_parents_BK: Tensor
     end_totals_BK: Tensor
     end_scores_BK: Tensor
+    following_B1: Tensor
+    """The score of the first one after the k best: nothing that is discarded has a higher one."""
 
 
 def _extend(scores_RV: Tensor, log_probs_RV: Tensor, scores_BK: Tensor, totals_BK: Tensor, end: int) -> _Chosen:
@@ -297,6 +303,7 @@ def _divide(best: Extensions, totals_BC: Tensor, size: int, end: int) -> _Chosen
         _pad(parents_BC[:, :size], size),
         _pad(totals_BC[:, :size], size),
         _pad(scores_BC[:, :size], size, FORBIDDEN),
+        _pad(scores_BC[:, size : size + 1], 1, FORBIDDEN),
     )
 
 

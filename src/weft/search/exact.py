@@ -15,7 +15,8 @@ is tight where scores are log p(y|x) and loose where they are divided by the len
 certainty, to the limit.
 
 Ties, in both: of equal scores the higher log p, then the shorter, then the one whose ids come first in lexicographic
-order. An output that was shown to be the best is `proven`. Tokens of probability 0 are never followed.
+order. An output that was shown to be the best has a gap of 0 (`weft.search.gaps`). Tokens of probability 0 are never
+followed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
+from weft.search.gaps import TOLERANCE, gap
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.loop import StepLoop
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
@@ -40,8 +42,6 @@ CHUNK = 1024
 """How many prefixes `exhaustive_search` expands at a time, at most."""
 CHUNK_ENTRIES = 1 << 22
 """How many log-probabilities it holds at a time, at most."""
-TOLERANCE = 1e-5
-"""Relative rounding error of a score that was found in another batch."""
 SLACK = 1e-6
 """Relative rounding error of a bound."""
 
@@ -52,8 +52,8 @@ class ExactOptions:
 
     ranking: Ranking = DEFAULT_RANKING
     max_nodes: int = 100_000
-    """exact: how many prefixes of a sentence may be expanded. After that the best found so far are returned, not
-    proven; where nothing ended at all, the most likely of the longest prefixes seen, ``ended="nodes"``."""
+    """exact: how many prefixes of a sentence may be expanded. After that the best found so far are returned, with a
+    gap; where nothing ended at all, the most likely of the longest prefixes seen, ``ended="nodes"``."""
     width: int = 64
     """exact: how many prefixes are expanded in one step."""
     max_space: int = 1_000_000
@@ -88,7 +88,7 @@ def exhaustive_search(model: StepModel, request: SearchRequest, options: ExactOp
     for sentence in sentences:
         search = _Search(model, sentence, options.ranking)
         search.run(_Traversal(width))
-        outputs.append(search.hypotheses(proven=True))
+        outputs.append(search.hypotheses(FORBIDDEN))
     return outputs
 
 
@@ -113,7 +113,7 @@ def exact_search(
             nodes -= search.nodes
             if proven or nodes <= 0:
                 break
-        outputs.append(search.hypotheses(proven=proven))
+        outputs.append(search.hypotheses(FORBIDDEN if proven else search.bound()))
     return outputs
 
 
@@ -343,8 +343,15 @@ class _Search:
             key = _SortKey(-self.ranking.score(total, length), -total, length, tokens)
             self.longest = _Sequence(key, [*prefixes.log_probs_RT[row, 1:].tolist(), float(best_R[row])])
 
-    def hypotheses(self, *, proven: bool) -> list[Hypothesis]:
-        """What was found, best first."""
+    def bound(self) -> float:
+        """Of the scores of all sequences that were not found: of those that wait, and of those that were pruned."""
+        if not self.nodes:
+            return self.ranking.bound(0.0, self.max_length)
+        waiting = [float(level.totals[level.taken]) for level in self.levels if level.taken < len(level.totals)]
+        return max(self.ranking.bound(max(waiting, default=FORBIDDEN), self.max_length), self._threshold())
+
+    def hypotheses(self, bound: float) -> list[Hypothesis]:
+        """What was found, best first. ``bound``: of the scores of all others; −∞ where the search is complete."""
         sequences = self.best or ([self.longest] if self.longest else [])
         if not sequences:
             raise SearchError("exact search: the model gives no token any probability; are its weights finite?")
@@ -359,7 +366,7 @@ class _Search:
                 token_scores=one.token_scores,
                 ended=reason,
                 attention_TS=attention_TS,
-                proven=proven and ended,
+                gap=gap(bound, -one.key.minus_score) if ended else None,
             )
             for one, attention_TS in zip(sequences, attention, strict=True)
         ]

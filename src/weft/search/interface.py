@@ -86,7 +86,14 @@ class Hypothesis:
     "nodes" (an exact search gave up)."""
     attention_TS: Tensor | None = None
     """Attention weights, a row for every token score; None where not requested or the model has none."""
-    proven: bool = False
-    """Whether no hypothesis has a higher score; only the exact searches can tell."""
+    gap: float | None = None
+    """How much higher the score of any output that is not returned before this one can be, at most: 0 where it is
+    proven that none is higher; None where the search cannot tell, or where it did not end by itself. See
+    `weft.search.gaps`."""
     trace: Trace | None = None
     """The steps of the search, on request and on the best hypothesis only."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is proven that no output but those returned before this one has a higher score."""
+        return self.gap == 0.0

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from weft.search.backtrace import stack_attention
 from weft.search.constraints import LogitsConstraint, apply_constraints
+from weft.search.gaps import gap, greedy_bound
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.loop import StepLoop, StepRecords, steps_of
 from weft.search.ranking import Ranking, coverage_score
@@ -129,7 +130,7 @@ def _search(
     step = PathStep(model, chooser, request.end, request.constraints, return_attention, request.return_trace)
     state = SearchState.start(request, model_state, rows=samples, extra=PathState(active_BK, rng_keys_B))
     records = (request.loop or StepLoop()).run(step, state, return_attention=return_attention)
-    return _hypotheses(records, request, ranking)
+    return _hypotheses(records, request, ranking, with_gap=chooser is GREEDY)
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,9 @@ class PathStep:
         )
 
 
-def _hypotheses(steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking) -> list[list[Hypothesis]]:
+def _hypotheses(
+    steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking, *, with_gap: bool
+) -> list[list[Hypothesis]]:
     steps, sentences, samples = [map_tree(Tensor.cpu, some) for some in steps], len(request.max_lengths), request.n_best
     shape = (sum(len(some.records.tokens_BK) for some in steps), sentences, samples)
     tokens, log_probs, active = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape, dtype=bool)
@@ -225,14 +228,17 @@ def _hypotheses(steps: Sequence[StepRecords], request: SearchRequest, ranking: R
             total = float(sum(scores))
             at_limit = length == request.max_lengths[row]
             ended = "end" if ids and ids[-1] == request.end else "length" if at_limit else "constraints"
+            score = ranking.score(total, length, coverage)
+            bound = greedy_bound(scores, ranking, request.max_lengths[row]) if with_gap and ended == "end" else None
             hypotheses.append(
                 Hypothesis(
                     tokens=ids[:-1] if ended == "end" else ids,
-                    score=ranking.score(total, length, coverage),
+                    score=score,
                     log_probability=total,
                     token_scores=scores,
                     ended=ended,
                     attention_TS=attention_TS if request.return_attention else None,
+                    gap=None if bound is None else gap(bound, score),
                     trace=_trace(positions[:length], number) if request.return_trace else None,
                 )
             )

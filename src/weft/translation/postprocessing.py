@@ -85,7 +85,7 @@ class Postprocessor:
             word_attention=words,
             links=[] if words is None else align_words(words),
             ended=hypothesis.ended,
-            proven=hypothesis.proven,
+            gap=hypothesis.gap,
             trace=hypothesis.trace,
         )
 

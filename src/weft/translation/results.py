@@ -50,8 +50,9 @@ class Translation:
     ended: str
     """Why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was allowed to
     follow) or "nodes" (an exact search gave up)."""
-    proven: bool = False
-    """Whether an exact search has proven that there is no better output."""
+    gap: float | None = None
+    """How much higher the score of any other output can be, at most (for an alternative: of any that is not listed
+    before it); 0 where it is proven that none is higher, None where the search cannot tell. See docs/decoding.md."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None
@@ -63,6 +64,11 @@ class Translation:
     def __repr__(self) -> str:
         others = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
         return f"<Translation {self.text!r}: score {self.score:.4f}, {len(self.tokens)} tokens{others}>"
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is proven that no output (but those listed before it) has a higher score."""
+        return self.gap == 0.0
 
     @property
     def ended_by_length(self) -> bool:

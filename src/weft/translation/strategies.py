@@ -10,6 +10,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
+
+import torch
 
 from weft.errors import SearchError, option
 from weft.recipe.choices import STRATEGIES, resolve
@@ -17,6 +20,7 @@ from weft.recipe.search import SearchSettings
 from weft.search.constraints import make_constraints
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.ranking import Ranking
+from weft.tree import select
 
 Strategy = Callable[[StepModel, SearchRequest, SearchSettings], list[list[Hypothesis]]]
 
@@ -81,30 +85,56 @@ def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> 
 
 
 def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
-    """The provably best by branch and bound, starting from the scores of a beam.
+    """The provably best: by a beam where its gaps prove that, else by branch and bound that starts from its scores.
 
-    Where the search gives up, the best of what it and the beam have found, not proven.
+    Where the search gives up, the best of what it and the beam have found, with the smaller of their gaps.
     """
     from weft.search.beam import BeamOptions, beam_search
     from weft.search.exact import ExactOptions, exact_search
 
-    request = _unconstrained(request, settings)
+    request, n_best = _unconstrained(request, settings), request.n_best
     ranking = ranking_of(settings)
-    by_beam = beam_search(model, replace(request, loop=None), BeamOptions(ranking=ranking))
-    scores = [[one.score for one in hypotheses if one.ended == "end"] for hypotheses in by_beam]
-    known_scores = [min(ended) if len(ended) >= request.n_best else FORBIDDEN for ended in scores]
-    proven = exact_search(model, request, ExactOptions(ranking, max_nodes=settings.max_nodes), known_scores)
-    return [
-        hypotheses if hypotheses[0].proven else _best_of([*hypotheses, *beam], request.n_best)
-        for hypotheses, beam in zip(proven, by_beam, strict=True)
-    ]
+    beam_options = BeamOptions(size=max(BeamOptions.size, n_best + 1), ranking=ranking)
+    results = beam_search(model, replace(request, n_best=n_best + 1), beam_options)
+    open_rows = [row for row, hypotheses in enumerate(results) if not _proves(hypotheses, n_best)]
+    scores = [[one.score for one in results[row] if one.ended == "end"][:n_best] for row in open_rows]
+    known_scores = [ended[-1] if len(ended) == n_best else FORBIDDEN for ended in scores]
+    options = ExactOptions(ranking, max_nodes=settings.max_nodes)
+    found = exact_search(model, _select(request, open_rows), options, known_scores) if open_rows else []
+    for row, hypotheses in zip(open_rows, found, strict=True):
+        complete = all(one.proven for one in hypotheses)
+        results[row] = hypotheses if complete else _best_of(hypotheses, results[row])
+    return [hypotheses[:n_best] for hypotheses in results]
 
 
-def _best_of(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
-    """The best of different ones; those that ended come first."""
-    different = {tuple(hypothesis.tokens): hypothesis for hypothesis in reversed(hypotheses)}
-    ranked = sorted(different.values(), key=lambda hypothesis: (hypothesis.ended != "end", -hypothesis.score))
-    return ranked[:count]
+def _proves(hypotheses: list[Hypothesis], count: int) -> bool:
+    """Whether these are sure to be the best so many, in this order: no other comes near, and no two are equal."""
+    from weft.search.gaps import rounding_error
+
+    ended = [one for one in hypotheses if one.ended == "end"]
+    if len(ended) < count or not ended[count - 1].proven:
+        return False
+    pairs = pairwise(ended[: count + 1])
+    return all(better.score - other.score > rounding_error(better.score) for better, other in pairs)
+
+
+def _select(request: SearchRequest, rows: list[int]) -> SearchRequest:
+    """The request for some of its sentences."""
+    memory = select(request.memory, torch.tensor(rows, dtype=torch.int64, device=request.device))
+    return replace(request, memory=memory, max_lengths=[request.max_lengths[row] for row in rows])
+
+
+def _best_of(first: list[Hypothesis], second: list[Hypothesis]) -> list[Hypothesis]:
+    """The best that two searches have found, without doubles; those that ended come first.
+
+    What neither has found is within the gaps of both.
+    """
+    from weft.search.gaps import gap
+
+    different = {tuple(one.tokens): one for one in (*second, *first)}
+    ranked = sorted(different.values(), key=lambda one: (one.ended != "end", -one.score))
+    bound = min((one.score + one.gap for one in (*first, *second) if one.gap is not None), default=FORBIDDEN)
+    return [replace(one, gap=gap(bound, one.score) if one.ended == "end" else None) for one in ranked]
 
 
 def exhaustive(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:

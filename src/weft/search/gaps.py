@@ -1,0 +1,75 @@
+"""Optimality gaps: how much better than the outputs of a search any other output could be.
+
+The space of outputs is that of the exact searches (`weft.search.exact`): all sequences of at most L tokens that end
+with the end token; under constraints, those that they allow. Every output that a search has not found begins with a
+prefix that it has discarded. log p only falls, so that none of them scores higher than the largest bound of a
+discarded prefix (`Ranking.bound`):
+
+    gap_i = max(0, max_prefixes bound(prefix) − score_i)
+
+for the i-th of the outputs that were found, best first. Where it is 0, no output but those before it scores higher:
+those up to the i-th are proven to be the best i. What a search has discarded it knows anyway:
+
+    beam     at each step the extensions after the k best, some of which it may keep where others end; at the end what
+             is still in the beam
+    greedy   all other tokens together have probability 1 − p(y_t), so none of them has more
+    exact    after `search.max_nodes`, the prefixes that still wait to be expanded
+
+The bound is tight where scores are log p and loose where they are divided by the length: a prefix might continue, with
+certainty, to the limit. Rounding counts as a gap. Sampling, minimum Bayes risk, diverse groups and required phrases
+rank by something else and know no gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.search.interface import FORBIDDEN
+from weft.search.ranking import Ranking
+
+TOLERANCE = 1e-5
+"""Relative rounding error of a score that was found in another batch."""
+PROBABILITY_ERROR = 1e-6
+"""Rounding error of a probability."""
+
+
+def gap(bound: float, score: float) -> float:
+    """``bound``: of the scores of all outputs that were not found."""
+    if bound == FORBIDDEN:
+        return 0.0
+    return max(bound - score + rounding_error(bound), 0.0)
+
+
+def rounding_error(score: float) -> float:
+    """What a score may differ by in another batch."""
+    return TOLERANCE * (1.0 + abs(score))
+
+
+def greedy_bound(log_probs: Sequence[float], ranking: Ranking, max_length: int) -> float:
+    """Of the scores of all outputs but the one whose tokens have these log-probabilities."""
+    log_probs_T = np.array(log_probs, dtype=np.float64)
+    others_T = np.log(np.maximum(1.0 - np.exp(log_probs_T), 0.0) + PROBABILITY_ERROR)
+    before_T = np.cumsum(log_probs_T) - log_probs_T
+    return ranking.bound(float((before_T + others_T).max(initial=FORBIDDEN)), max_length)
+
+
+def beam_bounds(
+    following_TB: np.ndarray,
+    unfinished_B: np.ndarray,
+    stops_B: np.ndarray,
+    max_lengths: Sequence[int],
+    ranking: Ranking,
+) -> np.ndarray:
+    """(B,) Of the scores of all outputs that a beam has not set aside.
+
+    log p of the first extension after the k best, by step (``following_TB``), and of the best in the beam at the end.
+    ``stops_B``: the last step of each sentence.
+    """
+    limits_B = np.maximum(np.array(max_lengths), 1)
+    penalties_B = np.array([ranking.penalty(limit) for limit in limits_B.tolist()])
+    steps_T1 = np.arange(len(following_TB))[:, None]
+    discarded_B = np.where(steps_T1 <= stops_B, following_TB, FORBIDDEN).max(0)
+    unfinished_B = np.where(stops_B + 1 < limits_B, unfinished_B, FORBIDDEN)
+    return np.maximum(discarded_B, unfinished_B) / penalties_B
