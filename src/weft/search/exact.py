@@ -15,8 +15,7 @@ is tight where scores are log p(y|x) and loose where they are divided by the len
 certainty, to the limit.
 
 Ties, in both: of equal scores the higher log p, then the shorter, then the one whose ids come first in lexicographic
-order. An output that was shown to be the best has a gap of 0 (`weft.search.gaps`). Tokens of probability 0 are never
-followed.
+order. An output that was shown to be the best has a gap of 0 (`weft.search.gaps`).
 """
 
 from __future__ import annotations
@@ -31,12 +30,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
+from weft.search.backtrace import attention_of
 from weft.search.gaps import TOLERANCE, gap
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.loop import StepLoop
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
 from weft.search.state import SearchState
-from weft.tree import repeat, select
+from weft.tree import select
 
 CHUNK = 1024
 """How many prefixes `exhaustive_search` expands at a time, at most."""
@@ -209,6 +209,7 @@ class _Search:
         """The most likely of the longest prefixes seen, as long as nothing has ended."""
         self.nodes = 0
         """Prefixes expanded."""
+        self.levels: list[_Level] = []
 
     def run(self, traversal: _Traversal) -> bool:
         """Expand prefixes from the first on; whether none is left that may win."""
@@ -217,7 +218,7 @@ class _Search:
         if traversal.max_nodes is not None and self.nodes >= traversal.max_nodes:
             return False
         self.traversal = traversal
-        self.levels: list[_Level] = []
+        self.levels = []
         self.complete = False
         zeros = torch.zeros(1, dtype=torch.float64)
         coverage_RS = torch.zeros(1, 0) if self.ranking.beta else None
@@ -307,25 +308,26 @@ class _Search:
     @property
     def known_score_reached(self) -> bool:
         """Whether the score that was taken for reached is."""
-        full = len(self.best) == self.n_best
-        return self.known_score == FORBIDDEN or (full and -self.best[-1].key.minus_score >= self.known_score)
+        return self.known_score == FORBIDDEN or self._worst() >= self.known_score
 
     def _threshold(self) -> float:
         """The score to reach."""
-        full = len(self.best) == self.n_best
-        return max(self.known_score, -self.best[-1].key.minus_score if full else FORBIDDEN)
+        return max(self.known_score, self._worst())
+
+    def _worst(self) -> float:
+        """The score of the n-th best; −∞ as long as there are fewer."""
+        return -self.best[-1].key.minus_score if len(self.best) == self.n_best else FORBIDDEN
 
     def _finish(self, end_log_probs_R: Tensor, prefixes: _Prefixes) -> None:
         """End every prefix, and keep the best."""
         tokens_RT, log_probs_RT, totals_R, coverage_RS = prefixes
         length = tokens_RT.shape[1]  # the begin token counts instead of the end token
         coverage_R = torch.zeros(len(totals_R)) if coverage_RS is None else coverage_score(coverage_RS)
-        worst = self.best[-1].key.minus_score if len(self.best) == self.n_best else float("inf")
-        known = {tuple(one.key.tokens) for one in self.best}  # by the greedy descent, maybe
+        worst, known = self._worst(), {tuple(one.key.tokens) for one in self.best}  # by the greedy descent, maybe
         totals = (totals_R + end_log_probs_R).tolist()
         for row, (total, coverage) in enumerate(zip(totals, coverage_R.tolist(), strict=True)):
             score = self.ranking.score(total, length, coverage)
-            if total > FORBIDDEN and -score <= worst:
+            if total > FORBIDDEN and score >= worst:
                 key = _SortKey(-score, -total, length - 1, tokens_RT[row, 1:].tolist())
                 if tuple(key.tokens) not in known:
                     self.best.append(_Sequence(key, [*log_probs_RT[row, 1:].tolist(), float(end_log_probs_R[row])]))
@@ -345,10 +347,9 @@ class _Search:
 
     def bound(self) -> float:
         """Of the scores of all sequences that were not found: of those that wait, and of those that were pruned."""
-        if not self.nodes:
-            return self.ranking.bound(0.0, self.max_length)
         waiting = [float(level.totals[level.taken]) for level in self.levels if level.taken < len(level.totals)]
-        return max(self.ranking.bound(max(waiting, default=FORBIDDEN), self.max_length), self._threshold())
+        largest = max(waiting, default=FORBIDDEN) if self.nodes else 0.0
+        return max(self.ranking.bound(largest, self.max_length), self._threshold())
 
     def hypotheses(self, bound: float) -> list[Hypothesis]:
         """What was found, best first. ``bound``: of the scores of all others; −∞ where the search is complete."""
@@ -357,7 +358,10 @@ class _Search:
             raise SearchError("exact search: the model gives no token any probability; are its weights finite?")
         ended = bool(self.best)
         reason = "end" if ended else "length" if len(sequences[0].token_scores) == self.max_length else "nodes"
-        attention = self._attention(sequences) if self.request.return_attention else [None] * len(sequences)
+        attention: list[Tensor] | list[None] = [None] * len(sequences)
+        if self.request.return_attention:
+            outputs = [[*one.key.tokens, self.request.end][: len(one.token_scores)] for one in sequences]
+            attention = attention_of(outputs, self.model, self.request)
         return [
             Hypothesis(
                 tokens=one.key.tokens,
@@ -370,22 +374,6 @@ class _Search:
             )
             for one, attention_TS in zip(sequences, attention, strict=True)
         ]
-
-    def _attention(self, sequences: list[_Sequence]) -> list[Tensor] | list[None]:
-        """The attention weights of sequences, by stepping them again: those of all prefixes are too many to keep."""
-        begin, end, memory = self.request.begin, self.request.end, self.request.memory
-        lengths = [len(one.token_scores) for one in sequences]
-        inputs = [[begin, *one.key.tokens, *[end] * max(lengths)][: max(lengths)] for one in sequences]
-        state = repeat(self.model.start(memory), len(sequences))
-        steps: list[Tensor] = []
-        for tokens_R in torch.tensor(inputs, device=self.request.device).unbind(1):
-            _, state, attention_RS = self.model.step(tokens_R, state, memory)
-            if attention_RS is None:
-                return [None] * len(sequences)
-            steps.append(attention_RS.cpu())
-        widths = [weights_RS.shape[1] for weights_RS in steps]  # they grow, where a model attends to its own history
-        attention_RTS = torch.stack([pad(step_RS, (0, widths[-1] - step_RS.shape[1])) for step_RS in steps], 1)
-        return [attention_RTS[row, :length, : widths[length - 1]] for row, length in enumerate(lengths)]
 
 
 def _split(request: SearchRequest) -> Iterator[SearchRequest]:

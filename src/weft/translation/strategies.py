@@ -100,8 +100,8 @@ def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) ->
     scores = [[one.score for one in results[row] if one.ended == "end"][:n_best] for row in open_rows]
     known_scores = [ended[-1] if len(ended) == n_best else FORBIDDEN for ended in scores]
     options = ExactOptions(ranking, max_nodes=settings.max_nodes)
-    found = exact_search(model, _select(request, open_rows), options, known_scores) if open_rows else []
-    for row, hypotheses in zip(open_rows, found, strict=True):
+    by_exact = exact_search(model, _select(request, open_rows), options, known_scores) if open_rows else []
+    for row, hypotheses in zip(open_rows, by_exact, strict=True):
         complete = all(one.proven for one in hypotheses)
         results[row] = hypotheses if complete else _best_of(hypotheses, results[row])
     return [hypotheses[:n_best] for hypotheses in results]
