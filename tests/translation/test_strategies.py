@@ -177,7 +177,7 @@ def test_rng_keys_depend_on_the_ids_alone() -> None:
 
 def test_mbr_ranks_all_samples_and_no_more() -> None:
     """Three of three samples, each text once, by their mean similarity to all."""
-    fields = {"n_best": 3, "decode": lambda tokens: " ".join(map(str, tokens)), "rng_keys": [1, 2]}
+    fields = {"n_best": 3, "decode": lambda sentence, tokens: " ".join(map(str, tokens)), "rng_keys": [1, 2]}
     for hypotheses, samples in zip(
         run(fields=fields, kind="mbr", samples=3, utility="exact"), run(fields=fields, kind="sample"), strict=True
     ):
@@ -189,7 +189,7 @@ def test_mbr_ranks_all_samples_and_no_more() -> None:
 
 def test_mbr_compares_all_samples_for_one_output() -> None:
     """By a majority vote among seven samples."""
-    fields = {"decode": lambda tokens: " ".join(map(str, tokens)), "rng_keys": [1, 2]}
+    fields = {"decode": lambda sentence, tokens: " ".join(map(str, tokens)), "rng_keys": [1, 2]}
     found = run(fields=fields, kind="mbr", samples=7, utility="exact", temperature=0.5)
     samples = run(fields={**fields, "n_best": 7}, kind="sample", temperature=0.5)
     for [best], drawn in zip(found, samples, strict=True):
