@@ -12,6 +12,7 @@ from oracles import hard_attention as oracle
 from weft.models.build import build_model
 from weft.models.copying import CopyTable
 from weft.models.hard_copying import HardCopyingSeq2Seq, emitted
+from weft.models.interface import HasCopyProbabilities
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import HARD_ALIGNMENTS
@@ -148,3 +149,28 @@ def test_without_own_ids_an_unknown_token_is_copied_as_the_unknown_token() -> No
     logits_NV = model(Ragged.of([[3, 5, 2]]), inputs_of([[3, 0, 2]])).logits_NV
     assert logits_NV.shape[1] == TARGET_SIZE
     assert logits_NV.exp().sum(-1).tolist() == pytest.approx([1.0] * 3)
+
+
+@every_alignment
+@torch.no_grad()
+def test_the_share_that_was_copied(name: str) -> None:
+    """What is left of p(y_t) when nothing is copied, where all tokens before were the same."""
+    model = model_of(name)
+    source, target = Ragged.of(SOURCES), Ragged.of(TARGETS)
+    found = model.copy_probabilities(source, inputs_of(TARGETS), target.values)
+    assert isinstance(model, HasCopyProbabilities)
+    aligned = model._align(source, inputs_of(TARGETS), target.values, False)
+    weights_NS, gates_NS = aligned.log_weights_NS.exp(), aligned.emissions.gates().sigmoid()
+    log_p_N = model.target_log_probabilities(source, inputs_of(TARGETS), target.values, smoothing=0.0).log_p_N
+    for index, (row, token) in enumerate((row, token) for row, tokens in enumerate(TARGETS) for token in tokens):
+        positions = range(len(SOURCES[row]))
+        expected = sum(
+            weights_NS[index, j].item() * (1 - gates_NS[index, j].item())
+            for j in positions
+            if copied_id(SOURCES[row], j) == token
+        )
+        assert found.copied_N[index].item() == pytest.approx(expected / log_p_N[index].exp().item(), rel=1e-9)
+        mean = sum(weights_NS[index, j].item() * gates_NS[index, j].item() for j in positions)
+        assert found.gates_N[index].item() == pytest.approx(mean, rel=1e-9)
+    only_copied = target.values >= TARGET_SIZE
+    assert found.copied_N[only_copied].tolist() == pytest.approx([1.0] * int(only_copied.sum()))

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.attention.hard_alignment import AlignmentSizes
+from weft.attention.hard_alignment import AlignmentSizes, logsumexp
 from weft.models.copying import CopyColumns, CopySource, CopyWeights, Gate, add_copies, known_ids
 from weft.models.encoders import Encoded, Encoder
 from weft.models.hard_attention import (
@@ -32,6 +32,7 @@ from weft.models.hard_attention import (
     PositionLogits,
     SourceMemory,
 )
+from weft.models.interface import CopyProbabilities
 from weft.models.layers import Embedding, Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
@@ -136,4 +137,17 @@ class HardCopyingSeq2Seq(HardAttentionSeq2Seq, CopySource):
         columns_RS = memory.copies.columns_BS.index_select(0, rows)
         return emitted(
             logits_RS - state.normalizers_RS, self.emission.gate(hidden_RSD), tokens_R, columns_RS, self.target_size
+        )
+
+    def copy_probabilities(self, source: Ragged, inputs: Ragged, targets_N: Tensor) -> CopyProbabilities:
+        """See `HasCopyProbabilities`. The gate of a step is Σ_j p(a_t = j | y_<t, x) g_tj."""
+        aligned = self._align(source, inputs, targets_N, False)
+        emissions, weights_NS = aligned.emissions, aligned.log_weights_NS
+        assert isinstance(emissions, CopyEmissions) and aligned.log_emissions_NS is not None
+        gates_NS = emissions.gates()
+        matches_NS = emissions.columns.columns_BS == targets_N[:, None]
+        copied_NS = (weights_NS + functional.logsigmoid(-gates_NS)).masked_fill(~matches_NS, -math.inf)
+        log_p_N = logsumexp(weights_NS + aligned.log_emissions_NS, -1)
+        return CopyProbabilities(
+            (weights_NS.exp() * gates_NS.sigmoid()).sum(-1), (logsumexp(copied_NS, -1) - log_p_N).exp()
         )
