@@ -84,6 +84,8 @@ class _Endings(NamedTuple):
     slot: np.ndarray
     """Of the parent where it ended by itself, of the last token where the limit cut it off."""
     score: np.ndarray
+    next_score: np.ndarray
+    """Of the finished hypothesis that follows; −∞ if none does."""
     stuck: np.ndarray
     """(B,) whether the sentence stopped because nothing could follow."""
 
@@ -110,8 +112,8 @@ def backtrace(
     steps = [map_tree(Tensor.cpu, some) for some in steps]
     sentences, n_best = len(request.max_lengths), request.n_best
     history = _collect(steps, sentences, size, groups)
-    bounds = None if groups > 1 else _bounds(history, request, ranking)
     endings = _rank(history, n_best if not distinct else history.ends.shape[0] * size)
+    bounds = None if groups > 1 else np.maximum(_bounds(history, request, ranking)[:, None], endings.next_score)
     paths = _follow_back(history, endings)
     with np.errstate(invalid="ignore"):  # slots that were never filled
         scores = np.diff(paths.totals, prepend=0.0)
@@ -143,7 +145,7 @@ def backtrace(
                     token_scores=scores[row, rank, :length].tolist(),
                     ended="end" if finished else "constraints" if endings.stuck[row] else "length",
                     attention_TS=_attention(positions, slots) if has_attention else None,
-                    gap=gap(float(bounds[row]), score) if bounds is not None and finished else None,
+                    gap=None if bounds is None or not finished else gap(float(bounds[row, rank]), score),
                     trace=trace,
                 )
             )
@@ -192,14 +194,16 @@ def _rank(history: _History, count: int) -> _Endings:
     cut_off_BK = np.where(last_B[:, None] < 0, FORBIDDEN, history.ranking[last_B, np.arange(sentences)])
     scores = np.concatenate([finished_BN, cut_off_BK], 1)
     is_cut_off = np.arange(scores.shape[1]) >= steps * size
-    order = np.lexsort((-scores, np.broadcast_to(is_cut_off, scores.shape), scores == FORBIDDEN), axis=1)[:, :count]
+    order = np.lexsort((-scores, np.broadcast_to(is_cut_off, scores.shape), scores == FORBIDDEN), axis=1)
+    next_score = np.take_along_axis(np.where(is_cut_off, FORBIDDEN, scores), order[:, 1 : count + 1], 1)
+    order = order[:, :count]
     index = np.take_along_axis(np.broadcast_to(np.arange(scores.shape[1]), scores.shape), order, 1)
     finished = index < steps * size
     rows = np.arange(sentences)[:, None]
     time = np.where(finished, index // size, last_B[:, None])
     slot = np.where(finished, history.end_parents[time, rows, index % size], index - steps * size)
     chosen = np.take_along_axis(scores, order, 1)
-    return _Endings(chosen > FORBIDDEN, finished, time, slot, chosen, stuck_B)
+    return _Endings(chosen > FORBIDDEN, finished, time, slot, chosen, next_score, stuck_B)
 
 
 def _follow_back(history: _History, endings: _Endings) -> _Paths:

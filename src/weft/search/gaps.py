@@ -7,7 +7,7 @@ discarded prefix (`Ranking.bound`):
 
     gap_i = max(0, max_prefixes bound(prefix) − score_i)
 
-for the i-th of the outputs that were found, best first. Where it is 0, no output but those before it scores higher:
+for the i-th of the outputs that were found, best first. Where it is 0, no output but those before it scores as high:
 those up to the i-th are proven to be the best i. What a search has discarded it knows anyway:
 
     beam     at each step the extensions after the k best, some of which it may keep where others end; at the end what
@@ -16,8 +16,8 @@ those up to the i-th are proven to be the best i. What a search has discarded it
     exact    after `search.max_nodes`, the prefixes that still wait to be expanded
 
 The bound is tight where scores are log p and loose where they are divided by the length: a prefix might continue, with
-certainty, to the limit. Rounding counts as a gap. Sampling, minimum Bayes risk, diverse groups and required phrases
-rank by something else and know no gap.
+certainty, to the limit. Rounding counts as a gap, and so do equal scores, except in exact search, which orders them.
+Sampling, minimum Bayes risk, diverse groups and required phrases rank by something else and know no gap.
 """
 
 from __future__ import annotations

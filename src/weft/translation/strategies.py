@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 
@@ -94,10 +93,14 @@ def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) ->
 
     request, n_best = _unconstrained(request, settings), request.n_best
     ranking = ranking_of(settings)
-    beam_options = BeamOptions(size=max(BeamOptions.size, n_best + 1), ranking=ranking)
-    results = beam_search(model, replace(request, n_best=n_best + 1), beam_options)
-    open_rows = [row for row, hypotheses in enumerate(results) if not _proves(hypotheses, n_best)]
-    scores = [[one.score for one in results[row] if one.ended == "end"][:n_best] for row in open_rows]
+    beam_options = BeamOptions(size=max(BeamOptions.size, n_best), ranking=ranking, stop="provable")
+    results = beam_search(model, request, beam_options)
+    open_rows = [
+        row
+        for row, hypotheses in enumerate(results)
+        if len(hypotheses) < n_best or not all(one.proven for one in hypotheses)
+    ]
+    scores = [[one.score for one in results[row] if one.ended == "end"] for row in open_rows]
     known_scores = [ended[-1] if len(ended) == n_best else FORBIDDEN for ended in scores]
     options = ExactOptions(ranking, max_nodes=settings.max_nodes)
     by_exact = exact_search(model, _select(request, open_rows), options, known_scores) if open_rows else []
@@ -105,17 +108,6 @@ def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) ->
         complete = all(one.proven for one in hypotheses)
         results[row] = hypotheses if complete else _best_of(hypotheses, results[row])
     return [hypotheses[:n_best] for hypotheses in results]
-
-
-def _proves(hypotheses: list[Hypothesis], count: int) -> bool:
-    """Whether these are sure to be the best so many, in this order: no other comes near, and no two are equal."""
-    from weft.search.gaps import rounding_error
-
-    ended = [one for one in hypotheses if one.ended == "end"]
-    if len(ended) < count or not ended[count - 1].proven:
-        return False
-    pairs = pairwise(ended[: count + 1])
-    return all(better.score - other.score > rounding_error(better.score) for better, other in pairs)
 
 
 def _select(request: SearchRequest, rows: list[int]) -> SearchRequest:
