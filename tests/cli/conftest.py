@@ -84,6 +84,7 @@ MODELS = {
     },
     "language": {**BOTH, "model.kind": "language_model"},
     "lstm": {},
+    "copying": {"model.copy": True},
     "blind": {"model.attention.score": "none"},
     "half blind": {**ENCODER, "model.attention.score": "none"},
 }

@@ -148,3 +148,13 @@ def test_tokens_where_words_make_one_cell(command: Command, tiny: Callable[..., 
     text, _ = command("attend", tmp_path / "run", "abc", "--target", "cb")
     assert [line.split()[-1] for line in text.splitlines() if "┌" in line] == ["a", "b", "c", "</s>"]
     assert "\nlinks between tokens " in text
+
+
+def test_which_tokens_were_copied(command: Command, runs: Runs) -> None:
+    """`never` is a word that no vocabulary has: it can only be copied."""
+    text, _ = command("attend", runs("copying"), "a never c", "--target", "never d")
+    *_, header, never, d, end = text.splitlines()
+    assert header.split() == ["token", "copied", "g"]
+    assert [line.split()[0] for line in (never, d, end)] == ["never", "d", "</s>"]
+    assert never.split()[1] == "1.00" and d.split()[1] == "0.00"
+    assert "copied" not in command("attend", runs("lstm"), *WORDS)[0]

@@ -143,3 +143,14 @@ class TestRefused:
 
     def test_other_settings(self, refusal: Callable[..., str], runs: Runs) -> None:
         assert "search.size=8" in refusal("trace", runs("lstm"), "a b", "--set", "training.steps=4")
+
+
+def test_which_tokens_were_copied(command: Command, runs: Runs) -> None:
+    options = (runs("copying"), "a b never", "--search", "greedy", "--set", "search.max_length=3")
+    lines = command("trace", *options)[0].splitlines()
+    table = [line.split() for line in lines[lines.index(next(line for line in lines if "copied" in line)) :]]
+    record = json.loads(command("trace", *options, "--json")[0])["copied"]
+    assert table[0] == ["token", "copied", "g"] and [row[0] for row in table[1:]] == record["tokens"]
+    assert [float(row[1]) for row in table[1:]] == pytest.approx(record["copied"], abs=0.01)
+    assert [float(row[2]) for row in table[1:]] == pytest.approx(record["gates"], abs=0.01)
+    assert "copied" not in json.loads(command("trace", runs("lstm"), "a b", "--json")[0])

@@ -41,6 +41,7 @@ def command(
     settings = search_changes(run, search, changes)
     from weft.errors import SearchError
     from weft.translation.load import load
+    from weft.translation.postprocessing import NO_TOKEN
     from weft.views.trace import VIEWS
 
     model = load(run, device=device)
@@ -55,7 +56,8 @@ def command(
     target = model.tokenizers_for(text).target
 
     def label(token: int) -> str:
-        return target.tokens([token])[0]
+        # Of a model that copies, the end and the padding of the source have ids too, with a probability of zero.
+        return target.tokens([token])[0] if token < target.size else NO_TOKEN
 
     title = f"{text} → {translation.text}"
     if to is not None:
