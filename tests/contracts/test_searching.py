@@ -304,7 +304,7 @@ SEARCHES = st.fixed_dictionaries(
     {
         "kind": st.sampled_from(["greedy", "beam", "sample", "mbr"]),
         "size": st.sampled_from([1, 2, 4, 6]),
-        "stop": st.sampled_from(["finished", "provable", "steps"]),
+        "stop": st.sampled_from(["finished", "outranked", "provable", "steps"]),
         "finish": st.integers(0, 3),
         "normalization": st.sampled_from(["power", "gnmt", "none"]),
         "length_penalty": st.sampled_from([0.0, 0.6, 1.0, 1.7]),

@@ -75,6 +75,46 @@ def test_done_when_enough_are_set_aside(finish: int) -> None:
     assert all(hypothesis.ended == "end" for hypothesis in found)
 
 
+UNLIKELY_ENDINGS = {
+    (): {3: 0.9, END: 0.1},
+    (3,): {3: 0.9, END: 0.1},
+    (3, 3): {4: 0.9, END: 0.1},
+    (3, 3, 4): {END: 1.0},
+}
+"""An ending that is second best at every step, before the likely one."""
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_outranked_waits_for_what_ranks_above_the_finished(length_penalty: float) -> None:
+    options = {"size": 2, "finish": 2, "ranking": Ranking(alpha=length_penalty)}
+    [found], _ = by_hand([UNLIKELY_ENDINGS], stop="finished", **options)
+    assert tokens_of(found) == [(), (3,)][int(length_penalty) :][:1]
+    [found], model = by_hand([UNLIKELY_ENDINGS], stop="outranked", **options)
+    assert tokens_of(found) == [(3, 3, 4)]
+    assert len(model.seen) == 4
+
+
+def test_what_an_early_stop_leaves_unfinished_is_no_output() -> None:
+    """Both groups end in the same way, so that one output remains of the two that were requested."""
+    prefixes = {(): {END: 0.9, 3: 0.1}, (3,): {END: 1.0}}
+    [found], model = by_hand([prefixes], size=2, groups=2, diversity=0.0, finish=2, n_best=2)
+    assert len(model.seen) == 1
+    assert [(hypothesis.tokens, hypothesis.ended) for hypothesis in found] == [([], "end")]
+
+
+def test_outranked_is_done_when_nothing_ranks_above_the_finished() -> None:
+    """Of two that are requested, the second must be outranked too; a limit ends the search in any case."""
+    probabilities = {END: 0.6, 3: 0.4}
+    prefixes = {(3,) * length: probabilities for length in range(9)}
+    options = {"stop": "outranked", "ranking": Ranking(alpha=0.0)}
+    [found], model = by_hand([prefixes], size=1, n_best=1, **options)
+    assert tokens_of(found) == [()] and len(model.seen) == 1
+    [found], model = by_hand([prefixes], size=2, n_best=2, **options)
+    assert tokens_of(found) == [(), (3,)] and len(model.seen) == 2
+    [found], model = by_hand([UNLIKELY_ENDINGS], [2], size=2, finish=1, n_best=1, **options)
+    assert len(model.seen) == 2
+
+
 def test_by_default_as_many_are_set_aside_as_the_beam_holds() -> None:
     probabilities = {END: 0.6, 3: 0.4}
     _, model = by_hand([{(3,) * length: probabilities for length in range(9)}], size=3)
@@ -330,6 +370,21 @@ def test_company_changes_nothing_for_networks(kind: str) -> None:
 
 
 # Stopping, groups, prefixes, minimum lengths, traces
+
+
+@quick
+@given(st.integers(0, 10**6), PENALTIES, st.integers(1, 3))
+def test_an_outranked_stop_finds_what_is_at_least_as_good(seed: int, length_penalty: float, n_best: int) -> None:
+    """It goes on where the other stops, so that what it finds ranks no lower."""
+    memory = table(3, 6, seed=seed)
+    options = {"size": 3, "n_best": n_best, "ranking": Ranking(alpha=length_penalty)}
+    quicker, longer = Table(), Table()
+    early = beam(quicker, memory, [7, 7, 7], stop="finished", **options)
+    late = beam(longer, memory, [7, 7, 7], stop="outranked", **options)
+    assert sum(longer.rows) >= sum(quicker.rows)
+    for row, other in zip(early, late, strict=True):
+        if row[0].ended == "end":
+            assert other[0].score >= row[0].score - 1e-6
 
 
 @quick

@@ -48,6 +48,7 @@ SEARCHES = {
     "beam": lambda *given, **more: beam(*given, size=3, n_best=2, **more),
     "beam with attention": lambda *given, **more: beam(*given, size=3, n_best=3, return_attention=True, **more),
     "covering": lambda *given, **more: beam(*given, size=3, ranking=Ranking(beta=0.3), **more),
+    "outranked": lambda *given, **more: beam(*given, size=2, stop="outranked", **more),
     "provable": lambda *given, **more: beam(*given, size=2, stop="provable", **more),
     "diverse": lambda *given, **more: beam(*given, size=4, groups=2, n_best=4, **more),
     "constraints": lambda *given, **more: beam(

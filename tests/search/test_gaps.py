@@ -60,7 +60,7 @@ def check(found: list[list[Hypothesis]], every: list[list[Hypothesis]]) -> int:
     ranking=RANKINGS,
     sparsity=SPARSITIES,
     size=st.sampled_from([1, 2, 3, 7]),
-    stop=st.sampled_from(["finished", "provable", "steps"]),
+    stop=st.sampled_from(["finished", "outranked", "provable", "steps"]),
     finish=st.integers(0, 3),
     n_best=st.integers(1, 3),
     return_trace=st.booleans(),

@@ -32,6 +32,14 @@ def handler():
     signal.signal(signal.SIGTERM, previous)
 
 
+@pytest.fixture(autouse=True)
+def python_interrupts():
+    """Python's own handler of SIGINT, which a shell's background job does not have: there SIGINT is ignored."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 class TestSignalHold:
     def test_a_signal_waits_for_its_delivery(self, handler):
         hold = SignalHold()

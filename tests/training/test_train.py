@@ -103,8 +103,8 @@ class TestARun:
         rates = iter([50.0, 20.0, 30.0])
         original = validation.compute_metrics
 
-        def measured(*arguments):
-            return [one._replace(value=next(rates)) for one in original(*arguments)]
+        def measured(*arguments, **options):
+            return [one._replace(value=next(rates)) for one in original(*arguments, **options)]
 
         monkeypatch.setattr(validation, "compute_metrics", measured)
         changes = {**EVERYTHING, "training.metric": "item_error_rate", "training.average": 1}

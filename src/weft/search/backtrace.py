@@ -112,7 +112,7 @@ def backtrace(
     steps = [map_tree(Tensor.cpu, some) for some in steps]
     sentences, n_best = len(request.max_lengths), request.n_best
     history = _collect(steps, sentences, size, groups)
-    endings = _rank(history, n_best if not distinct else history.ends.shape[0] * size)
+    endings = _rank(history, request.max_lengths, n_best if not distinct else history.ends.shape[0] * size)
     bounds = None if groups > 1 else np.maximum(_bounds(history, request, ranking)[:, None], endings.next_score)
     paths = _follow_back(history, endings)
     with np.errstate(invalid="ignore"):  # slots that were never filled
@@ -184,14 +184,15 @@ def _collect(steps: Sequence[StepRecords], sentences: int, size: int, groups: in
     return history
 
 
-def _rank(history: _History, count: int) -> _Endings:
+def _rank(history: _History, max_lengths: Sequence[int], count: int) -> _Endings:
     """Finished hypotheses by score, then those that were cut off by the limit; of equals the earlier first."""
     steps, sentences, size = history.ends.shape
     finished_BN = history.end_ranking.transpose(1, 0, 2).reshape(sentences, -1)
     last_B = history.stopped.argmax(0)
     stuck_B = (history.ranking[last_B, np.arange(sentences)] == FORBIDDEN).all(1)
     last_B = np.where(stuck_B, last_B - 1, last_B)  # the step before nothing could follow
-    cut_off_BK = np.where(last_B[:, None] < 0, FORBIDDEN, history.ranking[last_B, np.arange(sentences)])
+    cut_off_B = (last_B >= 0) & (stuck_B | (last_B + 1 >= np.array(max_lengths)))  # else the search stopped early
+    cut_off_BK = np.where(cut_off_B[:, None], history.ranking[last_B, np.arange(sentences)], FORBIDDEN)
     scores = np.concatenate([finished_BN, cut_off_BK], 1)
     is_cut_off = np.arange(scores.shape[1]) >= steps * size
     order = np.lexsort((-scores, np.broadcast_to(is_cut_off, scores.shape), scores == FORBIDDEN), axis=1)

@@ -6,6 +6,8 @@ hypotheses are ranked by ``ranking`` (log p(y|x) / |y|^α, the end token countin
 limit come after all finished ones. A sentence is done at its length limit, or earlier:
 
     finished   when ``finish`` hypotheses (never fewer than requested) have been set aside
+    outranked  when so many have been set aside and, at its present length, nothing in the beam ranks above the n-th
+               best of them: endings that a model finds unlikely cannot crowd out an output that is still to end
     provable   when nothing in the beam can reach the score of the n-th best finished one: log p only falls
     steps      never
 
@@ -40,7 +42,7 @@ from weft.search.state import SearchState
 from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extensions
 from weft.tree import repeat
 
-STOPS = ("finished", "provable", "steps")
+STOPS = ("finished", "outranked", "provable", "steps")
 LARGE_BEAM = 64
 
 
@@ -82,7 +84,7 @@ class BeamState(NamedTuple):
     finished_BG: Tensor
     """How many were set aside, by group."""
     best_BN: Tensor
-    """For a provable stop: the scores of the n best finished ones, best first."""
+    """For stops that compare scores: those of the n best finished ones, best first."""
     coverage_BKS: Tensor | None
     """For a coverage penalty: the attention weights of all steps, summed."""
 
@@ -236,11 +238,16 @@ class BeamStep:
         options, best_BN = self.options, state.extra.best_BN
         max_lengths_B = state.limits.max_lengths_B
         stopped_B = (max_lengths_B <= state.length_1 + 1) | scores_BK.isneginf().all(1)
-        if options.stop == "finished":
-            needed = options.finished_needed(self.n_best) // options.groups
-            stopped_B = stopped_B | (finished_BG >= needed).all(1)
-        elif options.stop == "provable":
+        if options.stop in ("outranked", "provable"):
             best_BN = torch.cat([best_BN, end_ranking_BK], 1).topk(self.n_best).values
+        if options.stop in ("finished", "outranked"):
+            needed = options.finished_needed(self.n_best) // options.groups
+            enough_B = (finished_BG >= needed).all(1)
+            if options.stop == "outranked":
+                ranking_B = scores_BK.amax(1) / options.ranking.penalties(state.length_1 + 1)
+                enough_B = enough_B & (ranking_B <= best_BN[:, -1])
+            stopped_B = stopped_B | enough_B
+        elif options.stop == "provable":
             bound_B = scores_BK.amax(1) / options.ranking.penalties(max_lengths_B)
             stopped_B = stopped_B | (bound_B <= best_BN[:, -1])
         return stopped_B, best_BN
