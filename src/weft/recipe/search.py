@@ -22,8 +22,8 @@ class SearchSettings(Settings):
     size: Count = Field(5, description="beam: number of hypotheses in the beam")
     stop: Literal["finished", "outranked", "provable", "steps"] = Field(
         "finished",
-        description="beam: stop when enough hypotheses have finished; when also none in the beam ranks above them; when "
-        "no better one can follow; or at the maximum length",
+        description="beam: stop when enough hypotheses have finished; when also none in the beam ranks above them; "
+        "when no better one can follow; or at the maximum length",
     )
     finish: CountOrNone = Field(0, description="beam: finished hypotheses at which to stop; 0: the size of the beam")
     groups: Count = Field(1, description="beam: number of groups that avoid each other's tokens (diverse beam search)")
