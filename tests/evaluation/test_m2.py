@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import DataError
-from weft.evaluation.edits import Edit
+from weft.evaluation.edits import Edit, EditCounts, score_edits
 from weft.evaluation.m2 import is_m2, read_m2
 
 FILE = """S The cat sat at mat .
@@ -38,6 +38,22 @@ def test_sentences_and_annotators(tmp_path: Path) -> None:
     assert third.annotators == {0: []} and third.references == ["Nothing"]
 
 
+def test_insertions_at_one_place_keep_their_order(tmp_path: Path) -> None:
+    edits = ("3 3|||X|||on", "3 3|||X|||mats", "3 4|||X|||!")
+    lines = ["S The cat sat .", *(f"A {edit}|||REQUIRED|||-NONE-|||0" for edit in edits)]
+    (tmp_path / "gold.m2").write_text("\n".join(lines), "utf-8")
+    [sentence] = read_m2(tmp_path / "gold.m2")
+    assert sentence.references == ["The cat sat on mats !"]
+    counts = score_edits([sentence.source], sentence.references, [list(sentence.annotators.values())])
+    assert counts == EditCounts(3, 3, 3)
+
+
+def test_a_sentence_without_words(tmp_path: Path) -> None:
+    (tmp_path / "gold.m2").write_text("S\n\nS \nA 0 0|||X|||a|||REQUIRED|||-NONE-|||0\n", "utf-8")
+    first, second = read_m2(tmp_path / "gold.m2")
+    assert (first.source, first.references) == ("", [""]) and (second.source, second.references) == ("", ["a"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -47,7 +63,7 @@ def test_sentences_and_annotators(tmp_path: Path) -> None:
         ("S a\nA 1 0|||X|||b|||R|||N|||0\n", "gold.m2:2: an edit of the words 1 to 0; the sentence has 1 words"),
         ("S a\nA 0 1|||X|||b\n", "gold.m2:2: not an edit; expected A START END|||TYPE|||CORRECTION|||REQUIRED|||COMM"),
         ("S a\nA x|||X|||b|||R|||N|||0\n", "gold.m2:2: not an edit; expected A START END"),
-        ("a\tb\n", r"gold.m2:1: 'a\tb' is no line of an M2 file; expected S or A and a space before it"),
+        ("a\tb\n", r"gold.m2:1: 'a\tb' begins no line of an M2 file; expected 'S ' or 'A '"),
     ],
 )
 def test_what_is_no_m2_file(tmp_path: Path, text: str, message: str) -> None:

@@ -260,6 +260,8 @@ def test_metrics_of_n_best_lists() -> None:
     assert [score.name for score in scores] == ["exact match@2", "token match@2", "token match@1", "exact match"]
     assert [round(score.value, 2) for score in scores] == [33.33, 66.67, 33.33, 33.33]
     assert scores[0].signature == f"k:2|{scores[3].signature}"
+    with pytest.raises(DataError, match=r"^exact_match@2: 0 n-best lists but 3 hypotheses; pass n_best$"):
+        compute_metrics(names, ["x", "b", "c"], ["a b", "b", "d"])
 
 
 @pytest.mark.parametrize(

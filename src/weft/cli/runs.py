@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """List runs: recipe, number of parameters, validation score, state and age.
 
-    The score is that of the weights in model.safetensors: perplexity, or training.metric. A run is training, finished,
-    stopped (continue it with `weft train RUN --resume`) or damaged.
+    The score is that of the weights in model.safetensors: perplexity (with training.loss = entmax15 the loss), or
+    training.metric. A run is training, finished, stopped (continue it with `weft train RUN --resume`) or damaged.
     """
     from weft.errors import CheckpointError
     from weft.runs.status import find_runs

@@ -33,7 +33,8 @@ class M2Sentence(NamedTuple):
 
     def _corrected(self, edits: list[Edit]) -> str:
         words = self.source.split()
-        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
+        from_left = sorted(edits, key=lambda edit: (edit.start, edit.end))  # insertions at one place keep their order
+        for edit in from_left[::-1]:
             words[edit.start : edit.end] = edit.corrections[0]
         return " ".join(words)
 
@@ -48,7 +49,7 @@ def read_m2(path: Path | str) -> list[M2Sentence]:
     sentences: list[M2Sentence] = []
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path}:{number}"
-        if line.startswith("S "):
+        if line == "S" or line.startswith("S "):  # an empty sentence may have lost its space
             sentences.append(M2Sentence(" ".join(line[2:].split()), {}))
         elif line.startswith("A "):
             if not sentences:
@@ -57,7 +58,7 @@ def read_m2(path: Path | str) -> list[M2Sentence]:
             edits = sentences[-1].annotators.setdefault(annotator, [])
             edits += [] if edit is None else [edit]
         elif line.strip():
-            raise DataError(f"{where}: {line[:20]!r} is no line of an M2 file; expected S or A and a space before it")
+            raise DataError(f"{where}: {line[:20]!r} begins no line of an M2 file; expected 'S ' or 'A '")
     if not sentences:
         raise DataError(f"{path}: no sentences; expected lines that begin with S")
     return [sentence if sentence.annotators else sentence._replace(annotators={0: []}) for sentence in sentences]

@@ -279,6 +279,8 @@ def compute_metrics(
             result = metric.compute(hypotheses, references, *([sources] if metric.uses_sources else []))
             if metric.matches is not None and base != name:
                 assert isinstance(result, MetricScore)
+                if len(n_best) != len(hypotheses):
+                    raise DataError(f"{name}: {len(n_best)} n-best lists but {len(hypotheses)} hypotheses; pass n_best")
                 value = top_k_accuracy(n_best, _reference_lists(hypotheses, references), metric.matches, k)
                 result = MetricScore(f"{result.name}@{k}", value, f"k:{k}|{result.signature}", "higher")
         scores += result if isinstance(result, list) else [result]
