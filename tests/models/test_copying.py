@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -126,7 +127,7 @@ def test_the_equation(name: str) -> None:
 @architectures
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_that_of_the_logits(name: str, smoothing: float) -> None:
-    """Value and gradient; smoothing is that of the vocabulary distribution."""
+    """Value and gradient; smoothing is of the mixture without copies, log (g · p_vocabulary)."""
     model = build(name)
     assert isinstance(model, HasTargetLogProbabilities) and not isinstance(model, HasOutputLayer)
     output = model(SOURCE, INPUTS)
@@ -134,7 +135,7 @@ def test_the_loss_is_that_of_the_logits(name: str, smoothing: float) -> None:
     smoothed = plain.smoothed
     if smoothing:
         states = model._decode(SOURCE, INPUTS, False).states.values
-        uniform = model.output(states).log_softmax(-1).mean(-1).sum()
+        uniform = (model.gate(states).sigmoid()[:, None] * model.output(states).softmax(-1)).log().mean(-1).sum()
         smoothed = (1 - smoothing) * smoothed - smoothing * uniform
     loss = batch_loss(model, Batch(SOURCE, TARGET), smoothing=smoothing)
     torch.testing.assert_close(loss.negative_log_likelihood, plain.negative_log_likelihood)
@@ -153,6 +154,34 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         return batch_loss(model, Batch(SOURCE, TARGET), smoothing=0.1).smoothed
 
     assert torch.autograd.gradcheck(loss, inputs)
+
+
+def test_smoothing_leaves_a_probability_to_generate_what_could_be_copied() -> None:
+    """One state alone: a token that is always copied with α = 1. The best gate is g = ε, and not 0."""
+    model = build("transformer")
+    source, target = Ragged.of([[END]]), Ragged.of([[END]])
+    with torch.no_grad():
+        model.gate.weight_D.zero_()
+        model.output.weight_VD.zero_()
+        model.output.bias_V.zero_().index_fill_(0, torch.tensor([END]), -50.0)
+    losses = []
+    for gate in (0.01, 0.1, 0.3):
+        with torch.no_grad():
+            model.gate.bias.fill_(math.log(gate / (1 - gate)))
+        losses.append(batch_loss(model, Batch(source, target), smoothing=0.1).smoothed.item())
+    assert losses[1] < min(losses[0], losses[2])
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "entmax15"])
+def test_the_weights_of_copies_are_in_float32_under_autocast(normalizer: str) -> None:
+    model = build("transformer", attention={"normalizer": normalizer}).float().eval()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        memory = model.encode(SOURCE)
+        weights_RS = model.step(torch.full((len(TEXTS),), BEGIN), model.start(memory), memory).attention_RS
+        weights_BTS = model._decode(SOURCE, INPUTS, False).weights_BTS
+    assert weights_RS is not None and weights_RS.dtype == torch.float32
+    torch.testing.assert_close(weights_RS.sum(-1), torch.ones(len(TEXTS)))
+    torch.testing.assert_close(weights_BTS[:, 0].sum(-1), torch.ones(len(TEXTS)))
 
 
 def test_ignored_targets_have_no_loss() -> None:

@@ -107,6 +107,16 @@ def test_likelihoods_are_sums_over_alignments_and_origins(name: str) -> None:
 
 
 @every_alignment
+@torch.no_grad()
+def test_smoothing_is_that_of_the_logits_where_no_token_of_the_vocabulary_can_be_copied(name: str) -> None:
+    model = model_of(name)
+    source, target = Ragged.of([[5, 5, 5]]), Ragged.of([[3, TARGET_SIZE, 2]])
+    inputs = target.shifted(1)
+    found = model.target_log_probabilities(source, inputs, target.values, smoothing=0.1).uniform_N
+    torch.testing.assert_close(found, model(source, inputs).logits_NV[:, :TARGET_SIZE].mean(-1))
+
+
+@every_alignment
 def test_gradients(name: str) -> None:
     """By finite differences along a direction; of the loss and of the logits."""
     model = model_of(name)

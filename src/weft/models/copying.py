@@ -20,6 +20,14 @@ which target id a source id stands for.
 `step` and `forward` return log p as logits, for Vt tokens and, where sentences have ids of their own, for the S
 positions of the longest source. A search needs to know nothing of it.
 
+**Label smoothing** is of the mixture, through the part of it that reaches every token:
+
+    loss_t = −(1 − ε) log p(y_t) − ε/Vt Σ_v log (g_t · p_vocabulary(v))
+
+which is that of `weft.training.loss` but for the v that are in the source. Where a token is copied, it leaves a
+probability of about ε for generating others. Without g_t, it would cost nothing to be certain of a copy, and
+p_vocabulary would be learned to be uniform wherever copying is likely, however useful it is there.
+
 Hard attention copies from the position that it is aligned to: `weft.models.hard_copying`.
 """
 
@@ -127,9 +135,12 @@ class CopyAttention(nn.Module):
         return states.map(self.key_projection).to_padded()
 
     def forward(self, queries_BTD: Tensor, keys_BSD: Tensor, mask_BS: Tensor) -> Tensor:
-        """The weights (B, T, S)."""
-        scores_BTS = self.query_projection(queries_BTD) @ keys_BSD.transpose(1, 2) / math.sqrt(keys_BSD.shape[-1])
-        return self.normalize(scores_BTS + mask_BS[:, None])
+        """The weights (B, T, S): they are probabilities, so scores and weights are in float32 at least."""
+        projected_BTD = self.query_projection(queries_BTD)
+        dtype = torch.promote_types(projected_BTD.dtype, torch.float32)
+        with torch.autocast(projected_BTD.device.type, enabled=False):
+            scores_BTS = projected_BTD.to(dtype) @ keys_BSD.to(dtype).transpose(1, 2) / math.sqrt(keys_BSD.shape[-1])
+            return self.normalize(scores_BTS + mask_BS[:, None])
 
 
 class Gate(nn.Module):
@@ -275,8 +286,8 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
         smoothing: float,
         return_attention: ReturnAttention = False,
     ) -> TargetLogProbabilities:
-        """See `HasTargetLogProbabilities`. Label smoothing smooths the distribution over the vocabulary, before it is
-        mixed. A target that can only be copied, but has no weight at all, gets the smallest positive probability."""
+        """See `HasTargetLogProbabilities`. Label smoothing takes the mean of log (g_t · p_vocabulary(v)): see above.
+        A target that can only be copied, but has no weight at all, gets the smallest positive probability."""
         parts, uniform_N, attention = self._target_parts(source, inputs, targets_N, smoothing, return_attention)
         return TargetLogProbabilities(torch.logaddexp(parts.generated_N, parts.copied_N), uniform_N, attention)
 
@@ -293,7 +304,7 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
         smoothing: float,
         return_attention: ReturnAttention,
     ) -> tuple[TargetParts, Tensor | None, tuple[AttentionRecord, ...]]:
-        """The two parts of log p(y_t), the mean over the vocabulary with ``smoothing``, and the attention."""
+        """The two parts of log p(y_t), with ``smoothing`` the mean of log (g · p_vocabulary), and the attention."""
         states, weights_BTS, columns, attention = self._decode(source, inputs, return_attention)
         copied_N = _copied_probabilities(weights_BTS, columns.columns_BS, inputs.like(targets_N))
         in_vocabulary_N = targets_N < self.target_size
@@ -302,6 +313,8 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
         )
         gate_N = self.gate(states.values)
         generated_N = generated_N + functional.logsigmoid(gate_N)
+        if uniform_N is not None:
+            uniform_N = uniform_N + functional.logsigmoid(gate_N)
         pointed_N = _log(copied_N) + functional.logsigmoid(-gate_N)
         parts = TargetParts(
             gate_N,

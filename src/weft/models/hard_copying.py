@@ -10,7 +10,7 @@ A step to the next source position that copies its token is the edit action *cop
 that is monotonic or of first order, by the dynamic program of `weft.attention.hard_alignment`.
 
 What a source token is in the target vocabulary, and the ids of tokens that are in no vocabulary: see
-`weft.models.copying`. Label smoothing smooths the distribution over the vocabulary, before it is mixed with copies.
+`weft.models.copying`, as for label smoothing: of log Σ_j p(a_t = j | y_<t, x) g_tj softmax(W r_tj)_v over all tokens v.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ class CopyEmissions(Emissions):
         log_NV = super().mixture(log_weights_NS + functional.logsigmoid(gates_NS))
         copied_NS = (log_weights_NS + functional.logsigmoid(-gates_NS)).exp()
         return add_copies(log_NV, CopyWeights(copied_NS, self.columns), own_ids=self.own_ids)
+
+    def mean_log_p(self, log_weights_NS: Tensor) -> Tensor:
+        """(N,) the mean of log p(v) over the vocabulary, without copies."""
+        return super().mean_log_p(log_weights_NS + functional.logsigmoid(self.gates()))
 
     def gates(self) -> Tensor:
         """(N, S) the logit of g."""

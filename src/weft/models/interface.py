@@ -60,7 +60,8 @@ class TargetLogProbabilities(NamedTuple):
     log_p_N: Tensor
     """log p(y_t), in float32 at least; finite where a target is ``IGNORE_INDEX``."""
     uniform_N: Tensor | None = None
-    """The mean of log p(v) over the vocabulary, for label smoothing; None without it."""
+    """The mean of log p(v) over the vocabulary, for label smoothing; None without it. A model that copies leaves the
+    copies out of it."""
     attention: tuple[AttentionRecord, ...] = ()
     """The weights that ``return_attention`` asks for, with gradient."""
 
