@@ -7,7 +7,7 @@ the test set of each split: the simple split has test commands like those of tra
 sequences than training, *addprim_jump* and *addprim_turn_left* have combinations of a command that was trained on alone
 (jump), or not in these combinations (turn left). In brackets: exact match on 5 % of the training pairs, held out in
 every run: generalization within the training distribution. Results are appended to results.jsonl in the output folder
-as soon as a run is done; runs that are in it are not repeated. Needs no other package than weft.
+as soon as a run is done; runs of as many steps that are in it are not repeated. Needs no other package than weft.
 
 The base setting is the recipe without label smoothing, with the weights of the last step. Every other row changes one
 thing; rows that begin with "lstm" change the base of the LSTM rows.
@@ -127,20 +127,27 @@ def run(job: Job, out: Path, options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {**job._asdict(), "steps": options.steps}
     if time.monotonic() > options.end:
         return result | {"error": "no time was left"}
-    recipe = out / "recipes" / f"{job.name}.toml"
+    name = f"{job.name}-{options.steps}"
+    recipe = out / "recipes" / f"{name}.toml"
     recipe.parent.mkdir(exist_ok=True)
     recipe.write_text(recipe_of(job, out / "data", options.steps), "utf-8")
     start = time.monotonic()
-    done = weft(["train", f"recipes/{job.name}.toml", "--out", f"runs/{job.name}"], out)
+    done = weft(["train", f"recipes/{name}.toml", "--out", f"runs/{name}"], out)
     result["seconds"] = round(time.monotonic() - start, 1)
     limit = ["--limit", str(options.limit)] if options.limit else []
     for split in ("test", "valid") if done.returncode == 0 else ():
-        arguments = ["evaluate", f"runs/{job.name}", "--split", split, "--metric", "exact_match", "--json", *limit]
+        arguments = ["evaluate", f"runs/{name}", "--split", split, "--metric", "exact_match", "--json", *limit]
         done = weft(arguments, out)
         if done.returncode:
             break
         result[split] = json.loads(done.stdout)["metrics"]["exact match"]["value"]
     return result | ({"error": done.stderr.strip().splitlines()[-1]} if done.returncode else {})
+
+
+def read_results(record: Path, steps: int) -> list[dict[str, Any]]:
+    """The results so far of runs of so many steps."""
+    lines = record.read_text("utf-8").splitlines() if record.exists() else []
+    return [one for one in map(json.loads, lines) if one["steps"] == steps]
 
 
 def table(results: list[dict[str, Any]], splits: list[str]) -> str:
@@ -179,7 +186,7 @@ def main() -> None:
     for split in options.splits:
         hold_out(options.data / split, out / "data" / split)
     record = out / "results.jsonl"
-    results = [json.loads(line) for line in record.read_text("utf-8").splitlines()] if record.exists() else []
+    results = read_results(record, options.steps)
     finished = {Job(one["variant"], one["split"], one["seed"]) for one in results}
     jobs = [Job(v, split, seed) for seed in options.seeds for v in options.variants for split in options.splits]
     with ThreadPoolExecutor(options.parallel) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,10 @@ def test_the_table_has_the_mean_over_seeds() -> None:
     results = [{"variant": "lstm", "split": "length", "seed": n, "test": 10.0 * n, "valid": 99.0} for n in (1, 2)]
     results.append({"variant": "base", "split": "simple", "seed": 1, "error": "no time was left"})
     assert scan.table(results, ["simple", "length"]).splitlines()[2:] == ["| lstm |  | 15.0 (99.0) |"]
+
+
+def test_results_of_another_number_of_steps_do_not_count(tmp_path: Path) -> None:
+    record = tmp_path / "results.jsonl"
+    assert scan.read_results(record, 400) == []
+    record.write_text("".join(json.dumps({"seed": n, "steps": 200 * n}) + "\n" for n in (1, 2)), "utf-8")
+    assert scan.read_results(record, 400) == [{"seed": 2, "steps": 400}]
