@@ -20,9 +20,17 @@ def test_every_public_name_exists(name):
 
 def test_the_names():
     assert weft.__all__ == sorted(weft.__all__)
-    assert {"load", "train", "evaluate", "load_recipe", "make_recipe", "Recipe", "Translation", "WeftError"} <= set(
-        weft.__all__
-    )
+    assert {
+        "load",
+        "train",
+        "evaluate",
+        "compare",
+        "load_recipe",
+        "make_recipe",
+        "Recipe",
+        "Translation",
+        "WeftError",
+    } <= set(weft.__all__)
 
 
 def test_all_of_them_at_once():

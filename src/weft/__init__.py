@@ -15,12 +15,14 @@ Functions
     train(recipe, folder)        train a model into a run folder; an iterator of events
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as a Report
+    compare(run, run)            runs on the same test set, with tests of the differences, as a Comparison
 
 Classes
     Recipe        every setting of a run
     Translator    translates, scores, samples and shows attention
     Translation   an output: text, score, tokens, attention, word links
     Report        scores with their signatures, outputs, and what they were computed from
+    Comparison    scores of several runs with intervals and p-values, and where their outputs differ
     Pair          a source, its target and their word links
     WeftError     every error that weft raises on purpose; its message is one line
 
@@ -35,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.errors import WeftError
+    from weft.evaluation.comparison import Comparison, compare
     from weft.evaluation.report import Report, evaluate
     from weft.recipe import Recipe, load_recipe, make_recipe
     from weft.training.train import train
@@ -45,12 +48,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "Pair",
     "Recipe",
     "Report",
     "Translation",
     "Translator",
     "WeftError",
+    "compare",
     "evaluate",
     "load",
     "load_recipe",
@@ -65,6 +70,8 @@ _MODULES = {
     "train": "weft.training.train",
     "evaluate": "weft.evaluation.report",
     "Report": "weft.evaluation.report",
+    "compare": "weft.evaluation.comparison",
+    "Comparison": "weft.evaluation.comparison",
     "Recipe": "weft.recipe",
     "load_recipe": "weft.recipe",
     "make_recipe": "weft.recipe",

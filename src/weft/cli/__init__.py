@@ -17,6 +17,7 @@ from weft import __version__
 from weft.cli import (
     attend,
     bench,
+    compare,
     data,
     evaluate,
     export,
@@ -55,6 +56,7 @@ COMMANDS = (
     ("trace", trace.command, "weft trace runs/try 'he hit me with a pie' --to tree.svg"),
     ("positions", positions.command, "weft positions --count 5 --width 4"),
     ("evaluate", evaluate.command, "weft evaluate runs/try --json"),
+    ("compare", compare.command, "weft compare runs/try runs/second"),
     ("score", score.command, "weft score runs/try pairs.tsv"),
     ("sample", sample.command, "weft sample runs/lm --prompt 'le roi'"),
     ("runs", runs.command, "weft runs"),

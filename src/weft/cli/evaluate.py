@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,12 +113,17 @@ def command(
         report = evaluate(model, given, metric, split=split, references=references, limit=limit, **settings)
         outputs, record, lines, left_out = report.outputs, report.record(), report.summary(), report.left_out
         warn_of_cut_off(report.ended_by_length, len(outputs), model.search_settings(settings))
-    for kind, count in left_out.items():
-        reason = "with a blank side" if kind == BLANK_KIND else f"that cannot be read ({kind})"
-        typer.echo(f"left out: {plural(count, 'row')} {reason}", err=True)
+    show_left_out(left_out)
     typer.echo(json_text(record) if as_json else "\n".join(lines))
     if output is not None:  # the scores are not lost if it cannot be written
         save_text(output, "".join(in_one_line(text) + "\n" for text in outputs))
+
+
+def show_left_out(left_out: Mapping[str, int]) -> None:
+    """Tell on stderr how many rows were not used, and why."""
+    for kind, count in left_out.items():
+        reason = "with a blank side" if kind == BLANK_KIND else f"that cannot be read ({kind})"
+        typer.echo(f"left out: {plural(count, 'row')} {reason}", err=True)
 
 
 def _check_options(metrics: list[str], references: str | None, split: str, *, errors: bool) -> None:

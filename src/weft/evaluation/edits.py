@@ -84,6 +84,17 @@ def score_edits(
 ) -> EditCounts:
     """The counts over a corpus; words are separated by white space, and ``annotators[line]`` have their gold edits."""
     total = EditCounts(0, 0, 0)
+    for counts in score_lines(sources, outputs, annotators):
+        total = total.plus(counts)
+    return total
+
+
+def score_lines(
+    sources: Sequence[str], outputs: Sequence[str], annotators: Sequence[Sequence[Sequence[Edit]]]
+) -> list[EditCounts]:
+    """The counts of each line, by the annotator that counts: the best together with all lines before it."""
+    lines: list[EditCounts] = []
+    total = EditCounts(0, 0, 0)
     for source, output, gold in zip(sources, outputs, annotators, strict=True):
         source_words, output_words = source.split(), output.split()
         if source_words == output_words:
@@ -92,8 +103,13 @@ def score_edits(
             lattice = alignment_lattice(source_words, output_words)
             counts = [count_edits(lattice, output_words, edits) for edits in gold]
         sums = [total.plus(count) for count in counts]
-        total = max(sums, key=lambda n: (n.f_score, n.correct, -(n.proposed + BETA**2 * n.gold)))
-    return total
+        best = max(
+            range(len(sums)),
+            key=lambda i: (sums[i].f_score, sums[i].correct, -(sums[i].proposed + BETA**2 * sums[i].gold)),
+        )
+        total = sums[best]
+        lines.append(counts[best])
+    return lines
 
 
 def alignment_lattice(source: Sequence[str], output: Sequence[str]) -> Lattice:
@@ -246,3 +262,11 @@ def edits_between(source: Sequence[str], target: Sequence[str]) -> list[Edit]:
     if (i, j) != (start_i, start_j):
         edits.append(Edit(start_i, i, (tuple(target[start_j:j]),)))
     return edits
+
+
+def edits_of_references(sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[list[list[Edit]]]:
+    """The edits from each source to each of its references, which then count as annotators."""
+    return [
+        [edits_between(source.split(), reference.split()) for reference in line]
+        for source, line in zip(sources, references, strict=True)
+    ]

@@ -63,37 +63,27 @@ class MetricScore(NamedTuple):
 
 def bleu(hypotheses: Sequence[str], references: References) -> MetricScore:
     """BLEU of plain text in sacrebleu's default tokenization (13a)."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return _sacrebleu("BLEU", BLEU(), hypotheses, references, better="higher")
+    return _sacrebleu("BLEU", "bleu", hypotheses, references, better="higher")
 
 
 def bleu_lowercase(hypotheses: Sequence[str], references: References) -> MetricScore:
     """BLEU of plain text in lower case."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return _sacrebleu("lower-case BLEU", BLEU(lowercase=True), hypotheses, references, better="higher")
+    return _sacrebleu("lower-case BLEU", "bleu_lowercase", hypotheses, references, better="higher")
 
 
 def bleu_tokenized(hypotheses: Sequence[str], references: References) -> MetricScore:
     """BLEU of text that is already tokenized. Not comparable with `bleu`, nor across tokenizations."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return _sacrebleu("tokenized BLEU", BLEU(tokenize="none", force=True), hypotheses, references, better="higher")
+    return _sacrebleu("tokenized BLEU", "bleu_tokenized", hypotheses, references, better="higher")
 
 
 def chrf(hypotheses: Sequence[str], references: References) -> MetricScore:
     """chrF2: F-score of character n-grams up to six, recall weighted twice."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    return _sacrebleu("chrF", CHRF(), hypotheses, references, better="higher")
+    return _sacrebleu("chrF", "chrf", hypotheses, references, better="higher")
 
 
 def ter(hypotheses: Sequence[str], references: References) -> MetricScore:
     """Translation edit rate: insertions, deletions, substitutions and shifts of words, per reference word."""
-    from sacrebleu.metrics.ter import TER
-
-    return _sacrebleu("TER", TER(), hypotheses, references, better="lower")
+    return _sacrebleu("TER", "ter", hypotheses, references, better="lower")
 
 
 def rouge_l(hypotheses: Sequence[str], references: References) -> MetricScore:
@@ -163,11 +153,7 @@ def edit_f05(hypotheses: Sequence[str], references: References, sources: Sequenc
     lists = _reference_lists(hypotheses, references)
     if len(sources) != len(lists):
         raise DataError(f"edit F0.5: {len(sources)} sources but {len(lists)} hypotheses; expected one line for each")
-    gold = [
-        [edits.edits_between(source.split(), reference.split()) for reference in line]
-        for source, line in zip(sources, lists, strict=True)
-    ]
-    counts = edits.score_edits(sources, hypotheses, gold)
+    counts = edits.score_edits(sources, hypotheses, edits.edits_of_references(sources, lists))
     return edits.edit_scores(counts, annotators=number_of_references(lists), gold="references")[-1]
 
 
@@ -311,13 +297,29 @@ def ngrams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return [tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1)]
 
 
-def _sacrebleu(
-    name: str, metric: SacrebleuMetric, hypotheses: Sequence[str], references: References, *, better: str
-) -> MetricScore:
-    lists = _reference_lists(hypotheses, references)
-    streams: list[list[Any]] = [list(stream) for stream in zip_longest(*lists)]
-    score = metric.corpus_score(hypotheses, streams)
-    return MetricScore(name, float(score.score), str(metric.get_signature()), better)
+def sacrebleu_metric(name: str) -> SacrebleuMetric:
+    """The metric of sacrebleu behind a name of `METRICS`."""
+    from sacrebleu.metrics import BLEU, CHRF, TER
+
+    made: dict[str, Callable[[], SacrebleuMetric]] = {
+        "bleu": BLEU,
+        "bleu_lowercase": lambda: BLEU(lowercase=True),
+        "bleu_tokenized": lambda: BLEU(tokenize="none", force=True),
+        "chrf": CHRF,
+        "ter": TER,
+    }
+    return made[name]()
+
+
+def reference_streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
+    """The references as sacrebleu takes them: the first of every line, the second, …; None where there is none."""
+    return [list(stream) for stream in zip_longest(*references)]
+
+
+def _sacrebleu(title: str, name: str, hypotheses: Sequence[str], references: References, *, better: str) -> MetricScore:
+    metric = sacrebleu_metric(name)
+    score = metric.corpus_score(hypotheses, reference_streams(_reference_lists(hypotheses, references)))
+    return MetricScore(title, float(score.score), str(metric.get_signature()), better)
 
 
 def _identical(hypotheses: Sequence[str], references: References) -> tuple[int, int, str]:

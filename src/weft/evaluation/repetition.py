@@ -73,9 +73,7 @@ def repetition(outputs: Sequence[str]) -> list[MetricScore]:
         raise DataError("repetition: outputs are a sequence of lines, not one string")
     if not outputs:
         raise DataError("repetition: no lines to measure; expected at least 1 output")
-    words = any(len(output.split()) > 1 for output in outputs)
-    sequences = [output.split() if words else list(output.strip()) for output in outputs]
-    unit = "white-space token" if words else "code point"
+    sequences, unit = split_into_units(outputs)
     loops = sum(find_loop(tokens) is not None for tokens in sequences)
     limits = f"longest:{MAX_PHRASE}|copies:{MIN_COPIES}|tokens:{MIN_TOKENS}"
     ending = f"outputs:{len(outputs)}|case:mixed|unit:{unit}|version:weft {__version__}"
@@ -84,6 +82,13 @@ def repetition(outputs: Sequence[str]) -> list[MetricScore]:
         signature = f"n:{n}|average:corpus|{ending}"
         scores.append(MetricScore(f"rep-{n}", 100.0 * _repeated_fraction(sequences, n), signature, "lower"))
     return scores
+
+
+def split_into_units(outputs: Sequence[str]) -> tuple[list[list[str]], str]:
+    """The words of the outputs, or their characters if no output has several words; and what the unit is called."""
+    if any(len(output.split()) > 1 for output in outputs):
+        return [output.split() for output in outputs], "white-space token"
+    return [list(output.strip()) for output in outputs], "code point"
 
 
 def _repeated_fraction(sequences: Sequence[Sequence[str]], n: int) -> float:

@@ -148,7 +148,7 @@ def evaluate(
     references are over the first reference of each item, so that there are as many texts as outputs.
     ``search`` changes search settings, e.g. ``size=8``.
     """
-    run = _loaded(run)
+    run = loaded_run(run)
     grouping = _grouping(run, references)
     searches = run.source_role != "none"
     names = [] if not searches else run.recipe.evaluation.metrics if metrics is None else metrics
@@ -168,15 +168,15 @@ def evaluate(
     )
     if not searches:
         return likelihood_report
-    n_best, search = _n_best(run, names, search)
+    n_best, search = n_best_search(run, names, search)
     start = time.monotonic()
     translations = run.translate(given.items.sources, n_best=n_best, return_attention=False, **search)
     seconds = time.monotonic() - start
     return replace(
         likelihood_report,
-        scores=_scores(names, translations, given),
+        scores=score_translations(names, translations, given),
         alignment=score_alignment(run, given.pairs),
-        search=_run_signature(run, run.search_settings(search)),
+        search=run_signature(run, run.search_settings(search)),
         seconds=seconds,
         outputs=[translation.text for translation in translations],
         reference_scores=_reference_scores(names, given.items.references),
@@ -186,7 +186,7 @@ def evaluate(
     )
 
 
-def _n_best(run: Translator, names: Sequence[str], search: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def n_best_search(run: Translator, names: Sequence[str], search: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """How many outputs the metrics look at, and the search that finds them: its beam has at least this size."""
     k, name = max(((split_name(name)[1], name) for name in names), default=(1, ""))
     settings = run.search_settings(search)
@@ -197,7 +197,9 @@ def _n_best(run: Translator, names: Sequence[str], search: dict[str, Any]) -> tu
     return k, search
 
 
-def _scores(names: Sequence[str], translations: Sequence[Translation], given: EvaluationSet) -> list[MetricScore]:
+def score_translations(
+    names: Sequence[str], translations: Sequence[Translation], given: EvaluationSet
+) -> list[MetricScore]:
     """The metrics and, where the gold edits are known, precision, recall and F0.5 of the edits."""
     sources, references = given.items
     outputs = [translation.text for translation in translations]
@@ -238,7 +240,7 @@ def _perplexity(run: Translator, pairs: Sequence[Pair]) -> MetricScore:
     return perplexity(sum(score.log_probability for score in scores), sum(len(score.token_scores) for score in scores))
 
 
-def _loaded(run: Translator | Path | str) -> Translator:
+def loaded_run(run: Translator | Path | str) -> Translator:
     """A run, loaded if it is a folder."""
     if isinstance(run, Translator):
         return run
@@ -284,7 +286,7 @@ def search_errors(
             )
         )
     parts = [
-        _run_signature(run, settings),
+        run_signature(run, settings),
         f"normalization:{settings.normalization}",
         f"length_penalty:{ranking.alpha:g}",
     ]
@@ -306,7 +308,7 @@ def score_alignment(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | 
     return alignment_error_rate(predicted, gold, gold, threshold=NULL_THRESHOLD)
 
 
-def _run_signature(run: Translator, settings: SearchSettings) -> str:
+def run_signature(run: Translator, settings: SearchSettings) -> str:
     """The signature of the search and, of an ensemble, the number of models."""
     ensemble = f"|ensemble:{len(run.model.members)}" if isinstance(run.model, Ensemble) else ""
     return search_signature(settings) + ensemble
