@@ -18,7 +18,7 @@ from weft.search.constraints import CONSTRAINTS, NoLoops, make_constraints
 from weft.search.exact import ExactOptions, exact_search
 from weft.search.interface import Hypothesis, SearchRequest
 from weft.search.sampling import greedy_search
-from weft.translation.strategies import rng_key, search
+from weft.translation.strategies import _best_of, rng_key, search
 
 
 def run(memory: Any = None, max_lengths: Any = (5, 5), *, fields: dict[str, Any] | None = None, **settings: Any) -> Any:
@@ -195,3 +195,11 @@ def test_mbr_compares_all_samples_for_one_output() -> None:
     for [best], drawn in zip(found, samples, strict=True):
         counts = Counter(tuple(one.tokens) for one in drawn)
         assert best.score == pytest.approx(max(counts.values()) / 7) and counts[tuple(best.tokens)] / 7 == best.score
+
+
+def test_an_output_is_not_replaced_by_a_prefix_with_its_tokens() -> None:
+    """A beam may return the same tokens as an output and as a prefix that nothing can follow."""
+    ended = Hypothesis([1, 3], -0.1, -0.3, [], "end", gap=0.0)
+    prefix = Hypothesis([1, 3], -0.2, -0.4, [], "constraints")
+    worse = Hypothesis([], -4.0, -4.0, [], "end", gap=3.9)
+    assert [one.score for one in _best_of([worse], [ended, prefix])] == [-0.1, -4.0]

@@ -123,7 +123,8 @@ def _best_of(first: list[Hypothesis], second: list[Hypothesis]) -> list[Hypothes
     """
     from weft.search.gaps import gap
 
-    different = {tuple(one.tokens): one for one in (*second, *first)}
+    ended_last = sorted((*second, *first), key=lambda one: one.ended == "end")  # the same tokens may also be a prefix
+    different = {tuple(one.tokens): one for one in ended_last}
     ranked = sorted(different.values(), key=lambda one: (one.ended != "end", -one.score))
     bound = min((one.score + one.gap for one in (*first, *second) if one.gap is not None), default=FORBIDDEN)
     return [replace(one, gap=gap(bound, one.score) if one.ended == "end" else None) for one in ranked]
