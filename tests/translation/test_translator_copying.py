@@ -104,16 +104,18 @@ def test_names_never_seen_are_copied(trained: Callable[[str], Translator], kind:
     assert forced.tokens == translation.tokens and forced.ids == translation.ids
 
 
+BEAM = {"kind": "beam", "size": 3, "stop": "outranked"}
+"""With so few tokens an unlikely ending is always among the best extensions, and three of them are soon found."""
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"kind": "greedy"},
-    "beam": {"kind": "beam", "size": 3},
-    "diverse beam": {"kind": "beam", "size": 4, "groups": 2, "diversity": 0.5},
+    "beam": BEAM,
+    "diverse beam": {**BEAM, "size": 4, "groups": 2, "diversity": 0.5},
     "sample": {"kind": "sample", "top_k": 1},
     "mbr": {"kind": "mbr", "samples": 4, "top_k": 1},
     "exact": {"kind": "exact"},
-    "required": {"kind": "beam", "size": 3, "required": ["voit"]},
-    "no repetition": {"kind": "beam", "size": 3, "no_repeat_ngram": 2, "repetition_penalty": 1.1},
-    "replaced": {"kind": "beam", "size": 3, "replace_unknown": True},
+    "required": {**BEAM, "stop": "finished", "finish": 9, "required": ["voit"]},
+    "no repetition": {**BEAM, "no_repeat_ngram": 2, "repetition_penalty": 1.1},
+    "replaced": {**BEAM, "replace_unknown": True},
 }
 
 
