@@ -1,0 +1,156 @@
+"""Which columns of a table are the source, the target and features, and whether the first row is a header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.data.profiling.inputs import PairInput
+from weft.data.reading.links import is_links
+from weft.errors import DataError, plural
+
+SOURCE_NAMES = frozenset(
+    "source src input in question query text document article body lemma word grapheme spelling prompt context x".split()
+)
+TARGET_NAMES = frozenset(
+    "target tgt trg output out answer sql code summary title subject form phones phonemes pronunciation ipa "
+    "translation reply response label y".split()
+)
+FEATURE_NAMES = frozenset("features feats tags msd morphology pos tag category class".split())
+LANGUAGES = frozenset(
+    "ar bg bn ca cs cy da de el en es et eu fa fi fr ga gl he hi hr hu hy id is it ja ka ko la lt lv mk mr ms mt nl no "
+    "pl pt ro ru sk sl sq sr sv sw ta te th tr uk ur vi zh eng deu fra fre ger spa ita por rus jpn kor zho".split()
+)
+OTHER_NAMES = frozenset("id index number language lang score split source_id domain alignment links".split())
+_TAGS = re.compile(r"[^\s;|]+(?:;[^\s;|]+)+")
+_TAG_SHARE = 0.8
+_FEW_VALUES = 0.05
+
+
+@dataclass(frozen=True)
+class ColumnLayout:
+    """The columns of each side, counted from 0."""
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    features: tuple[int, ...] = ()
+    """Those source columns that have few values or list features."""
+    tags: tuple[int, ...] = ()
+    """Those features that are lists, ``V;PRS;SG``."""
+    links: int | None = None
+    ignored: tuple[int, ...] = ()
+    """Columns that are of no use: constant, numbered or further references."""
+    header: tuple[str, ...] | None = None
+    """The cells of the first row, if it names the columns."""
+    names: tuple[str, ...] | None = None
+    """The names of all columns where the format has them."""
+
+    def label(self, column: int) -> int | str:
+        """What a recipe calls a column: its name or, without one, its number from 1."""
+        names = self.names or self.header
+        return names[column] if names is not None and names.count(names[column]) == 1 else column + 1
+
+    def corpus(self, pair_input: PairInput) -> Any:
+        """The corpus as ``data.train`` names it."""
+        if pair_input.targets is not None:
+            return {"source": pair_input.file, "target": pair_input.targets}
+        is_plain = (self.source, self.target, self.header, self.names) == ((0,), (1,), None, None)
+        if is_plain and not self.ignored and pair_input.format == "tsv":
+            return pair_input.file
+        tree: dict[str, Any] = {"file": pair_input.file, "source": [self.label(column) for column in self.source]}
+        tree["target"] = [self.label(column) for column in self.target]
+        if self.tags:
+            tree["tags"] = [self.label(column) for column in self.tags]
+        if self.links is not None:
+            tree["links"] = self.label(self.links)
+        if self.header is not None and all(isinstance(label, int) for label in [*tree["source"], *tree["target"]]):
+            tree["header"] = True
+        return tree
+
+
+def header_of(rows: Sequence[list[str]]) -> tuple[str, ...] | None:
+    """The first row, if its cells are names of columns: all different, and at least two of them, or all, known."""
+    if len(rows) < 2 or len(rows[0]) < 2:
+        return None
+    names = [cell.strip().lower() for cell in rows[0]]
+    known = SOURCE_NAMES | TARGET_NAMES | FEATURE_NAMES | LANGUAGES | OTHER_NAMES
+    matches = sum(name in known for name in names)
+    is_header = len(set(names)) == len(names) and matches >= 2 and len(names) - matches <= matches
+    return tuple(rows[0]) if is_header else None
+
+
+def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] | None = None) -> ColumnLayout:
+    """The layout of a table from some of its first rows; ``names``: of a format that has them."""
+    header = None if names is not None else header_of(rows)
+    body = rows[1:] if header is not None else rows
+    if not body:
+        raise DataError(f"{where}: no pairs; expected a source, a tab and a target in each line")
+    width = max(set(map(len, body)), key=[len(row) for row in body].count)
+    if width < 2:
+        raise DataError(f"{where}: {plural(width, 'column')}; expected a source, a tab and a target in each line")
+    columns = [[row[index] for row in body if len(row) == width] for index in range(width)]
+    labels = [name.strip().lower().rsplit(".", 1)[-1] for name in (names or header or ())]
+    labels += [""] * (width - len(labels))
+    if width == 2:
+        source, target = (1, 0) if labels[0] in TARGET_NAMES and labels[1] in SOURCE_NAMES else (0, 1)
+        return ColumnLayout((source,), (target,), header=header, names=names)
+    return _wide_layout(columns, labels, ColumnLayout((), (), header=header, names=names), where)
+
+
+def _wide_layout(columns: list[list[str]], labels: list[str], layout: ColumnLayout, where: str) -> ColumnLayout:
+    """The layout of a table of three or more columns."""
+    indices = range(len(columns))
+    links = next((index for index in indices if index >= 2 and _are_links(columns[index])), None)
+    tags = tuple(index for index in indices if _share(columns[index], _TAGS.fullmatch) >= _TAG_SHARE)
+    useless = [index for index in indices if index not in tags and _is_useless(columns[index])]
+    few = [index for index in indices if index not in (*tags, *useless, links) and _has_few_values(columns[index])]
+    texts = [index for index in indices if index not in (*tags, *few, *useless, links)]
+    while len(texts) < 2 and few:  # a side may have few values: a class, an answer
+        texts = sorted([*texts, few.pop()])
+    source = next((index for index in texts if labels[index] in SOURCE_NAMES), None)
+    target = next((index for index in texts if labels[index] in TARGET_NAMES), None)
+    if source is None or target is None:
+        if layout.names is not None and len(texts) > 2:
+            shown = ", ".join(layout.names[index] for index in texts[:6])
+            raise DataError(f"{where}: several columns of text: {shown}; name two with --source and --target")
+        rest = [index for index in texts if index not in (source, target)]
+        source = rest.pop(0) if source is None and rest else source
+        target = rest.pop(0) if target is None and rest else target
+    if source is None or target is None:
+        raise DataError(f"{where}: no two columns of text; name them with --source and --target")
+    features = tuple(sorted([*tags, *few]))
+    used = (source, target, *features, links)
+    return ColumnLayout(
+        source=tuple(sorted((source, *features))),
+        target=(target,),
+        features=features,
+        tags=tags,
+        links=links,
+        ignored=tuple(index for index in indices if index not in used),
+        header=layout.header,
+        names=layout.names,
+    )
+
+
+def _share(cells: list[str], predicate: Any) -> float:
+    return sum(1 for cell in cells if predicate(cell)) / max(1, len(cells))
+
+
+def _are_links(cells: list[str]) -> bool:
+    return any(cells) and all(map(is_links, cells))
+
+
+def _is_useless(cells: list[str]) -> bool:
+    """Whether a column is constant, mostly empty or a running number."""
+    if len(set(cells)) == 1 and len(cells) > 1:
+        return True
+    if _share(cells, str.strip) < 0.5:
+        return True
+    numbers = [int(cell) for cell in cells if cell.isdecimal() and len(cell) < 19]
+    return len(numbers) == len(cells) > 2 and all(b - a == 1 for a, b in zip(numbers, numbers[1:], strict=False))
+
+
+def _has_few_values(cells: list[str]) -> bool:
+    return len(cells) >= 20 and len(set(cells)) <= max(2, _FEW_VALUES * len(cells))

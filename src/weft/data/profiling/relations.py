@@ -1,0 +1,109 @@
+"""What the two sides have to do with each other: what is copied, and in which order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from weft.text.word_splitting import words
+
+COMPARED_PAIRS = 1_000
+"""Pairs whose longest common subsequences are computed."""
+COMPARED_CHARACTERS = 300
+"""Characters of a text that are compared."""
+RARE = 3
+"""A word that occurs in at most so many targets of the sample is rare."""
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Shares over the pairs of a sample; some beside what chance gives: the targets with the sources of other pairs."""
+
+    copied_words: float
+    """The share of target words, letters or digits in them, that are in their source."""
+    copied_words_by_chance: float
+    copied_rare_words: float
+    """The same of rare target words: those that a vocabulary has not, or has hardly seen."""
+    rare_words: float
+    """The share of rare words among those target words."""
+    monotone: float
+    """The share of copied words that a common subsequence covers: 1 if they keep their order."""
+    common_characters: float
+    """The length of the longest common subsequence of characters, as a share of the target's."""
+    common_characters_by_chance: float
+    identical: float
+    """The share of pairs whose sides are equal."""
+    length_ratio: float
+    """Target characters per source character."""
+
+
+def relate(sources: Sequence[str], targets: Sequence[str]) -> Relations:
+    """The relations of the pairs of a sample."""
+    count = max(1, len(sources))
+    half = len(sources) // 2  # far from its own place: neighbors may share a word, or be sorted
+    shifted = [*sources[half:], *sources[:half]]
+    source_words = [_content(text) for text in sources]
+    target_words = [_content(text) for text in targets]
+    frequencies = Counter(word for text in target_words for word in set(text))
+    rare = [[word for word in text if frequencies[word] <= RARE] for text in target_words]
+    every = max(1, len(sources) // COMPARED_PAIRS)
+    chosen = range(0, len(sources), every)
+    return Relations(
+        copied_words=_contained(target_words, source_words),
+        copied_words_by_chance=_contained(target_words, [*source_words[half:], *source_words[:half]]),
+        copied_rare_words=_contained(rare, source_words),
+        rare_words=sum(map(len, rare)) / max(1, sum(map(len, target_words))),
+        monotone=_monotone([source_words[index] for index in chosen], [target_words[index] for index in chosen]),
+        common_characters=_common([sources[index] for index in chosen], [targets[index] for index in chosen]),
+        common_characters_by_chance=_common([shifted[index] for index in chosen], [targets[index] for index in chosen]),
+        identical=sum(source == target for source, target in zip(sources, targets, strict=True)) / count,
+        length_ratio=sum(map(len, targets)) / max(1, sum(map(len, sources))),
+    )
+
+
+def common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """The length of the longest common subsequence, by the bit-parallel algorithm of Hyyrö (2004).
+
+    Bit i of `row` is 0 where the length of the best subsequence of second[:j] and first[:i + 1] grows.
+    """
+    positions: dict[Hashable, int] = {}
+    for index, item in enumerate(first):
+        positions[item] = positions.get(item, 0) | 1 << index
+    full = (1 << len(first)) - 1
+    row = full
+    for item in second:
+        matches = row & positions.get(item, 0)
+        row = ((row + matches) | (row - matches)) & full
+    return len(first) - row.bit_count()
+
+
+def _content(text: str) -> list[str]:
+    """The words of a text that have a letter or a digit."""
+    return [word for word in words(text[: 20 * COMPARED_CHARACTERS]) if any(map(str.isalnum, word))]
+
+
+def _contained(parts: Sequence[Sequence[str]], wholes: Sequence[Sequence[str]]) -> float:
+    """The share of all tokens of the parts that the whole beside them contains."""
+    contained = 0
+    for part, whole in zip(parts, wholes, strict=True):
+        known = set(whole)
+        contained += sum(token in known for token in part)
+    return contained / max(1, sum(map(len, parts)))
+
+
+def _monotone(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> float:
+    copied = kept = 0
+    for source, target in zip(sources, targets, strict=True):
+        known = set(source)
+        tokens = [token for token in target[:COMPARED_CHARACTERS] if token in known]
+        copied += len(tokens)
+        kept += common_subsequence(source, tokens)
+    return kept / copied if copied else 0.0
+
+
+def _common(sources: Sequence[str], targets: Sequence[str]) -> float:
+    limit = COMPARED_CHARACTERS
+    total = sum(min(len(target), limit) for target in targets)
+    pairs = zip(sources, targets, strict=True)
+    return sum(common_subsequence(source[:limit], target[:limit]) for source, target in pairs) / max(1, total)
