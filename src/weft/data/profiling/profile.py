@@ -37,9 +37,7 @@ class EvenSample:
         if self.seen % self._stride == 0:
             self.pairs.append((source, target))
             self._characters += len(source) + len(target)
-            while len(self.pairs) > 1 and (
-                len(self.pairs) > self.max_pairs or self._characters > self.max_characters
-            ):
+            while len(self.pairs) > 1 and (len(self.pairs) > self.max_pairs or self._characters > self.max_characters):
                 self.pairs = self.pairs[::2]
                 self._stride *= 2
                 self._characters = sum(len(first) + len(second) for first, second in self.pairs)

@@ -22,7 +22,7 @@ from weft.data.reading.json_lines import JsonRecords
 from weft.data.reading.plain_text import ParallelBlock, parallel_blocks
 from weft.data.reading.records import Record, as_text
 from weft.data.reading.tables import Selection
-from weft.errors import DataError
+from weft.errors import DataError, plural
 from weft.recipe.corpus import TableFile
 
 READ_BYTES = 32 << 20
@@ -144,19 +144,19 @@ class RowStream:
         with open_rereadable(path) as file:
             try:
                 metadata = None if compression_of(path) else pyarrow.parquet.ParquetFile(file)
-                names = [] if metadata is None else list(metadata.schema_arrow.names)
+                names = [] if metadata is None else _text_columns(metadata.schema_arrow)
             except pyarrow.ArrowInvalid as error:
                 raise DataError(f"{display_name(path)}: not a Parquet file ({error})") from None
         if metadata is None:
             raise DataError(f"{path}: a compressed Parquet file; decompress it, Parquet has a compression of its own")
-        rows = 0
+        if len(names) < 2:
+            raise DataError(f"{display_name(path)}: {plural(len(names), 'column')} of text; expected two")
         settings = TableFile(file=[path], source=[names[0]], target=[names[-1]])
         for part, _ in Parquet().read(path, Selection(tuple(names)), settings):
             for _, record in part.records(display_name(path)):
                 if isinstance(record, RowError):
                     self._bad(record.message)
                     continue
-                rows += 1
                 cells = self._values(record)
                 self._bytes += sum(map(len, cells))
                 yield cells
@@ -187,6 +187,20 @@ class RowStream:
                     self.count.certainty = "at least"
                     break
             self.count.rows += rows
+
+
+def _text_columns(schema: Any) -> list[str]:
+    """The names of the columns of a Parquet file that can be read as text, dotted inside of structs; no lists."""
+    import pyarrow
+
+    names = []
+    for column in schema:
+        if pyarrow.types.is_struct(column.type):
+            inner = [column.type.field(index) for index in range(column.type.num_fields)]
+            names += [f"{column.name}.{part.name}" for part in inner if not pyarrow.types.is_nested(part.type)]
+        elif not pyarrow.types.is_nested(column.type):
+            names.append(column.name)
+    return names
 
 
 def _flat(record: Record, prefix: str = "") -> dict[str, str]:

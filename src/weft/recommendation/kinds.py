@@ -1,0 +1,126 @@
+"""What kind of task pairs are, and which units its sides have: the facts that all other choices follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from weft.data.profiling.profile import PairProfile
+from weft.data.profiling.sides import SideProfile, Vocabulary
+from weft.recommendation.choices import Choice
+
+Unit = Literal["symbol", "word", "character", "bpe"]
+"""symbol: what is between spaces; word: punctuation apart."""
+Kind = Literal["spelling", "inflection", "correction", "summary", "copying", "answer", "formal", "text"]
+
+CLOSED_SIZE = 3_000
+"""Different tokens that a closed set has at most."""
+CLOSED_UNSEEN = 0.01
+"""The probability of an unseen token that a closed set has at most."""
+UNSPACED = frozenset(["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"])
+"""Scripts that are written without spaces between words."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The kind of a task and the units of its sides."""
+
+    kind: Kind
+    source: Unit
+    target: Unit
+    source_reason: str
+    target_reason: str
+    reason: str
+
+    @property
+    def is_word_level(self) -> bool:
+        """Whether a source is a word or so, not a sentence."""
+        return self.kind in ("spelling", "inflection")
+
+    def choice(self) -> Choice:
+        return Choice("task", NAMES[self.kind], self.reason)
+
+
+NAMES: dict[Kind, str] = {
+    "spelling": "words",
+    "inflection": "words with features",
+    "correction": "correction",
+    "summary": "summaries",
+    "copying": "sentences with copied names",
+    "answer": "one of a few answers",
+    "formal": "formal language",
+    "text": "sentences",
+}
+
+
+def find_task(profile: PairProfile) -> Task:
+    """The kind of task by the profile; the first rule that holds decides."""
+    relations, source, target = profile.relations, profile.source, profile.target
+    source_unit, source_reason = _unit(source, profile.scale, is_target=False)
+    target_unit, target_reason = _unit(target, profile.scale, is_target=True)
+    copied, by_chance = relations.copied_words, relations.copied_words_by_chance
+
+    def task(kind: Kind, reason: str) -> Task:
+        return Task(kind, source_unit, target_unit, source_reason, target_reason, reason)
+
+    if source_unit == "character" and not source.is_sentences:
+        if profile.columns.features and target_unit == "character":
+            features = len(profile.columns.features)
+            return task("inflection", f"words, and {features} column{'s' * (features > 1)} of features")
+        return task("spelling", f"{source.single:.0%} of the sources are single words")
+    if _is_answer(target, profile.sampled):
+        return task("answer", f"only {target.spaced.size:,} different targets")
+    if copied > 0.85 and relations.monotone > 0.9 and 0.7 < relations.length_ratio < 1.4:
+        source_unit = target_unit = "bpe"
+        source_reason = target_reason = "sentences"
+        return task("correction", f"{copied:.0%} of the target words are in the source, in the same order")
+    if target_unit in ("symbol", "character"):
+        return task("formal", f"the target is not text: {target_reason}")
+    rare = relations.copied_rare_words
+    if rare > 0.3 and relations.rare_words > 0.05 and copied - by_chance > 0.2:
+        source_unit = target_unit = "word"
+        source_reason = target_reason = f"{rare:.0%} of the rare target words are in the source and can be copied"
+        if relations.length_ratio < 0.25:
+            return task(
+                "summary", f"targets are {1 / relations.length_ratio:.0f} times shorter, of words of the source"
+            )
+        return task("copying", f"{copied:.0%} of the target words are in the source, {by_chance:.0%} by chance")
+    if "bpe" in (source_unit, target_unit) and "character" not in (source_unit, target_unit):
+        if source_unit != "bpe":
+            source_unit, source_reason = "bpe", "the target is text; both sides alike"
+        if target_unit != "bpe":
+            target_unit, target_reason = "bpe", "the source is text; both sides alike"
+    return task("text", f"{target.tokens.mean:.0f} words in a target on average")
+
+
+def _is_answer(target: SideProfile, sampled: int) -> bool:
+    few = min(200, max(2, sampled // 50))
+    return target.distinct * sampled <= few and target.tokens.p99 <= 3 and target.spaced.growth < 0.2
+
+
+def _unit(side: SideProfile, factor: float, *, is_target: bool) -> tuple[Unit, str]:
+    """The unit of a side, and why."""
+    if side.single > 0.9 or (side.tokens.p95 <= 2 and side.characters.p95 <= 40):
+        if side.script in UNSPACED and side.characters.median > 12:
+            return _unspaced(side)
+        if is_target and side.spaced.size <= 50 and _is_closed(side.spaced, factor) and side.spaced.growth < 0.05:
+            return "symbol", f"{side.spaced.size} different words"
+        return "character", f"single words of {side.characters.mean:.0f} characters, {side.alphabet} different ones"
+    if side.punctuated < 0.01 and _is_closed(side.spaced, factor):
+        return "symbol", f"{side.spaced.size:,} different symbols between spaces"
+    if side.punctuated >= 0.01 and _is_closed(side.worded, factor):
+        return "word", f"{side.worded.size:,} different words, hardly a new one in further text"
+    if side.script in UNSPACED and side.token_characters > 6:
+        return _unspaced(side)
+    return "bpe", f"sentences of {side.tokens.mean:.0f} words; {side.worded.unseen:.1%} of further words are new"
+
+
+def _unspaced(side: SideProfile) -> tuple[Unit, str]:
+    if side.alphabet <= 4_000 and side.characters.p99 <= 150:
+        return "character", f"no spaces between words ({side.script}), {side.alphabet:,} different characters"
+    return "bpe", f"no spaces between words ({side.script}), texts of up to {side.characters.p99} characters"
+
+
+def _is_closed(vocabulary: Vocabulary, factor: float) -> bool:
+    size, unseen = vocabulary.at(factor)
+    return unseen < CLOSED_UNSEEN and size <= CLOSED_SIZE and vocabulary.tokens > 2 * vocabulary.size

@@ -1,0 +1,67 @@
+"""From a profile to a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.data.profiling.inputs import PairInput
+from weft.data.profiling.profile import PairProfile
+from weft.recommendation.choices import Choice, as_tree
+from weft.recommendation.kinds import find_task
+from weft.recommendation.network import choose_model
+from weft.recommendation.schedule import choose_training
+from weft.recommendation.units import choose_units
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Choices for a corpus, and what is odd about it."""
+
+    choices: list[Choice]
+    warnings: list[str]
+
+    def tree(self) -> dict[str, Any]:
+        """The recipe as nested dictionaries, for `weft.recipe.make_recipe`."""
+        return as_tree(self.choices)
+
+
+def recommend(profile: PairProfile, parts: dict[str, PairInput] | None = None) -> Recommendation:
+    """A recipe for pairs that look like this; ``parts``: the inputs of all parts that there are."""
+    task = find_task(profile)
+    data = {
+        f"data.{part}": profile.columns.corpus(value) for part, value in (parts or {"train": profile.input}).items()
+    }
+    if profile.bad_rows:
+        data["data.bad_rows"] = "skip"
+    certainty = {"exact": "", "estimated": "about ", "at least": "at least "}[profile.count.certainty]
+    choices = [Choice("pairs", f"{certainty}{profile.count.rows:,}", profile.input.name, data), task.choice()]
+    choices += choose_units(profile, task)
+    choices += choose_model(profile, task)
+    tree = as_tree(choices)
+    if tree["tokenizer"]["joint"] and tree["model"]["encoder"]["kind"] == "transformer":
+        choices.append(Choice("embeddings", "shared by both sides", "one vocabulary", {"model.tie": "all"}))
+    choices += choose_training(profile, task, tree)
+    return Recommendation(choices, _warnings(profile))
+
+
+def _warnings(profile: PairProfile) -> list[str]:
+    """What a person should know before training, each in a line."""
+    warnings = []
+    if profile.pairs < 500:
+        warnings.append(f"{profile.pairs:,} pairs are very few; expect errors, and collect more")
+    if profile.target.distinct * profile.sampled <= 1:
+        warnings.append("all targets are equal; there is nothing to learn")
+    if profile.relations.identical > 0.5:
+        warnings.append(f"{profile.relations.identical:.0%} of the pairs have equal sides; a copy would score well")
+    if profile.looks_swapped:
+        warnings.append("the sides look swapped: symbols in the source, words in the target; swap them if so")
+    if profile.duplicates > 0.05:
+        warnings.append(f"{profile.duplicates:.0%} of the pairs are duplicates")
+    if profile.blank > 0:
+        warnings.append(f"{profile.blank:.1%} of the pairs have a blank side and are left out")
+    if profile.bad_rows:
+        warnings.append(f"{profile.bad_rows:,} rows cannot be read and are left out; the first: {profile.first_error}")
+    if profile.sorted_by_length:
+        warnings.append("sorted by length; training shuffles the pairs")
+    return warnings

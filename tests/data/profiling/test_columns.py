@@ -1,0 +1,63 @@
+"""Headers, and the roles of columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.data.profiling.columns import find_columns, header_of
+from weft.data.profiling.inputs import PairInput
+from weft.errors import DataError
+
+TAGS = ["V;PRS;SG", "V;PST;PL", "N;ACC"]
+INFLECTIONS = [[f"lemma{n}", TAGS[n % 3], f"form{n}"] for n in range(60)]
+
+
+def test_headers() -> None:
+    body = [["a", "b"], ["c", "d"]]
+    assert header_of([["source", "Target"], *body]) == ("source", "Target")
+    assert header_of([["en", "de"], *body]) == ("en", "de")
+    assert header_of([["id", "source", "target"], ["1", "a", "b"]]) is not None
+    assert header_of([["in", "dans"], *body]) is None
+    assert header_of([["en", "en"], *body]) is None
+    assert header_of([["source", "target"]]) is None
+
+
+def test_two_columns() -> None:
+    assert find_columns([["a", "b"]], "f").corpus(PairInput("f.tsv")) == "f.tsv"
+    layout = find_columns([["target", "source"], ["a", "b"], ["c", "d"]], "f")
+    assert (layout.source, layout.target) == ((1,), (0,))
+    assert layout.corpus(PairInput("f.csv")) == {"file": "f.csv", "source": ["source"], "target": ["target"]}
+
+
+def test_features_in_the_middle_and_at_the_end() -> None:
+    layout = find_columns(INFLECTIONS, "f")
+    assert (layout.source, layout.target, layout.features, layout.tags) == ((0, 1), (2,), (1,), (1,))
+    assert layout.corpus(PairInput("f.tsv")) == {"file": "f.tsv", "source": [1, 2], "target": [3], "tags": [2]}
+    layout = find_columns([[lemma, form, tags] for lemma, tags, form in INFLECTIONS], "f")
+    assert (layout.source, layout.target, layout.tags) == ((0, 2), (1,), (2,))
+
+
+def test_numbers_constants_links_and_few_values() -> None:
+    rows = [[str(n), f"a{n}", "x" if n % 2 else "y", f"b{n}", "de", "0-0"] for n in range(60)]
+    layout = find_columns(rows, "f")
+    assert (layout.source, layout.target, layout.features, layout.links) == ((1, 2), (3,), (2,), 5)
+    assert (layout.tags, layout.ignored) == ((), (0, 4))
+
+
+def test_a_second_reference_is_ignored() -> None:
+    layout = find_columns([[f"a{n}", f"b{n}", f"c{n}"] for n in range(60)], "f")
+    assert (layout.source, layout.target, layout.ignored) == ((0,), (1,), (2,))
+    assert layout.corpus(PairInput("f.tsv")) == {"file": "f.tsv", "source": [1], "target": [2]}
+
+
+def test_names_of_json() -> None:
+    rows = [[f"b{n}", f"a{n}", f"c{n}"] for n in range(60)]
+    layout = find_columns(rows, "f", ("answer", "question", "comment"))
+    assert layout.corpus(PairInput("f.jsonl")) == {"file": "f.jsonl", "source": ["question"], "target": ["answer"]}
+    with pytest.raises(DataError, match="several columns of text: p, q, r; name two with --source and --target"):
+        find_columns(rows, "f", ("p", "q", "r"))
+
+
+def test_one_column() -> None:
+    with pytest.raises(DataError, match="f: 1 column; expected a source, a tab and a target in each line"):
+        find_columns([["a"], ["b"]], "f")

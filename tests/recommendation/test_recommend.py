@@ -1,0 +1,139 @@
+"""Recipes for pairs of every kind, as an expert would choose them."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import pytest
+
+from weft.data.profiling.inputs import PairInput
+from weft.data.profiling.profile import profile_pairs
+from weft.recipe import make_recipe
+from weft.recommendation import Recommendation, recommend
+
+Rows = list[tuple[str, ...]]
+
+
+def _recommend(folder: Path, rows: Rows) -> Recommendation:
+    (folder / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+    return recommend(profile_pairs(PairInput(str(folder / "pairs.tsv"))))
+
+
+def _word(draw: random.Random, letters: str = "abcdefghijklmnoprstuvz") -> str:
+    return "".join(draw.choices(letters, k=draw.randrange(3, 10)))
+
+
+def _spellings(count: int) -> Rows:
+    draw = random.Random(1)
+    return [(word, " ".join(word.upper())) for word in (_word(draw) for _ in range(count))]
+
+
+def _inflections(count: int) -> Rows:
+    draw = random.Random(1)
+    return [(word, draw.choice(["V;SG", "V;PL", "V;PST"]), word + "en") for word in (_word(draw) for _ in range(count))]
+
+
+def _commands(count: int) -> Rows:
+    draw = random.Random(1)
+    actions = {"jump": "JUMP", "walk": "WALK", "look": "LOOK", "run": "RUN"}
+    choices = [draw.choices([*actions], k=draw.randrange(2, 9)) for _ in range(count)]
+    return [(" and ".join(words), " ".join(actions[word] for word in words)) for words in choices]
+
+
+def _sentences(count: int) -> Rows:
+    draw = random.Random(1)
+    known = [_word(draw) for _ in range(3_000)]
+    foreign = [_word(draw, "aeioukmntshr") for _ in known]
+    rows: Rows = []
+    for _ in range(count):
+        chosen = [min(int(draw.paretovariate(0.5)), 2_999) for _ in range(draw.randrange(4, 12))]
+        rows.append((" ".join(known[n] for n in chosen) + ".", " ".join(foreign[n] for n in chosen) + "."))
+    return rows
+
+
+def _names(count: int) -> Rows:
+    draw = random.Random(1)
+    words = [(_word(draw), _word(draw)) for _ in range(count)]
+    return [(f"call the method {name} with the argument {value}", f"{name} ( {value} )") for name, value in words]
+
+
+def _answers(count: int) -> Rows:
+    draw = random.Random(1)
+    rooms = ["garden", "kitchen", "office", "hallway"]
+    return [(f"{_word(draw)} went to the {room}. Where is she?", room) for room in draw.choices(rooms, k=count)]
+
+
+def _corrections(count: int) -> Rows:
+    return [(source.replace("a", "e", 1), source) for source, _ in _sentences(count)]
+
+
+CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
+    ("few words", _spellings, 800, {"tokenizer.kind": "character", "tokenizer.target_kind": "word",
+     "model.encoder.kind": "gru", "model.encoder.hidden": 256, "training.metric": "exact_match"}),
+    ("words", _spellings, 5_000, {"model.encoder.kind": "lstm", "model.encoder.hidden": 512,
+     "model.attention.normalizer": "entmax15", "tokenizer.joint": False}),
+    ("inflections", _inflections, 2_000, {"tokenizer.kind": "character", "tokenizer.tags": True,
+     "model.sources.count": 2, "model.attention.hard": "first", "data.train.tags": [2]}),
+    ("commands", _commands, 2_000, {"tokenizer.kind": "word", "tokenizer.joint": False,
+     "tokenizer.split_punctuation": False, "model.encoder.kind": "transformer", "training.metric": "token_match"}),
+    ("sentences", _sentences, 8_000, {"tokenizer.kind": "bpe", "tokenizer.joint": True, "model.tie": "all",
+     "model.encoder.kind": "transformer", "training.metric": "bleu"}),
+    ("few sentences", _sentences, 1_000, {"tokenizer.kind": "bpe", "model.encoder.kind": "lstm"}),
+    ("names", _names, 3_000, {"tokenizer.kind": "word", "model.copy": True, "tokenizer.minimum_count": 3}),
+    ("answers", _answers, 2_000, {"search.kind": "greedy", "training.metric": "exact_match"}),
+    ("corrections", _corrections, 2_000, {"tokenizer.kind": "bpe", "training.metric": "edit_f05"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "count", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_choices_of_an_expert(
+    rows: Callable[[int], Rows], count: int, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    recommendation = _recommend(tmp_path, rows(count))
+    tree = recommendation.tree()
+    make_recipe(recommendation.tree())
+    for name, value in expected.items():
+        setting: Any = tree
+        for part in name.split("."):
+            setting = setting[part]
+        assert setting == value, (name, [choice.line() for choice in recommendation.choices])
+    for choice in recommendation.choices:
+        assert choice.reason
+        assert "\n" not in choice.line()
+
+
+UNUSUAL: dict[str, Rows] = {
+    "one pair": [("hello", "world")],
+    "ten pairs": [(f"word {n}", f"x {n}") for n in range(10)],
+    "numbers": [(f"{n} + {n}", str(2 * n)) for n in range(100)],
+    "emoji": [("😀" * (1 + n % 5), "🎉 " * (1 + n % 4)) for n in range(100)],
+    "right to left": [("שלום עולם", "مرحبا بالعالم") for _ in range(30)],
+    "long targets": [("make it long", " ".join(["token"] * 300))] * 20,
+    "equal targets": [(f"sentence number {n}.", "yes") for n in range(100)],
+    "equal sides": [(f"the same {n}.", f"the same {n}.") for n in range(100)],
+    "no spaces": [("我们今天去了很远的地方看山和水", "今日は遠いところへ山と水を見に行きました")] * 30,
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_pairs_get_a_valid_recipe(name: str, tmp_path: Path) -> None:
+    recommendation = _recommend(tmp_path, UNUSUAL[name])
+    recipe = make_recipe(recommendation.tree())
+    assert recipe.training.steps >= 1
+    assert any("very few" in warning for warning in recommendation.warnings)
+    if name == "long targets":
+        assert recipe.data.max_length >= 300
+    if name in ("equal targets", "long targets"):
+        assert "all targets are equal; there is nothing to learn" in recommendation.warnings
+    if name == "equal sides":
+        assert any("equal sides" in warning for warning in recommendation.warnings)
+
+
+def test_no_torch() -> None:
+    code = "import sys, weft.recommendation; sys.exit('torch' in sys.modules)"
+    assert run([sys.executable, "-c", code], check=False).returncode == 0
