@@ -47,11 +47,11 @@ def _commands(count: int) -> Rows:
 
 def _sentences(count: int) -> Rows:
     draw = random.Random(1)
-    known = [_word(draw) for _ in range(3_000)]
+    known = [_word(draw) for _ in range(30_000)]
     foreign = [_word(draw, "aeioukmntshr") for _ in known]
     rows: Rows = []
     for _ in range(count):
-        chosen = [min(int(draw.paretovariate(0.5)), 2_999) for _ in range(draw.randrange(4, 12))]
+        chosen = [min(int(draw.paretovariate(0.5)), 29_999) for _ in range(draw.randrange(4, 12))]
         rows.append((" ".join(known[n] for n in chosen) + ".", " ".join(foreign[n] for n in chosen) + "."))
     return rows
 

@@ -13,6 +13,8 @@ Unit = Literal["symbol", "word", "character", "bpe"]
 """symbol: what is between spaces; word: punctuation apart."""
 Kind = Literal["spelling", "inflection", "correction", "summary", "copying", "answer", "formal", "text"]
 
+WORD_CHARACTERS = 60
+"""Characters that a form of a word has at most, with its particles."""
 CLOSED_SIZE = 3_000
 """Different tokens that a closed set has at most."""
 CLOSED_UNSEEN = 0.01
@@ -64,6 +66,8 @@ def find_task(profile: PairProfile) -> Task:
         return Task(kind, source_unit, target_unit, source_reason, target_reason, reason)
 
     if source_unit == "character" and not source.is_sentences:
+        if target_unit == "bpe" and target.characters.p95 <= WORD_CHARACTERS:
+            target_unit, target_reason = "character", f"forms of words, {target.alphabet} different characters"
         if profile.columns.features and target_unit == "character":
             features = len(profile.columns.features)
             return task("inflection", f"words, and {features} column{'s' * (features > 1)} of features")
@@ -74,7 +78,9 @@ def find_task(profile: PairProfile) -> Task:
         source_unit = target_unit = "bpe"
         source_reason = target_reason = "sentences"
         return task("correction", f"{copied:.0%} of the target words are in the source, in the same order")
-    if target_unit in ("symbol", "character"):
+    if _is_formal(target, target_unit):
+        if source_unit == "bpe" and source.worded.size <= CLOSED_SIZE and source.worded.unseen < 3 * CLOSED_UNSEEN:
+            source_unit, source_reason = "word", f"only {source.worded.size:,} different words"
         return task("formal", f"the target is not text: {target_reason}")
     rare = relations.copied_rare_words
     if rare > 0.3 and relations.rare_words > 0.05 and copied - by_chance > 0.2:
@@ -91,6 +97,11 @@ def find_task(profile: PairProfile) -> Task:
         if target_unit != "bpe":
             target_unit, target_reason = "bpe", "the source is text; both sides alike"
     return task("text", f"{target.tokens.mean:.0f} words in a target on average")
+
+
+def _is_formal(target: SideProfile, unit: Unit) -> bool:
+    """Whether targets are of a formal language: symbols of a closed set that do not end as sentences do."""
+    return unit == "character" or (unit == "symbol" and target.sentence_ends < 0.5)
 
 
 def _is_answer(target: SideProfile, sampled: int) -> bool:

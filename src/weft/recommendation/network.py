@@ -126,7 +126,7 @@ def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, 
     if task.kind == "answer":
         return (3, 1), 128, 512, 4
     if task.kind == "formal":
-        tiny = max(profile.source.spaced.size, profile.target.spaced.size) <= 50
+        tiny = max(profile.source.spaced.size, profile.target.spaced.size) <= 50 and pairs < 30_000
         return ((2, 2), 128, 256, 4) if tiny else ((3, 3), 256, 1024, 4) if pairs < 30_000 else ((4, 4), 256, 1024, 8)
     if profile.targets_per_source >= 3:
         return (3, 3), 256, 1024, 4

@@ -55,8 +55,8 @@ def _epochs(profile: PairProfile, task: Task) -> int:
         return 120
     if task.kind == "spelling":
         return 40
-    if task.kind == "formal" and profile.pairs < 10_000:
-        return 200
+    if task.kind == "formal":
+        return 200 if profile.pairs < 10_000 else 40
     if profile.targets_per_source >= 3:
         return 25
     return 80 if profile.pairs <= 50_000 else 30
@@ -121,7 +121,7 @@ def _metrics(profile: PairProfile, task: Task, *, several: bool) -> tuple[list[s
         return ["rouge_1", "rouge_2", "rouge_l_f1"], "summaries are judged by shared words"
     if task.kind == "formal" or (task.kind == "copying" and not _is_text(profile.target)):
         return ["token_match", "token_match@5"], "formal language is right or wrong"
-    if profile.target.script in UNSPACED:
+    if profile.target.script in UNSPACED and profile.target.tokens.median <= 3:
         return ["chrf"], f"no spaces between words ({profile.target.script})"
     if profile.target.punctuated < 0.01:
         return ["bleu_tokenized", "chrf"], "the target is tokenized already"

@@ -19,7 +19,7 @@ DEFAULT_MAX_LENGTH = 250
 
 def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
     """Units of each side, vocabulary size, one vocabulary or two, the longest training pair."""
-    kinds = [("word" if unit == "symbol" else unit) for unit in (task.source, task.target)]
+    kinds: list[str] = [("word" if unit == "symbol" else unit) for unit in (task.source, task.target)]
     settings: dict[str, Any] = {"tokenizer.kind": kinds[0]}
     if kinds[0] != kinds[1]:
         settings["tokenizer.target_kind"] = kinds[1]
@@ -63,7 +63,7 @@ def _size(profile: PairProfile, task: Task, kinds: list[str]) -> list[Choice]:
 
 def _joint(profile: PairProfile, task: Task, kinds: list[str]) -> Choice:
     relations = profile.relations
-    if kinds[0] != kinds[1] or task.source != task.target:
+    if kinds[0] != kinds[1]:
         return Choice("vocabularies", "two", "different units", {"tokenizer.joint": False})
     if task.kind in ("copying", "summary", "correction"):
         return Choice("vocabularies", "one", "words are copied", {"tokenizer.joint": True})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def test_an_even_sample_covers_everything() -> None:
         sample.add(str(number), "")
     numbers = [int(source) for source, _ in sample.pairs]
     assert 5 <= len(numbers) <= 10
-    assert {b - a for a, b in zip(numbers, numbers[1:], strict=False)} == {128}
+    assert {b - a for a, b in itertools.pairwise(numbers)} == {128}
     assert sample.seen == 1_000
 
 

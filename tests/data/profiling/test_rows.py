@@ -26,10 +26,9 @@ def _write(path: Path) -> PairInput:
         path.write_text("".join(json.dumps({"x": {"s": s}, "t": t, "n": [1]}) + "\n" for s, t in ROWS), "utf-8")
     elif path.suffix == ".parquet":
         pyarrow = pytest.importorskip("pyarrow")
-        import pyarrow.parquet
-
+        parquet = pytest.importorskip("pyarrow.parquet")
         sources, targets = zip(*ROWS, strict=True)
-        pyarrow.parquet.write_table(pyarrow.table({"x.s": sources, "t": targets}), path)
+        parquet.write_table(pyarrow.table({"x.s": sources, "t": targets}), path)
     else:
         path.write_text("".join(row[0] + "\n" for row in ROWS), "utf-8")
         path.with_suffix(".tgt").write_text("".join(row[1] + "\n" for row in ROWS), "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +13,127 @@ from weft.data.reading.links import is_links
 from weft.errors import DataError, plural
 
 SOURCE_NAMES = frozenset(
-    "source src input in question query text document article body lemma word grapheme spelling prompt context x".split()
+    [
+        "source",
+        "src",
+        "input",
+        "in",
+        "question",
+        "query",
+        "text",
+        "document",
+        "article",
+        "body",
+        "lemma",
+        "word",
+        "grapheme",
+        "spelling",
+        "prompt",
+        "context",
+        "x",
+    ]
 )
 TARGET_NAMES = frozenset(
-    "target tgt trg output out answer sql code summary title subject form phones phonemes pronunciation ipa "
-    "translation reply response label y".split()
+    [
+        "target",
+        "tgt",
+        "trg",
+        "output",
+        "out",
+        "answer",
+        "sql",
+        "code",
+        "summary",
+        "title",
+        "subject",
+        "form",
+        "phones",
+        "phonemes",
+        "pronunciation",
+        "ipa",
+        "translation",
+        "reply",
+        "response",
+        "label",
+        "y",
+    ]
 )
-FEATURE_NAMES = frozenset("features feats tags msd morphology pos tag category class".split())
+FEATURE_NAMES = frozenset(["features", "feats", "tags", "msd", "morphology", "pos", "tag", "category", "class"])
 LANGUAGES = frozenset(
-    "ar bg bn ca cs cy da de el en es et eu fa fi fr ga gl he hi hr hu hy id is it ja ka ko la lt lv mk mr ms mt nl no "
-    "pl pt ro ru sk sl sq sr sv sw ta te th tr uk ur vi zh eng deu fra fre ger spa ita por rus jpn kor zho".split()
+    [
+        "ar",
+        "bg",
+        "bn",
+        "ca",
+        "cs",
+        "cy",
+        "da",
+        "de",
+        "el",
+        "en",
+        "es",
+        "et",
+        "eu",
+        "fa",
+        "fi",
+        "fr",
+        "ga",
+        "gl",
+        "he",
+        "hi",
+        "hr",
+        "hu",
+        "hy",
+        "id",
+        "is",
+        "it",
+        "ja",
+        "ka",
+        "ko",
+        "la",
+        "lt",
+        "lv",
+        "mk",
+        "mr",
+        "ms",
+        "mt",
+        "nl",
+        "no",
+        "pl",
+        "pt",
+        "ro",
+        "ru",
+        "sk",
+        "sl",
+        "sq",
+        "sr",
+        "sv",
+        "sw",
+        "ta",
+        "te",
+        "th",
+        "tr",
+        "uk",
+        "ur",
+        "vi",
+        "zh",
+        "eng",
+        "deu",
+        "fra",
+        "fre",
+        "ger",
+        "spa",
+        "ita",
+        "por",
+        "rus",
+        "jpn",
+        "kor",
+        "zho",
+    ]
 )
-OTHER_NAMES = frozenset("id index number language lang score split source_id domain alignment links".split())
+OTHER_NAMES = frozenset(
+    ["id", "index", "number", "language", "lang", "score", "split", "source_id", "domain", "alignment", "links"]
+)
 _TAGS = re.compile(r"[^\s;|]+(?:;[^\s;|]+)+")
 _TAG_SHARE = 0.8
 _FEW_VALUES = 0.05
@@ -149,7 +259,7 @@ def _is_useless(cells: list[str]) -> bool:
     if _share(cells, str.strip) < 0.5:
         return True
     numbers = [int(cell) for cell in cells if cell.isdecimal() and len(cell) < 19]
-    return len(numbers) == len(cells) > 2 and all(b - a == 1 for a, b in zip(numbers, numbers[1:], strict=False))
+    return len(numbers) == len(cells) > 2 and all(b - a == 1 for a, b in itertools.pairwise(numbers))
 
 
 def _has_few_values(cells: list[str]) -> bool:

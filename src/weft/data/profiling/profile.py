@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any
 
 from weft.data.hashing import text_hashes
@@ -204,8 +204,8 @@ def is_symbols(side: SideProfile) -> bool:
 
 
 def _is_sorted(lengths: list[int]) -> bool:
-    """Whether nearly all lengths follow one that is not greater; not so if all are equal, or few."""
+    """Whether nearly all lengths that differ from the one before do so in the same direction."""
     if len(lengths) < 20 or len(set(lengths)) < 3:
         return False
-    steps = [b - a for a, b in zip(lengths, lengths[1:], strict=False)]
-    return max(sum(step >= 0 for step in steps), sum(step <= 0 for step in steps)) >= _SORTED_SHARE * len(steps)
+    steps = [b - a for a, b in pairwise(lengths) if a != b]
+    return max(sum(step > 0 for step in steps), sum(step < 0 for step in steps)) >= _SORTED_SHARE * len(steps)

@@ -73,12 +73,12 @@ class RowStream:
 
     def _spread(self, path: str) -> Iterator[list[str]]:
         """Chunks at evenly spaced offsets, each from a line's beginning."""
-        size, places = Path(path).stat().st_size, max(1, self.read_bytes // CHUNK_BYTES)
+        size, chunks = Path(path).stat().st_size, max(1, self.read_bytes // CHUNK_BYTES)
         read = rows = 0
         with open_rereadable(path) as file:
-            for place in range(places):
-                file.seek(size * place // places)
-                if place:
+            for index in range(chunks):
+                file.seek(size * index // chunks)
+                if index:
                     file.readline()
                 data = file.read(CHUNK_BYTES)
                 data += file.readline() if not data.endswith(b"\n") else b""

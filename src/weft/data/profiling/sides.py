@@ -12,6 +12,8 @@ import numpy as np
 from weft.data.filtering.unicode_scripts import SCRIPTS, code_points, letter_scripts
 from weft.text.word_splitting import words
 
+SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "؟", "।")
+
 
 @dataclass(frozen=True)
 class Lengths:
@@ -29,8 +31,8 @@ class Lengths:
         if not lengths:
             return cls(0.0, 0, 0, 0, 0)
         ordered = sorted(lengths)
-        ranks = [ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.95, 0.99)]
-        return cls(sum(ordered) / len(ordered), *ranks, ordered[-1])
+        median, p95, p99 = (ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.95, 0.99))
+        return cls(sum(ordered) / len(ordered), median, p95, p99, ordered[-1])
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ class SideProfile:
     punctuated: float
     """The share of tokens that end in punctuation that belongs to the word before, as in "bathroom." """
 
+    sentence_ends: float
+    """The share of texts that end in a full stop, a question or an exclamation mark."""
+
     @property
     def script(self) -> str:
         """The script of most letters; "Common" if there are none."""
@@ -121,6 +126,7 @@ def profile_side(texts: Sequence[str]) -> SideProfile:
         digits=digits / max(1, visible),
         distinct=len(set(texts)) / max(1, len(texts)),
         punctuated=sum(_ends_in_punctuation(token) for text in spaced for token in text) / max(1, tokens),
+        sentence_ends=sum(text.rstrip().endswith(SENTENCE_ENDS) for text in texts) / max(1, len(texts)),
     )
 
 
