@@ -33,6 +33,11 @@ def _spellings(count: int) -> Rows:
     return [(word, " ".join(word.upper())) for word in (_word(draw) for _ in range(count))]
 
 
+def _korean(count: int) -> Rows:
+    draw = random.Random(1)
+    return [("".join(draw.choices("가나다라마바사각난달람", k=3)), "k a n a") for _ in range(count)]
+
+
 def _inflections(count: int) -> Rows:
     draw = random.Random(1)
     return [(word, draw.choice(["V;SG", "V;PL", "V;PST"]), word + "en") for word in (_word(draw) for _ in range(count))]
@@ -77,6 +82,7 @@ CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
      "model.encoder.kind": "gru", "model.encoder.hidden": 256, "training.metric": "exact_match"}),
     ("words", _spellings, 5_000, {"model.encoder.kind": "lstm", "model.encoder.hidden": 512,
      "model.attention.normalizer": "entmax15", "tokenizer.joint": False}),
+    ("korean", _korean, 800, {"tokenizer.kind": "character", "tokenizer.decompose": True}),
     ("inflections", _inflections, 2_000, {"tokenizer.kind": "character", "tokenizer.tags": True,
      "model.sources.count": 2, "model.attention.hard": "first", "data.train.tags": [2]}),
     ("commands", _commands, 2_000, {"tokenizer.kind": "word", "tokenizer.joint": False,

@@ -31,10 +31,19 @@ def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
         Choice("source units", _unit_name(task.source), task.source_reason, settings),
         Choice("target units", _unit_name(task.target), task.target_reason),
     ]
+    if "Hangul" in _character_scripts(profile, task):
+        reason = "a Korean syllable is written with two to four"
+        choices.append(Choice("letters", "syllables decomposed", reason, {"tokenizer.decompose": True}))
     choices += _size(profile, task, kinds)
     choices.append(_joint(profile, task, kinds))
     choices += _lengths(profile, task)
     return choices
+
+
+def _character_scripts(profile: PairProfile, task: Task) -> list[str]:
+    """The scripts of the sides whose units are characters."""
+    sides = ((task.source, profile.source), (task.target, profile.target))
+    return [side.script for unit, side in sides if unit == "character"]
 
 
 def _unit_name(unit: str) -> str:
