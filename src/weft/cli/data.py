@@ -147,6 +147,48 @@ def prepare_command(
     typer.echo(f"{out}: {plural(pairs, 'pair')}{variants}, {tokens}")
 
 
+@app.command("recommend", epilog="Try:  weft data recommend pairs.tsv > mine.toml   then   weft train mine.toml")
+def recommend_command(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="FILE|FOLDER", help="Pairs: a file, a folder with train.*, or - for standard input."),
+    ],
+    targets: Annotated[
+        str | None, typer.Argument(metavar="[TARGETS]", help="A file of targets, if FILE has sources only.")
+    ] = None,
+    source_column: Annotated[
+        str | None, typer.Option("--source", metavar="COLUMN", help="Source column of a table, by name or number.")
+    ] = None,
+    target_column: Annotated[
+        str | None, typer.Option("--target", metavar="COLUMN", help="Target column of a table.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Recommend a recipe for pairs, each choice with its reason, without training.
+
+    A bounded sample is read, whatever the size of the files. The output is a recipe file.
+    """
+    from weft.data.profiling.inputs import find_inputs
+    from weft.data.profiling.profile import profile_pairs
+    from weft.recommendation import recommend
+    from weft.recommendation.toml import write_recommendation
+
+    if (source_column is None) != (target_column is None) or (source_column is not None and targets is not None):
+        raise DataError("--source and --target name columns of one file; give both")
+    columns = None if source_column is None or target_column is None else (source_column, target_column)
+    parts = find_inputs(what, targets)
+    profile = profile_pairs(parts["train"], columns=columns)
+    recommendation = recommend(profile, parts)
+    if not as_json:
+        typer.echo(write_recommendation(recommendation), nl=False)
+        return
+    choices = [
+        {"topic": choice.topic, "value": choice.value, "reason": choice.reason} for choice in recommendation.choices
+    ]
+    record = {"choices": choices, "warnings": recommendation.warnings, "recipe": recommendation.tree()}
+    typer.echo(json.dumps({**record, "profile": profile.record()}, ensure_ascii=False))
+
+
 @app.command("generate", epilog="Try:  weft data generate grammar --count 1000 --out pairs.tsv.gz")
 def generate_command(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A built-in corpus.")],

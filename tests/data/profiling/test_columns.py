@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.data.profiling.columns import find_columns, header_of
+from weft.data.profiling.columns import find_columns, header_of, named_columns
 from weft.data.profiling.inputs import PairInput
 from weft.errors import DataError
 
@@ -61,3 +61,16 @@ def test_names_of_json() -> None:
 def test_one_column() -> None:
     with pytest.raises(DataError, match="f: 1 column; expected a source, a tab and a target in each line"):
         find_columns([["a"], ["b"]], "f")
+
+
+def test_columns_that_are_given() -> None:
+    rows = [["p", "q", "r"], ["1", "2", "3"]]
+    layout = named_columns(rows, "f", None, "r", "p")
+    assert (layout.source, layout.target, layout.header) == ((2,), (0,), ("p", "q", "r"))
+    assert layout.corpus(PairInput("f.tsv")) == {"file": "f.tsv", "source": ["r"], "target": ["p"]}
+    layout = named_columns(rows, "f", None, "3", "1")
+    assert (layout.source, layout.target, layout.header) == ((2,), (0,), None)
+    with pytest.raises(DataError, match="f: no column 'x'; it has p, q, r"):
+        named_columns(rows, "f", None, "x", "p")
+    with pytest.raises(DataError, match="f: no column '4'; it has 3 columns, by number from 1"):
+        named_columns(rows, "f", None, "4", "1")

@@ -209,6 +209,29 @@ def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] |
     return _wide_layout(columns, labels, ColumnLayout((), (), header=header, names=names), where)
 
 
+def named_columns(
+    rows: Sequence[list[str]], where: str, names: tuple[str, ...] | None, source: str, target: str
+) -> ColumnLayout:
+    """The layout of a table whose columns are given: by number from 1, or by name (then a text table has a header)."""
+    given = (source, target)
+    header = None if names is not None else header_of(rows)
+    if names is None and header is None and not all(map(str.isdecimal, given)):
+        header = tuple(rows[0])
+    labels = names or header or ()
+    width = len(labels) or max(map(len, rows))
+    indices = []
+    for column in given:
+        if column in labels:
+            indices.append(labels.index(column))
+        elif column.isdecimal() and names is None and 1 <= int(column) <= width:
+            indices.append(int(column) - 1)
+        else:
+            shown = ", ".join(labels[:8]) or f"{plural(width, 'column')}, by number from 1"
+            raise DataError(f"{where}: no column {column!r}; it has {shown}")
+    ignored = tuple(index for index in range(width) if index not in indices)
+    return ColumnLayout((indices[0],), (indices[1],), ignored=ignored, header=header, names=names)
+
+
 def _wide_layout(columns: list[list[str]], labels: list[str], layout: ColumnLayout, where: str) -> ColumnLayout:
     """The layout of a table of three or more columns."""
     indices = range(len(columns))

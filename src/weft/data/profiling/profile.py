@@ -8,7 +8,7 @@ from itertools import chain, islice, pairwise
 from typing import Any
 
 from weft.data.hashing import text_hashes
-from weft.data.profiling.columns import ColumnLayout, find_columns
+from weft.data.profiling.columns import ColumnLayout, find_columns, named_columns
 from weft.data.profiling.inputs import PairInput
 from weft.data.profiling.relations import Relations, relate
 from weft.data.profiling.rows import READ_BYTES, RowCount, RowStream
@@ -119,18 +119,31 @@ class PairProfile:
         return asdict(self)
 
 
-def profile_pairs(pair_input: PairInput, *, read_bytes: int = READ_BYTES) -> PairProfile:
-    """The profile of an input, from a sample that is bounded whatever the input's size."""
+def profile_pairs(
+    pair_input: PairInput, *, columns: tuple[str, str] | None = None, read_bytes: int = READ_BYTES
+) -> PairProfile:
+    """The profile of an input, from a sample that is bounded whatever the input's size.
+
+    ``columns``: the source and the target column of a table, by name or number; not given: they are found.
+    """
     stream = RowStream(pair_input, read_bytes)
     rows = iter(stream)
     first = list(islice(rows, FIRST_ROWS))
     if not first:
         raise DataError(stream.first_error or f"{pair_input.name}: no pairs; the file is empty")
-    columns = find_columns(first, pair_input.name, stream.names)
+    if columns is None:
+        layout = find_columns(first, pair_input.name, stream.names)
+    else:
+        layout = named_columns(first, pair_input.name, stream.names, *columns)
+    return _profile_rows(stream, layout, chain(first, rows))
+
+
+def _profile_rows(stream: RowStream, columns: ColumnLayout, rows: Iterator[list[str]]) -> PairProfile:
+    """The profile of a stream whose columns are known; `rows` are all its rows."""
     texts = [index for index in columns.source if index not in columns.features] or list(columns.source)
     sample, sources, feature_cells, blank = EvenSample(), SourceSample(), _FeatureCells(columns.features), 0
     width = 1 + max((*columns.source, *columns.target))
-    for cells in _body(chain(first, rows), columns):
+    for cells in _body(rows, columns):
         if len(cells) < width:
             stream.bad_rows += 1
             continue
@@ -142,7 +155,7 @@ def profile_pairs(pair_input: PairInput, *, read_bytes: int = READ_BYTES) -> Pai
         sources.add("\t".join(cells[index] for index in columns.source), target)
         feature_cells.add(cells)
     if not sample.pairs:
-        raise DataError(f"{pair_input.name}: no pair with text on both sides")
+        raise DataError(f"{stream.input.name}: no pair with text on both sides")
     if columns.header is not None:
         stream.count.rows -= 1
     return _profile(stream, columns, sample, sources, (feature_cells.profiles(), blank))
