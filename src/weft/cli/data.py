@@ -151,7 +151,7 @@ def prepare_command(
 def recommend_command(
     what: Annotated[
         str,
-        typer.Argument(metavar="FILE|FOLDER", help="Pairs: a file, a folder with train.*, or - for standard input."),
+        typer.Argument(metavar="FILE|FOLDER", help="A file of pairs, or a folder; - is standard input."),
     ],
     targets: Annotated[
         str | None, typer.Argument(metavar="[TARGETS]", help="A file of targets, if FILE has sources only.")

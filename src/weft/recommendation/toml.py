@@ -13,7 +13,7 @@ def write_recommendation(recommendation: Recommendation) -> str:
     lines = [f"# {choice.line()}" for choice in recommendation.choices]
     lines += [f"# warning: {warning}" for warning in recommendation.warnings]
     sections = _sections(recommendation.tree())
-    return "\n".join([*lines, "", *sections]) + "\n"
+    return "\n".join([*lines, "", *sections]).rstrip() + "\n"
 
 
 def _sections(tree: dict[str, Any], prefix: str = "") -> list[str]:

@@ -74,3 +74,8 @@ def test_columns_that_are_given() -> None:
         named_columns(rows, "f", None, "x", "p")
     with pytest.raises(DataError, match="f: no column '4'; it has 3 columns, by number from 1"):
         named_columns(rows, "f", None, "4", "1")
+
+
+def test_rows_of_different_widths() -> None:
+    with pytest.raises(DataError, match="f: rows of 2 to 9 columns; expected two, or the same number in each"):
+        find_columns([["a"] * (2 + n % 8) for n in range(40)], "f")

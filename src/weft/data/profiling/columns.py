@@ -200,6 +200,12 @@ def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] |
     width = max(set(map(len, body)), key=[len(row) for row in body].count)
     if width < 2:
         raise DataError(f"{where}: {plural(width, 'column')}; expected a source, a tab and a target in each line")
+    widths = sorted(map(len, body))
+    if len(body) >= 20 and sum(map(width.__eq__, widths)) < len(body) / 2:
+        raise DataError(
+            f"{where}: rows of {widths[0]} to {widths[-1]} columns; expected two, or the same number in each; "
+            "for dialogues write a recipe with train = {dialogues = FILE}"
+        )
     columns = [[row[index] for row in body if len(row) == width] for index in range(width)]
     labels = [name.strip().lower().rsplit(".", 1)[-1] for name in (names or header or ())]
     labels += [""] * (width - len(labels))

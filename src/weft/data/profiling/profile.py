@@ -147,7 +147,8 @@ def _profile_rows(stream: RowStream, columns: ColumnLayout, rows: Iterator[list[
         if len(cells) < width:
             stream.bad_rows += 1
             continue
-        source, target = (" ".join(cells[index] for index in side).strip() for side in (texts, columns.target))
+        source = (cells[texts[0]] if len(texts) == 1 else " ".join(cells[index] for index in texts)).strip()
+        target = cells[columns.target[0]].strip()
         if not source or not target:
             blank += 1
             continue
