@@ -197,7 +197,7 @@ IN_SEARCH: dict[str, tuple[Any, dict[str, Any]]] = {
     "search.kind": ("greedy", {}),
     "search.size": (2, {}),
     "search.stop": ("steps", {"search.finish": 1, "search.length_penalty": 3.0}),
-    "search.finish": (1, {"search.length_penalty": 3.0}),
+    "search.finish": (1, {"search.stop": "finished", "search.length_penalty": 3.0}),
     "search.groups": (4, {"search.size": 4}),
     "search.diversity": (9.0, {"search.size": 4, "search.groups": 2}),
     "search.normalization": ("none", {}),

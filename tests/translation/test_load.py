@@ -105,7 +105,7 @@ class TestEngines:
         pytest.importorskip("ctranslate2")
         ours = load(runs / "transformer", device="cpu", engine="torch")
         theirs = load(runs / "transformer", device="cpu", engine="ctranslate2")
-        for search in ({}, {"kind": "greedy"}, {"size": 2, "n_best": 2}):
+        for search in ({"stop": "finished"}, {"kind": "greedy"}, {"stop": "finished", "size": 2, "n_best": 2}):
             expected = ours.translate(SOURCES, return_attention=False, **search)
             found = theirs.translate(SOURCES, return_attention=False, **search)
             assert [one.text for one in found] == [one.text for one in expected]
@@ -115,7 +115,7 @@ class TestEngines:
         pytest.importorskip("ctranslate2")
         for engine in ("auto", "ctranslate2"):
             run = load(runs / "transformer", device="cpu", precision="int8", engine=engine)
-            assert len(run.translate(SOURCES * 12, return_attention=False)) == 48
+            assert len(run.translate(SOURCES * 12, return_attention=False, stop="finished")) == 48
 
     def test_what_it_cannot_do_is_refused_or_left_to_torch(self, runs):
         pytest.importorskip("ctranslate2")
@@ -133,12 +133,12 @@ class TestEngines:
         with pytest.raises(
             SearchError, match=r"^engine='ctranslate2': search\.size: 50; in CTranslate2 a beam holds at"
         ):
-            theirs.translate(SOURCES, size=50)
-        assert len(either.translate(SOURCES * 12, return_attention=False, size=50)) == 48
+            theirs.translate(SOURCES, size=50, stop="finished")
+        assert len(either.translate(SOURCES * 12, return_attention=False, size=50, stop="finished")) == 48
         monkeypatch.setattr("weft.translation.engines.ctranslate2.engine.available_memory", lambda: 1000)
         with pytest.raises(SearchError, match=r"search\.size: 3 hypotheses of 4 sentences need about 0\.0 MB"):
-            theirs.translate(SOURCES, size=3)
-        assert len(either.translate(SOURCES * 12, return_attention=False, size=3)) == 48
+            theirs.translate(SOURCES, size=3, stop="finished")
+        assert len(either.translate(SOURCES * 12, return_attention=False, size=3, stop="finished")) == 48
 
 
 def test_an_ensemble_has_the_largest_length_limits(runs, tmp_path):

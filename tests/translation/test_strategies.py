@@ -122,7 +122,7 @@ def test_an_exact_search_that_gives_up_joins_both_lists() -> None:
         ),
         ({"kind": "exact"}, {"prefixes": [[3], []]}, "search.prefix: search.kind = 'exact' takes none; use beam"),
         ({"kind": "exact"}, {"return_trace": True}, "search.kind = 'exact' keeps no trace; use greedy, sample or beam"),
-        ({"stop": "steps"}, {"required": [[[3]], []]}, "search.stop: cannot be used with search.required; leave it at"),
+        ({"stop": "steps"}, {"required": [[[3]], []]}, "search.stop: with search.required it is always"),
         ({}, {"required": [[[3]], []], "prefixes": [[3], []]}, "search.required: cannot be used with a forced prefix"),
         ({}, {"required": [[[3]], []], "return_trace": True}, "a beam with required phrases keeps no trace"),
     ],

@@ -137,11 +137,18 @@ class TestSearchSettings:
     def test_a_mistake_is_one_line(self, copier, search, message):
         assert refusal(RecipeError, copier.translate, "a", **search).startswith(message)
 
+    def test_beams_of_few_tokens_stop_when_the_rest_is_outranked(self, copier, monkeypatch):
+        assert copier.search_settings({}).stop == "outranked"
+        assert copier.search_settings({"stop": "finished"}).stop == "finished"
+        assert copier.search_settings({"required": ["a"]}).stop is None
+        monkeypatch.setattr("weft.translation.translator.SMALL_VOCABULARY", 4)
+        assert copier.search_settings({}).stop == "finished"
+
     def test_they_hold_for_one_call(self, copier):
         before = copier.recipe.search
         assert copier.search_settings({"size": 2}).size == 2
         copier.translate("a", size=2)
-        assert copier.recipe.search is before and copier.search_settings({}) is before
+        assert copier.recipe.search is before and copier.search_settings({}).size == before.size
 
 
 class TestDifficultInput:

@@ -104,7 +104,7 @@ def test_names_never_seen_are_copied(trained: Callable[[str], Translator], kind:
     assert forced.tokens == translation.tokens and forced.ids == translation.ids
 
 
-BEAM = {"kind": "beam", "size": 3, "stop": "outranked"}
+BEAM = {"kind": "beam", "size": 3}
 """With so few tokens an unlikely ending is always among the best extensions, and three of them are soon found."""
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"kind": "greedy"},
@@ -113,7 +113,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "sample": {"kind": "sample", "top_k": 1},
     "mbr": {"kind": "mbr", "samples": 4, "top_k": 1},
     "exact": {"kind": "exact"},
-    "required": {**BEAM, "stop": "finished", "finish": 9, "required": ["voit"]},
+    "required": {**BEAM, "finish": 9, "required": ["voit"]},
     "no repetition": {**BEAM, "no_repeat_ngram": 2, "repetition_penalty": 1.1},
     "replaced": {**BEAM, "replace_unknown": True},
 }

@@ -20,10 +20,11 @@ class SearchSettings(Settings):
         "(exact), the best of all (exhaustive)",
     )
     size: Count = Field(5, description="beam: number of hypotheses in the beam")
-    stop: Literal["finished", "outranked", "provable", "steps"] = Field(
-        "finished",
+    stop: Literal["finished", "outranked", "provable", "steps"] | None = Field(
+        None,
         description="beam: stop when enough hypotheses have finished; when also none in the beam ranks above them; "
-        "when no better one can follow; or at the maximum length",
+        "when no better one can follow; or at the maximum length. If not set, `outranked` for a model that copies or "
+        "has fewer than 1,000 target tokens, else `finished`",
     )
     finish: CountOrNone = Field(0, description="beam: finished hypotheses at which to stop; 0: the size of the beam")
     groups: Count = Field(1, description="beam: number of groups that avoid each other's tokens (diverse beam search)")

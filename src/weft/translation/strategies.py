@@ -66,14 +66,16 @@ def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> 
     options = BeamOptions(
         size=-(-size // settings.groups) * settings.groups,
         ranking=ranking_of(settings),
-        stop=settings.stop,
+        stop=settings.stop or BeamOptions.stop,
         finish=settings.finish,
         groups=settings.groups,
         diversity=settings.diversity,
     )
     if not any(request.required):
         return beam_search(model, request, options)
-    _refuse(settings, "search.required", stop="finished", groups=1)
+    _refuse(settings, "search.required", groups=1)
+    if settings.stop not in (None, "finished"):
+        raise SearchError("search.stop: with search.required it is always 'finished'; leave it unset")
     if any(request.prefixes):
         raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
     if request.return_trace:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 COMPLETION_LENGTH = 100
 """The least number of tokens by which a text may be continued, where nothing else limits it."""
+SMALL_VOCABULARY = 1_000
+"""Models with fewer target tokens than this have `search.stop` = "outranked" unless it is set."""
 MAX_SOURCE_TOKENS = 10_000
 """The longest source that is translated; more where the model was trained on longer ones (data.max_length)."""
 WINDOW_LINES = 4096
@@ -101,10 +103,21 @@ class Translator:
         return self.recipe.model.sources.count
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
-        """The recipe's search settings with some of them changed."""
-        if not changes:
-            return self.recipe.search
-        return make_recipe({"search": {**self.recipe.search.model_dump(), **changes}}).search
+        """The recipe's search settings with some of them changed, and `search.stop` chosen where it is not set."""
+        settings = self.recipe.search
+        if changes:
+            settings = make_recipe({"search": {**settings.model_dump(), **changes}}).search
+        if settings.stop is not None or settings.required:
+            return settings
+        return settings.model_copy(update={"stop": self._default_stop()})
+
+    def _default_stop(self) -> str:
+        """When beams stop. With few tokens, or with a gate, the end token is among the best extensions of most beams.
+
+        Beams that count finished hypotheses then stop at unlikely short ones.
+        """
+        few_tokens = self.tokenizers.target.size < SMALL_VOCABULARY
+        return "outranked" if few_tokens or self.recipe.model.copy else "finished"
 
     @overload
     def translate(

@@ -136,7 +136,7 @@ class TestLoading:
 
         stack = {"kind": "transformer", "layers": 1, "hidden": 16, "heads": 2, "feed_forward": 24}
         changes = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in stack.items()}
-        list(train(tiny({**changes, "training.steps": 2}), tmp_path / "run"))
+        list(train(tiny({"search.stop": "finished", **changes, "training.steps": 2}), tmp_path / "run"))
         return tmp_path / "run"
 
     def test_nothing_in_a_run_folder_but_its_weights_answers(self, run: Path, cache: Path, make: Make) -> None:

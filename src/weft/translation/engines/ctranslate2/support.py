@@ -13,7 +13,7 @@ Values = tuple[object, ...] | None
 _SCORING: dict[str, Values] = {"normalization": ("power", "none"), "length_penalty": None, "no_loops": None}
 SUPPORTED: dict[str, dict[str, Values]] = {
     "greedy": {**_SCORING, "coverage_penalty": None},
-    "beam": {**_SCORING, "size": None, "finish": None, "stop": ("finished",)},
+    "beam": {**_SCORING, "size": None, "finish": None, "stop": ("finished", None)},
 }
 """For each search.kind, the settings that mean the same in CTranslate2, and for which values; None: for all."""
 OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens"}
@@ -67,7 +67,7 @@ def unsupported_search(settings: SearchSettings, *, n_best: int = 1) -> str | No
         value = getattr(settings, name)
         allowed = SUPPORTED[kind].get(name, (field.get_default(call_default_factory=True),))
         if allowed is not None and value not in allowed:
-            values = " or ".join(map(repr, allowed))
+            values = " or ".join(repr(one) for one in allowed if one is not None)
             return f"search.{name}: {value!r} is not known to CTranslate2, or means something else; it has {values}"
     if kind == "greedy" and n_best > 1:
         return f"n_best: {n_best}; greedy search finds one output"
