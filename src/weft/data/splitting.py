@@ -6,10 +6,15 @@ none of the others, as long as the shares stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from weft.data.hashing import text_hashes
+from weft.data.pairs import Pair, Row, RowError
+from weft.data.reading.blocks import Block
+from weft.data.reading.corpora import Corpus, Files
 
 Part = Literal["train", "valid", "test"]
 _KEY = b"weft split"
@@ -21,6 +26,13 @@ class SplitShares(NamedTuple):
 
     valid: float
     test: float
+
+    def part_of(self, source_hash: int) -> Part:
+        """The part of a source by its hash (`source_hashes`): the smallest are tested on, the next validated on."""
+        test_end = int(self.test * _RANGE)
+        if source_hash < test_end:
+            return "test"
+        return "valid" if source_hash < test_end + int(self.valid * _RANGE) else "train"
 
 
 def split_shares(pairs: int, *, valid: bool = True, test: bool = True) -> SplitShares:
@@ -36,9 +48,55 @@ def split_shares(pairs: int, *, valid: bool = True, test: bool = True) -> SplitS
     return SplitShares(share if valid else 0.0, share if test else 0.0)
 
 
+def source_hashes(sources: Iterable[str]) -> list[int]:
+    """A number below 2^64 for each source, by which corpora are split. How much white space there is does not count."""
+    return text_hashes((" ".join(source.split()) for source in sources), _KEY)
+
+
 def parts_of(sources: Iterable[str], shares: SplitShares) -> list[Part]:
-    """The part of each source. White space at the ends does not count."""
-    test_end = int(shares.test * _RANGE)
-    valid_end = test_end + int(shares.valid * _RANGE)
-    hashes = text_hashes((source.strip() for source in sources), _KEY)
-    return ["test" if value < test_end else "valid" if value < valid_end else "train" for value in hashes]
+    """The part of each source."""
+    return [shares.part_of(value) for value in source_hashes(sources)]
+
+
+@dataclass(frozen=True)
+class BlockPart:
+    """The rows of a block that belong to one part. Rows that cannot be read belong to the training part."""
+
+    block: Block
+    part: Part
+    shares: SplitShares
+
+    @property
+    def name(self) -> str:
+        return self.block.name
+
+    def rows(self) -> Iterator[Row]:
+        rows = list(self.block.rows())
+        hashes = iter(source_hashes(_split_text(row) for _, row in rows if not isinstance(row, RowError)))
+        for number, row in rows:
+            part = "train" if isinstance(row, RowError) else self.shares.part_of(next(hashes))
+            if part == self.part:
+                yield number, row
+
+
+@dataclass(frozen=True)
+class CorpusPart:
+    """The pairs of a corpus that belong to one part."""
+
+    corpus: Corpus
+    part: Part
+    shares: SplitShares
+
+    def blocks(self) -> Iterator[BlockPart]:
+        return (BlockPart(block, self.part, self.shares) for block in self.corpus.blocks())
+
+    def files(self) -> list[Path]:
+        return self.corpus.files()
+
+    def paths(self) -> Files:
+        return self.corpus.paths()
+
+
+def _split_text(pair: Pair) -> str:
+    """What a pair is split by: its source or, without one, as in the lines of a language model, its target."""
+    return pair.source if pair.source.strip() else pair.target

@@ -18,6 +18,7 @@ from weft.data.filtering.steps import Call, Prefix, Step, StepError
 from weft.data.pairs import BLANK_KIND, Pair, Row, RowError, blank_error, is_blank
 from weft.data.reading import corpora
 from weft.data.reading.corpora import PlainLines
+from weft.data.splitting import CorpusPart, Part, SplitShares
 from weft.errors import DataError, nearest
 from weft.recipe import Recipe
 from weft.recipe.corpus import (
@@ -85,17 +86,37 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
     value = getattr(data, split)
     if value is None and isinstance(data.train, str) and data.train in tasks.TASKS:
         value = data.train
+    if value is None and _is_held_out(recipe, split):
+        value = data.train
     if value is None:
         raise DataError(f"data.{split}: the recipe names no {split} pairs; set data.{split}, or give a file")
     entries = [_find(recipe, split, item, allow_missing=allow_missing) for item in as_list(value)]
     corpora.check_standard_input(entry.corpus for entry in entries)
-    return entries
+    return _split(recipe, split, entries)
+
+
+def _is_held_out(recipe: Recipe, split: str) -> bool:
+    """Whether the pairs of a split are held out from the training pairs."""
+    return split != "train" and bool(getattr(recipe.data.holdout, split))
+
+
+def _split(recipe: Recipe, split: str, entries: list[CorpusEntry]) -> list[CorpusEntry]:
+    """The part of the corpora that data.holdout gives to this split; built-in corpora have parts of their own."""
+    shares = SplitShares(recipe.data.holdout.valid, recipe.data.holdout.test)
+    if not any(shares) or not (split == "train" or _is_held_out(recipe, split)):
+        return entries
+    generated = next((entry.name for entry in entries if isinstance(entry.corpus, TaskCorpus)), None)
+    if generated is not None:
+        raise DataError(f"data.holdout: the built-in corpus {generated!r} has validation and test pairs; leave it out")
+    part = cast("Part", split)
+    return [entry._replace(corpus=CorpusPart(entry.corpus, part, shares)) for entry in entries]
 
 
 def has_corpus(recipe: Recipe, split: str) -> bool:
     """Whether a recipe says where a split comes from."""
     train = recipe.data.train
-    return getattr(recipe.data, split) is not None or (isinstance(train, str) and train in tasks.TASKS)
+    is_generated = isinstance(train, str) and train in tasks.TASKS
+    return getattr(recipe.data, split) is not None or is_generated or _is_held_out(recipe, split)
 
 
 def check_files(recipe: Recipe) -> None:

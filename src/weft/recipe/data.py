@@ -11,6 +11,19 @@ from weft.recipe.corpus import Corpora
 from weft.recipe.pipeline import AnyStep
 
 
+class HoldoutSettings(Settings):
+    """[data.holdout]: training pairs that are kept for validation and testing."""
+
+    valid: float = Field(
+        0.0,
+        ge=0,
+        lt=0.5,
+        description="share of data.train that is held out for validation, chosen by a hash of the source; "
+        "in place of data.valid",
+    )
+    test: float = Field(0.0, ge=0, lt=0.5, description="share of data.train that is held out for testing")
+
+
 class DataSettings(Settings):
     """[data]: where the pairs come from."""
 
@@ -24,6 +37,7 @@ class DataSettings(Settings):
         None, description="validation pairs, in the same forms; a built-in corpus has its own"
     )
     test: Corpora | None = Field(None, description="test pairs, in the same forms; used by `weft evaluate`")
+    holdout: HoldoutSettings = HoldoutSettings()
     folder: str = Field(
         ".", description="relative file names start here; itself relative to the folder of the recipe file"
     )
@@ -62,6 +76,13 @@ class DataSettings(Settings):
         named = [split for split in ("valid", "test") if getattr(self, split) is not None]
         if named and "train" not in self.model_fields_set:
             raise ValueError(f"data.train: is not set, but data.{named[0]} is; name the training pairs too")
+        return self
+
+    @model_validator(mode="after")
+    def _check_holdout(self) -> DataSettings:
+        for split in ("valid", "test"):
+            if getattr(self.holdout, split) and getattr(self, split) is not None:
+                raise ValueError(f"data.holdout.{split}: data.{split} names these pairs already; leave out one of them")
         return self
 
     @model_validator(mode="after")

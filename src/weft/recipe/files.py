@@ -109,7 +109,8 @@ def _merged(base: Tree, tree: Tree, group: str) -> Tree:
     for name, value in tree.items():
         below, path = base.get(name), f"{group}{name}"
         merged[name] = value
-        if isinstance(value, dict) and isinstance(below, dict) and group != "data.":  # a corpus is one value
+        is_corpus = group == "data." and name != "holdout"  # one value
+        if isinstance(value, dict) and isinstance(below, dict) and not is_corpus:
             kind, is_stack = below.get("kind", "lstm"), path in ("model.encoder", "model.decoder")
             if not is_stack or value.get("kind", kind) == kind:  # a stack of another kind has other settings
                 merged[name] = _merged(below, value, f"{path}.")

@@ -59,7 +59,7 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
         "",
         f"- model: {'; '.join(parts)}",
         f"- units: {_units(recipe)} ({sizes})",
-        f"- data: {_corpus(recipe.data.train)}",
+        f"- data: {_corpus(recipe.data.train)}{_held_out(recipe)}",
         f"- seed: {recipe.seed}",
     ]
     if (finished := status.finished) is None:
@@ -70,6 +70,14 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
     use = f"weft {'sample' if recipe.source_role == 'none' else 'translate'} {shlex.quote(str(run))}"
     lines += ["", f"All settings: `recipe.toml`. Use it: `{use}`, or `weft.load({str(run)!r})` in Python.", ""]
     return "\n".join(lines)
+
+
+def _held_out(recipe: Recipe) -> str:
+    """Which shares of the data were not trained on."""
+    purposes = {"valid": "validation", "test": "testing"}
+    shares = {purposes[split]: share for split, share in recipe.data.holdout.model_dump().items() if share}
+    text = " and ".join(f"{share:.2%} for {purpose}" for purpose, share in shares.items())
+    return f"; held out: {text}" if text else ""
 
 
 def _validation(status: TrainingStatus) -> str:

@@ -109,7 +109,8 @@ def make_validation(recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus,
         sentence_ids=sentence_ids(recipe.model, tokenizers),
     )
     if not len(encoded):
-        raise DataError("data.valid: no pair is left to validate on")
+        setting = "data.holdout.valid" if recipe.data.holdout.valid else "data.valid"
+        raise DataError(f"{setting}: no pair is left to validate on")
     items = GROUPINGS[recipe.evaluation.references](pairs)
     sources, references = sample_items(items, recipe.training.valid_sentences, seed=recipe.seed)
     sample = len(sources), len(items.sources)
