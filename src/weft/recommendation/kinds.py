@@ -19,6 +19,8 @@ CLOSED_SIZE = 3_000
 """Different tokens that a closed set has at most."""
 CLOSED_UNSEEN = 0.01
 """The probability of an unseen token that a closed set has at most."""
+PUNCTUATED = 0.01
+"""The share of tokens with punctuation attached from which on text is running text, not tokenized."""
 UNSPACED = frozenset(["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"])
 """Scripts that are written without spaces between words."""
 
@@ -80,7 +82,8 @@ def find_task(profile: PairProfile) -> Task:
         return task("correction", f"{copied:.0%} of the target words are in the source, in the same order")
     if _is_formal(target, target_unit):
         if source_unit == "bpe" and source.worded.size <= CLOSED_SIZE and source.worded.unseen < 3 * CLOSED_UNSEEN:
-            source_unit, source_reason = "word", f"only {source.worded.size:,} different words"
+            source_unit = "word" if source.punctuated >= PUNCTUATED else "symbol"
+            source_reason = f"only {source.worded.size:,} different words"
         return task("formal", f"the target is not text: {target_reason}")
     rare = relations.copied_rare_words
     if rare > 0.3 and relations.rare_words > 0.05 and copied - by_chance > 0.2:
@@ -117,9 +120,9 @@ def _unit(side: SideProfile, factor: float, *, is_target: bool) -> tuple[Unit, s
         if is_target and side.spaced.size <= 50 and _is_closed(side.spaced, factor) and side.spaced.growth < 0.05:
             return "symbol", f"{side.spaced.size} different words"
         return "character", f"single words of {side.characters.mean:.0f} characters, {side.alphabet} different ones"
-    if side.punctuated < 0.01 and _is_closed(side.spaced, factor):
+    if side.punctuated < PUNCTUATED and _is_closed(side.spaced, factor):
         return "symbol", f"{side.spaced.size:,} different symbols between spaces"
-    if side.punctuated >= 0.01 and _is_closed(side.worded, factor):
+    if side.punctuated >= PUNCTUATED and _is_closed(side.worded, factor):
         return "word", f"{side.worded.size:,} different words, hardly a new one in further text"
     if side.script in UNSPACED and side.token_characters > 6:
         return _unspaced(side)

@@ -6,18 +6,28 @@ from typing import Any
 
 from weft.data.profiling.profile import PairProfile
 from weft.recommendation.choices import Choice
+from weft.recommendation.devices import Device
 from weft.recommendation.kinds import Task
 
+FEW_WORDS = 3_000
+"""Pairs of words below which a network is small."""
+FEW_SENTENCES = 5_000
+"""Pairs of sentences below which a recurrent network is better than a Transformer."""
+TINY_VOCABULARY = 50
+"""Symbols that languages made by rules have at most on each side."""
+KEPT_CHARACTERS = 0.6
+"""The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
-def choose_model(profile: PairProfile, task: Task) -> list[Choice]:
+
+def choose_model(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
     """The network for a task of that kind and size."""
     if task.kind == "inflection":
         return _inflection(profile)
     if task.kind == "spelling" and profile.pairs <= 200_000:
-        return _spelling(profile)
+        return _spelling(profile, device)
     if task.kind == "summary" and profile.pairs <= 100_000:
         return _summary(profile)
-    if task.kind == "text" and profile.pairs < 5_000:
+    if task.kind == "text" and profile.pairs < FEW_SENTENCES:
         reason = f"{profile.pairs:,} pairs are few for a Transformer"
         feeding = {"model.decoder.input_feeding": True}
         return [
@@ -48,38 +58,37 @@ def transformer(layers: tuple[int, int], hidden: int, feed_forward: int, heads: 
 
 def _inflection(profile: PairProfile) -> list[Choice]:
     sources = len(profile.columns.source)
-    common = profile.relations.common_characters
+    reason = "words: a small recurrent network needs the fewest pairs"
+    each = f"{sources} with an encoder each"
     choices = [
-        Choice(
-            "model",
-            "GRU 256",
-            "words: a small recurrent network needs the fewest pairs",
-            recurrent("gru", 256, 128),
-        ),
-        Choice(
-            "sources", f"{sources} with an encoder each", "the word, and its features", {"model.sources.count": sources}
-        ),
-        Choice("dropout", "0.4", f"{profile.pairs:,} pairs", {"model.dropout": 0.4}),
+        Choice("model", "GRU 256", reason, recurrent("gru", 256, 128)),
+        Choice("sources", each, "the word, and its features", {"model.sources.count": sources}),
+        Choice("dropout", "0.4", "words are short and soon learned by heart", {"model.dropout": 0.4}),
     ]
-    if common > 0.5:
-        reason = f"{common:.0%} of the target characters are in the source, in the same order"
+    kept = _kept_characters(profile)
+    if kept > KEPT_CHARACTERS:
+        reason = f"{kept:.0%} of a word's characters are in its form, in the same order"
         choices.append(Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}))
     return choices
 
 
-def _spelling(profile: PairProfile) -> list[Choice]:
-    pairs = profile.pairs
-    if pairs < 3_000:
-        choice = Choice("model", "GRU 256 with attention", f"{pairs:,} pairs of words", recurrent("gru", 256, 128))
-        return [choice, Choice("dropout", "0.4", "few pairs", {"model.dropout": 0.4})]
-    settings = {
-        **recurrent("lstm", 512, 256),
-        "model.decoder.input_feeding": True,
-        "model.attention.score": "general",
-        "model.attention.normalizer": "entmax15",
-    }
+def _kept_characters(profile: PairProfile) -> float:
+    """The common characters of both sides in order, as a share of the shorter side."""
+    relations = profile.relations
+    return min(1.0, relations.common_characters * max(1.0, relations.length_ratio))
+
+
+def _spelling(profile: PairProfile, device: Device) -> list[Choice]:
+    attention = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
+    attention["model.attention.normalizer"] = "entmax15"
+    if profile.pairs < FEW_WORDS or device == "cpu":
+        reason = f"only {profile.pairs:,} pairs of words" if profile.pairs < FEW_WORDS else "words, on a CPU"
+        model = Choice("model", "GRU 256", reason, recurrent("gru", 256, 128))
+    else:
+        model = Choice("model", "LSTM 512", f"{profile.pairs:,} pairs of words", recurrent("lstm", 512, 256))
     return [
-        Choice("model", "LSTM 512 with attention", f"{pairs:,} pairs of words", settings),
+        model,
+        Choice("attention", "sparse", "a sound is spelled with few letters", attention),
         Choice("dropout", "0.4", "words are short and soon learned by heart", {"model.dropout": 0.4}),
     ]
 
@@ -94,27 +103,24 @@ def _summary(profile: PairProfile) -> list[Choice]:
         "training.coverage_loss": 1.0,
     }
     rare = profile.relations.copied_rare_words
+    model = "LSTM 512 with attention and coverage"
     return [
-        Choice(
-            "model", "LSTM 512 with attention and coverage", f"{profile.pairs:,} pairs; nothing is said twice", settings
-        ),
+        Choice("model", model, f"{profile.pairs:,} pairs; nothing is said twice", settings),
         Choice("copying", "yes", f"{rare:.0%} of the rare target words are in the source", {"model.copy": True}),
         Choice("dropout", "0.3", f"{profile.pairs:,} pairs", {"model.dropout": 0.3}),
     ]
 
 
 def _transformer(profile: PairProfile, task: Task) -> list[Choice]:
-    pairs = profile.pairs
     layers, hidden, feed_forward, heads = _size(profile, task)
     settings = transformer(layers, hidden, feed_forward, heads)
     settings["model.tie"] = "target"
     depth = f"{layers[0]} + {layers[1]} layers of {hidden}"
-    choices = [Choice("model", f"Transformer, {depth}", f"{pairs:,} pairs", settings)]
+    choices = [Choice("model", f"Transformer, {depth}", f"{profile.pairs:,} pairs", settings)]
     if task.kind == "copying":
         rare = profile.relations.copied_rare_words
-        choices.append(
-            Choice("copying", "yes", f"{rare:.0%} of the rare target words are in the source", {"model.copy": True})
-        )
+        reason = f"{rare:.0%} of the rare target words are in the source"
+        choices.append(Choice("copying", "yes", reason, {"model.copy": True}))
     dropout, reason = _dropout(profile, task)
     choices.append(Choice("dropout", str(dropout), reason, {"model.dropout": dropout}))
     return choices
@@ -126,8 +132,7 @@ def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, 
     if task.kind == "answer":
         return (3, 1), 128, 512, 4
     if task.kind == "formal":
-        tiny = max(profile.source.spaced.size, profile.target.spaced.size) <= 50 and pairs < 30_000
-        return ((2, 2), 128, 256, 4) if tiny else ((3, 3), 256, 1024, 4) if pairs < 30_000 else ((4, 4), 256, 1024, 8)
+        return ((3, 3), 256, 1024, 4) if pairs < 30_000 else ((4, 4), 256, 1024, 8)
     if profile.targets_per_source >= 3:
         return (3, 3), 256, 1024, 4
     if pairs <= 400_000:
@@ -136,15 +141,16 @@ def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, 
 
 
 def _dropout(profile: PairProfile, task: Task) -> tuple[float, str]:
+    """Dropout of a Transformer: the fewer pairs, the more, except where pairs cannot be learned by heart."""
     pairs = profile.pairs
     if task.kind == "answer":
         return 0.1, "few answers"
-    if task.kind == "formal" and (profile.target.tokens.p95 >= 40 or profile.target.spaced.size <= 50):
-        return 0.1, "targets of a small closed vocabulary follow strict rules"
+    if task.kind == "formal" and max(profile.source.spaced.size, profile.target.spaced.size) <= TINY_VOCABULARY:
+        return 0.1, f"at most {TINY_VOCABULARY} symbols on each side: a language of strict rules"
     if profile.targets_per_source >= 3:
         return 0.1, f"{profile.targets_per_source:.0f} targets a source: hard to learn by heart"
     if task.kind == "text" and pairs <= 40_000:
-        return 0.4, f"{pairs:,} pairs"
+        return 0.4, f"only {pairs:,} pairs"
     for limit, dropout in ((400_000, 0.3), (2_000_000, 0.2)):
         if pairs <= limit:
             return dropout, f"{pairs:,} pairs"

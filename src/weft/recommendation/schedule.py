@@ -7,59 +7,46 @@ from typing import Any
 from weft.data.profiling.profile import PairProfile
 from weft.data.profiling.sides import SideProfile
 from weft.recommendation.choices import Choice
-from weft.recommendation.kinds import UNSPACED, Task
+from weft.recommendation.devices import Device
+from weft.recommendation.kinds import PUNCTUATED, UNSPACED, Task
+from weft.recommendation.speed import steps_in
 
 VALIDATIONS = 20
-PATIENCE = 8
-MAX_STEPS = 100_000
+PATIENCE = 10
+"""Validations without improvement; half of them, as the cosine schedule improves most towards its end."""
+MIN_STEPS, USUAL_STEPS, MAX_STEPS = 2_000, 10_000, 100_000
+LARGE_EPOCH = 2_000_000
+"""Tokens of an epoch from which on batches are larger and the usual number of steps is doubled."""
+WORD_MINUTES = 12
+"""What training on pairs of words takes on two CPU cores at most, roughly."""
 
 
-def choose_training(profile: PairProfile, task: Task, tree: dict[str, Any]) -> list[Choice]:
+def choose_training(profile: PairProfile, task: Task, tree: dict[str, Any], device: Device) -> list[Choice]:
     """How to train the model of `tree`, how to search with it, and what it is judged by."""
     tokens = epoch_tokens(profile, task)
-    batch = _power_of_two(tokens / 120, 512, 4_096 if tokens <= 2_000_000 else 8_192)
-    per_epoch = max(1, round(tokens / batch))
-    steps = max(2_000, min(10_000, per_epoch * _epochs(profile, task)), per_epoch * 5)
-    steps = round(min(steps, MAX_STEPS), -2)
+    batch = _batch(tokens, task, device)
+    steps, reason = _steps(profile, task, tokens, batch)
+    if device == "cpu" and task.is_word_level:
+        affordable = steps_in(60 * WORD_MINUTES, tree, batch)
+        if affordable < steps:
+            steps, reason = affordable, f"about {WORD_MINUTES} minutes on two CPU cores"
     rate = _learning_rate(profile, tree)
     warmup = max(50, min(2_000, steps // 10))
-    size = f"about {tokens:,} tokens an epoch"
     settings: dict[str, Any] = {"training.steps": steps, "training.validate_every": max(25, steps // VALIDATIONS)}
     settings |= {"training.patience": PATIENCE, "training.average": 5, "training.save_every": steps}
+    schedule = {"training.learning_rate": rate, "training.warmup": warmup, "training.schedule": "cosine"}
     choices = [
-        Choice("batch", f"{batch:,} tokens", size, {"training.batch_tokens": batch}),
-        Choice(
-            "steps", f"up to {steps:,}", f"{steps / per_epoch:.0f} epochs; stops earlier without improvement", settings
-        ),
-        Choice(
-            "learning rate",
-            f"{rate:g}, cosine",
-            f"warmup of {warmup} steps",
-            {"training.learning_rate": rate, "training.warmup": warmup, "training.schedule": "cosine"},
-        ),
+        Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens an epoch", {"training.batch_tokens": batch}),
+        Choice("steps", f"up to {steps:,}", f"{reason}; stops earlier without improvement", settings),
+        Choice("learning rate", f"{rate:g}, cosine", f"warmup of {warmup} steps", schedule),
         _smoothing(task),
-        _metric(profile, task),
+        _metric(profile, task, device),
     ]
     if task.kind == "answer":
         choices.append(Choice("search", "greedy", "one token decides", {"search.kind": "greedy"}))
     else:
         choices.append(Choice("search", "beam of 5", "longest output learned from the pairs", {"search.size": 5}))
     return choices
-
-
-def _epochs(profile: PairProfile, task: Task) -> int:
-    """How often to see the pairs at most: more often where they are few and the answer is exact."""
-    if task.kind == "summary":
-        return 8
-    if task.kind == "inflection":
-        return 120
-    if task.kind == "spelling":
-        return 40
-    if task.kind == "formal":
-        return 200 if profile.pairs < 10_000 else 40
-    if profile.targets_per_source >= 3:
-        return 25
-    return 80 if profile.pairs <= 50_000 else 30
 
 
 def epoch_tokens(profile: PairProfile, task: Task) -> int:
@@ -74,6 +61,13 @@ def epoch_tokens(profile: PairProfile, task: Task) -> int:
     return max(1, round(profile.pairs * (mean + 1)))
 
 
+def _batch(tokens: int, task: Task, device: Device) -> int:
+    """Tokens of a batch: some hundred batches an epoch; on a CPU, where a larger batch is not faster, fewer tokens."""
+    if task.is_word_level:
+        return _power_of_two(tokens / 60, 1_024, 2_048 if device == "cuda" else 1_024)
+    return _power_of_two(tokens / 120, 512, 4_096 if tokens <= LARGE_EPOCH else 8_192)
+
+
 def _power_of_two(value: float, low: int, high: int) -> int:
     power = low
     while power < high and power * 1.5 <= value:
@@ -81,11 +75,36 @@ def _power_of_two(value: float, low: int, high: int) -> int:
     return power
 
 
+def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[int, str]:
+    """The number of updates, and why."""
+    per_epoch = max(1, round(tokens / batch))
+    usual = USUAL_STEPS if tokens <= LARGE_EPOCH else 2 * USUAL_STEPS
+    steps = max(MIN_STEPS, min(usual, per_epoch * _epochs(profile, task)), per_epoch * 5)
+    steps = round(min(steps, MAX_STEPS), -2)
+    return steps, f"{steps / per_epoch:.0f} epochs"
+
+
+def _epochs(profile: PairProfile, task: Task) -> int:
+    """How often to see the pairs at most: more often where they are few and the answer is exact."""
+    if task.kind == "summary":
+        return 8
+    if task.kind == "inflection":
+        return 120
+    if task.kind == "spelling":
+        return 80 if profile.pairs < 20_000 else 40
+    if task.kind == "formal":
+        return 200 if profile.pairs < 10_000 else 80
+    if profile.targets_per_source >= 3:
+        return 25
+    return 80 if profile.pairs <= 50_000 else 30
+
+
 def _learning_rate(profile: PairProfile, tree: dict[str, Any]) -> float:
     encoder = tree["model"]["encoder"]
     if encoder["kind"] != "transformer":
         return 0.001
-    return 0.0005 if profile.pairs < 10_000 or encoder["hidden"] >= 512 else 0.001
+    rate = 0.0005 if profile.pairs < 10_000 or encoder["hidden"] >= 512 else 0.001
+    return 2 * rate if tree["model"]["dropout"] >= 0.4 else rate
 
 
 def _smoothing(task: Task) -> Choice:
@@ -94,12 +113,12 @@ def _smoothing(task: Task) -> Choice:
     return Choice("label smoothing", str(value), reason, {"training.label_smoothing": value})
 
 
-def _metric(profile: PairProfile, task: Task) -> Choice:
-    several = profile.several_targets > 0.2
+def _metric(profile: PairProfile, task: Task, device: Device) -> Choice:
+    several = profile.targets_per_source >= 2
     names, reason = _metrics(profile, task, several=several)
     settings: dict[str, Any] = {
         "training.metric": names[0],
-        "training.valid_sentences": 1_000,
+        "training.valid_sentences": 1_000 if device == "cuda" else 500,
         "evaluation.metrics": names,
     }
     if several:
@@ -123,7 +142,7 @@ def _metrics(profile: PairProfile, task: Task, *, several: bool) -> tuple[list[s
         return ["token_match", "token_match@5"], "formal language is right or wrong"
     if profile.target.script in UNSPACED and profile.target.tokens.median <= 3:
         return ["chrf"], f"no spaces between words ({profile.target.script})"
-    if profile.target.punctuated < 0.01:
+    if profile.target.punctuated < PUNCTUATED:
         return ["bleu_tokenized", "chrf"], "the target is tokenized already"
     return ["bleu", "chrf"], "sentences"
 

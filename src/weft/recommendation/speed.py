@@ -1,0 +1,34 @@
+"""How long updates of a recurrent model take on two CPU cores, roughly: before anything can be measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SECONDS_PER_BATCH = 0.04
+"""What a batch of 1,024 tokens takes at any size: embeddings, loss, the interpreter."""
+SECONDS_PER_MILLION = 0.05
+"""… and for each million weights that a token is multiplied by."""
+HARD_POSITIONS = 5
+"""How many times the work of soft attention hard attention is: it predicts a token from every source position."""
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+
+
+def steps_in(seconds: float, tree: dict[str, Any], batch_tokens: int) -> int:
+    """The updates that fit into so many seconds; ``tree``: the recipe of a recurrent model of one layer a side."""
+    millions = weights_per_token(tree["model"]) / 1e6
+    step = batch_tokens / 1_024 * (SECONDS_PER_BATCH + SECONDS_PER_MILLION * millions)
+    return max(100, round(seconds / step) // 100 * 100)
+
+
+def weights_per_token(model: dict[str, Any]) -> int:
+    """The weights that a token of each side is multiplied by, without embeddings and output layer."""
+    embedding, encoder, decoder = model["embedding"], model["encoder"], model["decoder"]
+    direction = encoder["hidden"] // 2
+    encoders = model.get("sources", {}).get("count", 1)
+    weights = encoders * 2 * GATES[encoder["kind"]] * direction * (embedding + direction)
+    hidden = decoder["hidden"]
+    inputs = embedding + hidden + (hidden if decoder.get("input_feeding") else 0)
+    weights += GATES[decoder["kind"]] * hidden * inputs
+    positions = HARD_POSITIONS if model.get("attention", {}).get("hard", "none") != "none" else 1
+    combined = (1 + encoders) * hidden * hidden
+    return int(weights + positions * combined + hidden * hidden)
