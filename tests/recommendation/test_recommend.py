@@ -5,23 +5,41 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import run
 from typing import Any
 
 import pytest
 
-from weft.data.profiling.inputs import PairInput
+from weft.data.profiling.inputs import PairInput, find_inputs
 from weft.data.profiling.profile import profile_pairs
+from weft.data.profiling.rows import RowCount
 from weft.recipe import make_recipe
 from weft.recommendation import Recommendation, recommend
+from weft.recommendation.devices import Device
 
 Rows = list[tuple[str, ...]]
 
 
-def _recommend(folder: Path, rows: Rows) -> Recommendation:
-    (folder / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
-    return recommend(profile_pairs(PairInput(str(folder / "pairs.tsv"))))
+def _write(path: Path, rows: Rows) -> str:
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+    return str(path)
+
+
+def _recommend(folder: Path, rows: Rows, device: Device = "cuda") -> Recommendation:
+    return recommend(profile_pairs(PairInput(_write(folder / "pairs.tsv", rows))), device=device)
+
+
+def _setting(recommendation: Recommendation, name: str) -> Any:
+    value: Any = recommendation.tree()
+    for part in name.split("."):
+        value = value[part]
+    return value
+
+
+def _reason(recommendation: Recommendation, topic: str) -> str:
+    return next(choice.line() for choice in recommendation.choices if choice.topic == topic)
 
 
 def _word(draw: random.Random, letters: str = "abcdefghijklmnoprstuvz") -> str:
@@ -41,6 +59,11 @@ def _korean(count: int) -> Rows:
 def _inflections(count: int) -> Rows:
     draw = random.Random(1)
     return [(word, draw.choice(["V;SG", "V;PL", "V;PST"]), word + "en") for word in (_word(draw) for _ in range(count))]
+
+
+def _long_forms(count: int) -> Rows:
+    """Forms that keep their lemma and are more than twice as long."""
+    return [(word, tags, word + "lerimizden" + word[::-1][:2]) for word, tags, _ in _inflections(count)]
 
 
 def _commands(count: int) -> Rows:
@@ -79,12 +102,14 @@ def _corrections(count: int) -> Rows:
 
 CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
     ("few words", _spellings, 800, {"tokenizer.kind": "character", "tokenizer.target_kind": "word",
-     "model.encoder.kind": "gru", "model.encoder.hidden": 256, "training.metric": "exact_match"}),
+     "model.encoder.kind": "gru", "model.encoder.hidden": 256, "model.decoder.input_feeding": True,
+     "training.metric": "exact_match"}),
     ("words", _spellings, 5_000, {"model.encoder.kind": "lstm", "model.encoder.hidden": 512,
      "model.attention.normalizer": "entmax15", "tokenizer.joint": False}),
     ("korean", _korean, 800, {"tokenizer.kind": "character", "tokenizer.decompose": True}),
     ("inflections", _inflections, 2_000, {"tokenizer.kind": "character", "tokenizer.tags": True,
      "model.sources.count": 2, "model.attention.hard": "first", "data.train.tags": [2]}),
+    ("long forms", _long_forms, 2_000, {"model.attention.hard": "first"}),
     ("commands", _commands, 2_000, {"tokenizer.kind": "word", "tokenizer.joint": False,
      "tokenizer.split_punctuation": False, "model.encoder.kind": "transformer", "training.metric": "token_match"}),
     ("sentences", _sentences, 8_000, {"tokenizer.kind": "bpe", "tokenizer.joint": True, "model.tie": "all",
@@ -101,13 +126,10 @@ def test_the_choices_of_an_expert(
     rows: Callable[[int], Rows], count: int, expected: dict[str, Any], tmp_path: Path
 ) -> None:
     recommendation = _recommend(tmp_path, rows(count))
-    tree = recommendation.tree()
     make_recipe(recommendation.tree())
     for name, value in expected.items():
-        setting: Any = tree
-        for part in name.split("."):
-            setting = setting[part]
-        assert setting == value, (name, [choice.line() for choice in recommendation.choices])
+        lines = [choice.line() for choice in recommendation.choices]
+        assert _setting(recommendation, name) == value, (name, lines)
     for choice in recommendation.choices:
         assert choice.reason
         assert "\n" not in choice.line()
@@ -138,6 +160,52 @@ def test_unusual_pairs_get_a_valid_recipe(name: str, tmp_path: Path) -> None:
         assert "all targets are equal; there is nothing to learn" in recommendation.warnings
     if name == "equal sides":
         assert any("equal sides" in warning for warning in recommendation.warnings)
+
+
+@pytest.mark.parametrize("rows", [_spellings, _inflections], ids=["spellings", "inflections"])
+def test_words_are_trained_in_minutes_on_a_cpu(rows: Callable[[int], Rows], tmp_path: Path) -> None:
+    profile = replace(profile_pairs(PairInput(_write(tmp_path / "pairs.tsv", rows(500)))), count=RowCount(40_000))
+    recommendation = recommend(profile, device="cpu")
+    make_recipe(recommendation.tree())
+    assert _setting(recommendation, "model.encoder.kind") == "gru"
+    assert "12 minutes on two CPU cores" in _reason(recommendation, "steps")
+    tokens = [
+        _setting(on_device, "training.steps") * _setting(on_device, "training.batch_tokens")
+        for on_device in (recommendation, recommend(profile, device="cuda"))
+    ]
+    assert tokens[0] < tokens[1]
+
+
+def test_tokenized_sources_of_a_formal_language_keep_their_tokens(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    words = [_word(draw) for _ in range(60)]
+    rows: Rows = [(" ".join(draw.choices(words, k=6)) + " .", f"<M{n % 3}> & . * <M{n % 2}>") for n in range(500)]
+    assert _setting(_recommend(tmp_path, rows), "tokenizer.split_punctuation") is False
+
+
+@pytest.mark.parametrize(("targets", "grouped"), [(1, False), (2, True)])
+def test_targets_of_one_source_are_references_if_there_are_two(targets: int, grouped: bool, tmp_path: Path) -> None:
+    rows = [(source, f"{target} {n}") for source, target in _sentences(600) for n in range(targets)]
+    tree = _recommend(tmp_path, rows).tree()
+    assert (tree["evaluation"].get("references") == "grouped") is grouped
+
+
+def test_further_columns_of_another_part_are_ignored(tmp_path: Path) -> None:
+    _write(tmp_path / "train.tsv", _sentences(50))
+    _write(tmp_path / "valid.tsv", _sentences(5))
+    _write(tmp_path / "test.tsv", [(source, target, target, target) for source, target in _sentences(5)])
+    parts = find_inputs(str(tmp_path))
+    data = recommend(profile_pairs(parts["train"]), parts, "cuda").tree()["data"]
+    assert data["valid"] == str(tmp_path / "valid.tsv")
+    assert data["test"] == {"file": str(tmp_path / "test.tsv"), "source": [1], "target": [2]}
+
+
+def test_the_direction_of_two_files_is_said(tmp_path: Path) -> None:
+    for number, language in enumerate(("de", "en")):
+        (tmp_path / f"train.{language}").write_text("".join(row[number] + "\n" for row in _sentences(30)), "utf-8")
+    parts = find_inputs(str(tmp_path))
+    line = _reason(recommend(profile_pairs(parts["train"]), parts, "cuda"), "direction")
+    assert line == "direction: train.de to train.en (to swap: --source train.en --target train.de)"
 
 
 def test_no_torch() -> None:

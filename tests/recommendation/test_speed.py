@@ -1,0 +1,36 @@
+"""The time of updates on a CPU, before anything can be measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.models.build import build_model
+from weft.recipe import make_recipe
+from weft.recommendation.network import recurrent
+from weft.recommendation.speed import steps_in, weights_per_token
+
+
+def _tree(cell: str, **attention: Any) -> dict[str, Any]:
+    tree: dict[str, Any] = {"model": {"encoder": {}, "decoder": {}, "attention": attention}}
+    for name, value in recurrent(cell, 12, 7).items():
+        *groups, last = name.split(".")
+        branch = tree
+        for group in groups:
+            branch = branch[group]
+        branch[last] = value
+    return tree
+
+
+def test_weights_are_those_of_the_matrices() -> None:
+    tree = _tree("gru", score="general")
+    tree["model"]["decoder"]["input_feeding"] = True
+    model = build_model(make_recipe(tree).model, source_size=11, target_size=13)
+    matrices = [weight for weight in model.parameters() if weight.ndim == 2 and not {11, 13} & {*weight.shape}]
+    assert weights_per_token(tree["model"]) == sum(weight.numel() for weight in matrices)
+
+
+def test_hard_attention_and_larger_batches_take_longer() -> None:
+    soft, hard = steps_in(60, _tree("gru"), 1_024), steps_in(60, _tree("gru", hard="first"), 1_024)
+    assert hard <= soft
+    assert steps_in(60, _tree("gru"), 2_048) < soft
+    assert steps_in(0.001, _tree("lstm"), 2_048) == 100
