@@ -100,6 +100,19 @@ def _corrections(count: int) -> Rows:
     return [(source.replace("a", "e", 1), source) for source, _ in _sentences(count)]
 
 
+def _without_spaces(count: int) -> Rows:
+    draw = random.Random(1)
+
+    def text(characters: str) -> str:
+        return "".join(draw.choices(characters, k=20))
+
+    return [(text("我们今天去了很远的地方看山和水"), text("のはへとをにきまし")) for _ in range(count)]
+
+
+def _sums(count: int) -> Rows:
+    return [(f"{n * 37} + {n * 91}", str(n * 128)) for n in range(count)]
+
+
 CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
     ("few words", _spellings, 800, {"tokenizer.kind": "character", "tokenizer.target_kind": "word",
      "model.encoder.kind": "gru", "model.encoder.hidden": 256, "model.decoder.input_feeding": True,
@@ -117,6 +130,9 @@ CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
     ("few sentences", _sentences, 1_000, {"tokenizer.kind": "bpe", "model.encoder.kind": "lstm"}),
     ("names", _names, 3_000, {"tokenizer.kind": "word", "model.copy": True, "tokenizer.minimum_count": 3}),
     ("answers", _answers, 2_000, {"search.kind": "greedy", "training.metric": "exact_match"}),
+    ("no spaces", _without_spaces, 300, {"tokenizer.kind": "character", "tokenizer.joint": False,
+     "training.metric": "chrf"}),
+    ("sums", _sums, 1_000, {"tokenizer.kind": "character", "tokenizer.joint": True}),
     ("corrections", _corrections, 2_000, {"tokenizer.kind": "bpe", "training.metric": "edit_f05"}),
 ]  # fmt: skip
 
@@ -145,6 +161,8 @@ UNUSUAL: dict[str, Rows] = {
     "equal targets": [(f"sentence number {n}.", "yes") for n in range(100)],
     "equal sides": [(f"the same {n}.", f"the same {n}.") for n in range(100)],
     "no spaces": [("我们今天去了很远的地方看山和水", "今日は遠いところへ山と水を見に行きました")] * 30,
+    "numbers only": [(str(n * 37 % 1_000), str(n * 74 % 1_000)) for n in range(200)],
+    "sentences": _sentences(100),
 }
 
 

@@ -17,7 +17,7 @@ def test_the_file_has_the_recommended_settings_and_their_reasons(tmp_path: Path)
     recommendation = recommend(profile_pairs(PairInput(str(tmp_path / "pairs.tsv"))))
     text = write_recommendation(recommendation)
     assert "# task: words with features (words, and 1 column of features)\n" in text
-    assert "# warning: 60 pairs are very few" in text
+    assert "# warning: 60 pairs: very few" in text
     (tmp_path / "mine.toml").write_text(text)
     loaded = load_recipe(tmp_path / "mine.toml")
     made = make_recipe(recommendation.tree())

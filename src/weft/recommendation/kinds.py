@@ -19,6 +19,10 @@ CLOSED_SIZE = 3_000
 """Different tokens that a closed set has at most."""
 CLOSED_UNSEEN = 0.01
 """The probability of an unseen token that a closed set has at most."""
+MOSTLY_DIGITS = 0.4
+"""The share of digits among characters above which a text is a number or a formula."""
+UNSPACED_WORD = 12
+"""Characters above which the median text of a script without spaces is more than a word."""
 PUNCTUATED = 0.01
 """The share of tokens with punctuation attached from which on text is running text, not tokenized."""
 UNSPACED = frozenset(["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"])
@@ -67,7 +71,7 @@ def find_task(profile: PairProfile) -> Task:
     def task(kind: Kind, reason: str) -> Task:
         return Task(kind, source_unit, target_unit, source_reason, target_reason, reason)
 
-    if source_unit == "character" and not source.is_sentences:
+    if source_unit == "character" and not source.is_sentences and not _is_unspaced(source):
         if target_unit == "bpe" and target.characters.p95 <= WORD_CHARACTERS:
             target_unit, target_reason = "character", f"forms of words, {target.alphabet} different characters"
         if profile.columns.features and target_unit == "character":
@@ -104,7 +108,9 @@ def find_task(profile: PairProfile) -> Task:
 
 def _is_formal(target: SideProfile, unit: Unit) -> bool:
     """Whether targets are of a formal language: symbols of a closed set that do not end as sentences do."""
-    return unit == "character" or (unit == "symbol" and target.sentence_ends < 0.5)
+    if unit == "character":
+        return not _is_unspaced(target)
+    return unit == "symbol" and target.sentence_ends < 0.5
 
 
 def _is_answer(target: SideProfile, sampled: int) -> bool:
@@ -114,19 +120,26 @@ def _is_answer(target: SideProfile, sampled: int) -> bool:
 
 def _unit(side: SideProfile, factor: float, *, is_target: bool) -> tuple[Unit, str]:
     """The unit of a side, and why."""
+    if side.digits > MOSTLY_DIGITS and side.characters.p95 <= WORD_CHARACTERS:
+        return "character", f"numbers: {side.digits:.0%} of the characters are digits"
     if side.single > 0.9 or (side.tokens.p95 <= 2 and side.characters.p95 <= 40):
-        if side.script in UNSPACED and side.characters.median > 12:
+        if _is_unspaced(side):
             return _unspaced(side)
         if is_target and side.spaced.size <= 50 and _is_closed(side.spaced, factor) and side.spaced.growth < 0.05:
             return "symbol", f"{side.spaced.size} different words"
-        return "character", f"single words of {side.characters.mean:.0f} characters, {side.alphabet} different ones"
+        return "character", f"words of {side.characters.mean:.0f} characters on average, {side.alphabet} different"
     if side.punctuated < PUNCTUATED and _is_closed(side.spaced, factor):
         return "symbol", f"{side.spaced.size:,} different symbols between spaces"
     if side.punctuated >= PUNCTUATED and _is_closed(side.worded, factor):
         return "word", f"{side.worded.size:,} different words, hardly a new one in further text"
-    if side.script in UNSPACED and side.token_characters > 6:
+    if _is_unspaced(side):
         return _unspaced(side)
     return "bpe", f"sentences of {side.tokens.mean:.0f} words; {side.worded.unseen:.1%} of further words are new"
+
+
+def _is_unspaced(side: SideProfile) -> bool:
+    """Whether the texts are sentences of a script without spaces."""
+    return side.script in UNSPACED and side.characters.median > UNSPACED_WORD and side.token_characters > 6
 
 
 def _unspaced(side: SideProfile) -> tuple[Unit, str]:

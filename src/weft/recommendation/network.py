@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.data.profiling.profile import PairProfile
+from weft.errors import plural
 from weft.recommendation.choices import Choice
 from weft.recommendation.devices import Device
 from weft.recommendation.kinds import Task
@@ -82,13 +83,13 @@ def _spelling(profile: PairProfile, device: Device) -> list[Choice]:
     attention = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
     attention["model.attention.normalizer"] = "entmax15"
     if profile.pairs < FEW_WORDS or device == "cpu":
-        reason = f"only {profile.pairs:,} pairs of words" if profile.pairs < FEW_WORDS else "words, on a CPU"
+        reason = f"only {plural(profile.pairs, 'pair')} of words" if profile.pairs < FEW_WORDS else "words, on a CPU"
         model = Choice("model", "GRU 256", reason, recurrent("gru", 256, 128))
     else:
         model = Choice("model", "LSTM 512", f"{profile.pairs:,} pairs of words", recurrent("lstm", 512, 256))
     return [
         model,
-        Choice("attention", "sparse", "a sound is spelled with few letters", attention),
+        Choice("attention", "sparse", "few characters of the source matter for each token", attention),
         Choice("dropout", "0.4", "words are short and soon learned by heart", {"model.dropout": 0.4}),
     ]
 
@@ -140,12 +141,17 @@ def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, 
     return (6, 6), 512, 2048, 8
 
 
+def _has_strict_rules(profile: PairProfile, task: Task) -> bool:
+    sizes = profile.source.spaced.size, profile.target.spaced.size
+    return task.kind == "formal" and task.source == task.target == "symbol" and max(sizes) <= TINY_VOCABULARY
+
+
 def _dropout(profile: PairProfile, task: Task) -> tuple[float, str]:
     """Dropout of a Transformer: the fewer pairs, the more, except where pairs cannot be learned by heart."""
     pairs = profile.pairs
     if task.kind == "answer":
         return 0.1, "few answers"
-    if task.kind == "formal" and max(profile.source.spaced.size, profile.target.spaced.size) <= TINY_VOCABULARY:
+    if _has_strict_rules(profile, task):
         return 0.1, f"at most {TINY_VOCABULARY} symbols on each side: a language of strict rules"
     if profile.targets_per_source >= 3:
         return 0.1, f"{profile.targets_per_source:.0f} targets a source: hard to learn by heart"

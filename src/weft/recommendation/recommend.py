@@ -10,6 +10,7 @@ from weft.data.profiling.columns import ColumnLayout
 from weft.data.profiling.inputs import PairInput
 from weft.data.profiling.profile import PairProfile
 from weft.data.profiling.rows import RowStream
+from weft.errors import plural
 from weft.recommendation.choices import Choice, as_tree
 from weft.recommendation.devices import Device, likely_device
 from weft.recommendation.kinds import find_task
@@ -76,8 +77,8 @@ def _warnings(profile: PairProfile) -> list[str]:
     """What a person should know before training, each in a line."""
     warnings = []
     if profile.pairs < 500:
-        warnings.append(f"{profile.pairs:,} pairs are very few; expect errors, and collect more")
-    if profile.target.distinct * profile.sampled <= 1:
+        warnings.append(f"{plural(profile.pairs, 'pair')}: very few; expect errors, and collect more")
+    if profile.sampled > 1 and profile.target.distinct * profile.sampled <= 1:
         warnings.append("all targets are equal; there is nothing to learn")
     if profile.relations.identical > 0.5:
         warnings.append(f"{profile.relations.identical:.0%} of the pairs have equal sides; a copy would score well")

@@ -57,8 +57,9 @@ def _size(profile: PairProfile, task: Task, kinds: list[str]) -> list[Choice]:
         return [Choice("vocabulary", "12,000 words", reason, {"tokenizer.size": 12_000, "tokenizer.lowercase": True})]
     if task.kind == "copying":
         minimum = 10 if pairs >= 5_000 else 3 if pairs >= 500 else 1
-        reason = "rarer ones are copied from the source"
-        return [Choice("vocabulary", f"words that occur {minimum} times", reason, {"tokenizer.minimum_count": minimum})]
+        value = f"words that occur {minimum} times" if minimum > 1 else "all words"
+        reason = "rarer ones are copied from the source" if minimum > 1 else f"only {profile.pairs:,} pairs"
+        return [Choice("vocabulary", value, reason, {"tokenizer.minimum_count": minimum})]
     if "bpe" not in kinds:
         return []
     size = next((size for limit, size in BPE_SIZES if pairs <= limit), MAX_BPE_SIZE)
