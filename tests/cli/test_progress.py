@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from weft.activity import activity
 from weft.cli import progress
-from weft.cli.progress import ProgressReporter, short
-from weft.training.events import Event, Finished, Started, Step, Validation
+from weft.cli.progress import ProgressReporter, machine, short
+from weft.training.events import Event, Finished, Fitted, Started, Step, Validation
 
 STARTED = Started(
     0,
@@ -50,7 +51,32 @@ def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines == [
         "step 3/5,000: loss 3.250, 8,000 target tokens/s, 1 h 23 min left",
         "step 14/5,000: loss 3.250, 8,000 target tokens/s, 1 h 23 min left",
+        f"about 1 h 20 min of updates on {machine('cpu')}",
         "step 25/5,000: loss 3.250, 8,000 target tokens/s, 1 h 23 min left",
+    ]
+
+
+def test_the_expected_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, with what may change it; not of a run that is over soon, nor if it was fitted to a time."""
+
+    def expected(started: Started, *events: Event) -> list[str]:
+        clock = iter([0.0, 0.0, *(float(second) for second in range(1, 100))])
+        monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+        lines = printed([started, *events, *map(step, range(1, 50))], width=200).splitlines()[1:]
+        return [line for line in lines if not line.startswith("step ")]
+
+    cpu = machine("cpu")
+    assert expected(STARTED) == [f"about 1 h 20 min of updates on {cpu}"]
+    early = replace(STARTED, steps=240, validations=20, stops_early=True)
+    assert expected(early) == [f"at most about 4 min of updates on {cpu}, and 20 validations"]
+    assert expected(replace(STARTED, steps=50)) == [f"about 50 s of updates on {cpu}"]
+    assert expected(replace(STARTED, steps=29)) == []
+    fitted = Fitted(0, 5, 4_000, 9_000, 0.0415, 20, 1.5, 278)
+    assert expected(early, fitted) == [
+        f"fits into 5 min: 4,000 of the recipe's 9,000 steps (42 ms each on {cpu}), 20 validations; at most about 5 min"
+    ]
+    assert expected(STARTED, replace(fitted, steps=9_000, step_seconds=1.25, validations=0)) == [
+        f"fits into 5 min: all 9,000 steps of the recipe (1.2 s each on {cpu}); about 5 min"
     ]
 
 

@@ -77,7 +77,7 @@ def test_training_says_how_to_continue(command: Command, tmp_path: Path, monkeyp
     """The command that it prints works as it is."""
     from weft.training import train as training
 
-    original = training.Trainer._start_update
+    original = training.Trainer.start_update
 
     def interrupted(self: training.Trainer, steps: int) -> object:
         if self.progress.step == 2:
@@ -89,7 +89,7 @@ def test_training_says_how_to_continue(command: Command, tmp_path: Path, monkeyp
     changes = [part for change in (*sizes, "model.embedding=4", "training.device=cpu") for part in ("--set", change)]
     monkeypatch.chdir(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training.Trainer, "_start_update", interrupted)
+        patch.setattr(training.Trainer, "start_update", interrupted)
         stdout, stderr = command("train", "addition", *changes, "--out", "my runs/x", check=143)
     line = stderr.splitlines()[-1]
     assert stdout == ""

@@ -104,14 +104,14 @@ class TestTraining:
     def test_a_signal_during_a_step(self, tiny, tmp_path, straight, handler, monkeypatch, number):
         """The step is completed and saved; the run goes on as if nothing had happened, with the validation it lacks."""
         path, events = tmp_path / "run", []
-        original = training.Trainer._start_update
+        original = training.Trainer.start_update
 
         def interrupted(self, steps):
             if self.progress.step == 3:
                 os.kill(os.getpid(), number)
             return original(self, steps)
 
-        monkeypatch.setattr(training.Trainer, "_start_update", interrupted)
+        monkeypatch.setattr(training.Trainer, "start_update", interrupted)
         with pytest.raises((KeyboardInterrupt, ReceivedError)):
             for event in train(tiny(EVERYTHING), path):
                 events.append(event)
@@ -163,14 +163,14 @@ class TestTraining:
     def test_a_handler_that_returns_lets_training_go_on(self, tiny, tmp_path, straight, monkeypatch):
         received, path = [], tmp_path / "run"
         previous = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
-        original = training.Trainer._start_update
+        original = training.Trainer.start_update
 
         def interrupted(self, steps):
             if self.progress.step == 3 and not received:
                 os.kill(os.getpid(), signal.SIGTERM)
             return original(self, steps)
 
-        monkeypatch.setattr(training.Trainer, "_start_update", interrupted)
+        monkeypatch.setattr(training.Trainer, "start_update", interrupted)
         try:
             events = list(train(tiny(EVERYTHING), path))
         finally:
@@ -201,13 +201,13 @@ class TestSavingByTime:
     def test_after_so_many_minutes(self, tiny, tmp_path, monkeypatch):
         """A clock by which every step takes a minute."""
         clock = {"minutes": 0}
-        original = training.Trainer._start_update
+        original = training.Trainer.start_update
 
         def slow(self, steps):
             clock["minutes"] += 1
             return original(self, steps)
 
-        monkeypatch.setattr(training.Trainer, "_start_update", slow)
+        monkeypatch.setattr(training.Trainer, "start_update", slow)
         monkeypatch.setattr("weft.training.trainer.time.monotonic", lambda: 60.0 * clock["minutes"])
         for minutes, steps in ((2, [2, 4, 6, 7]), (3, [3, 6, 7]), (0, [7])):
             clock["minutes"] = 0
@@ -218,7 +218,7 @@ class TestSavingByTime:
     def test_it_takes_two_percent_at_most(self, tiny, tmp_path, monkeypatch):
         """If saving takes a minute, 50 minutes pass until the next one."""
         clock = {"minutes": 0}
-        original, save = training.Trainer._start_update, training.Trainer.save
+        original, save = training.Trainer.start_update, training.Trainer.save
 
         def slow(self, steps):
             clock["minutes"] += 10
@@ -229,7 +229,7 @@ class TestSavingByTime:
             self.save_seconds = 60.0
             return saved
 
-        monkeypatch.setattr(training.Trainer, "_start_update", slow)
+        monkeypatch.setattr(training.Trainer, "start_update", slow)
         monkeypatch.setattr(training.Trainer, "save", slow_save)
         monkeypatch.setattr("weft.training.trainer.time.monotonic", lambda: 60.0 * clock["minutes"])
         events = list(train(tiny({"training.steps": 11}), tmp_path / "run"))

@@ -129,7 +129,7 @@ class TestResuming:
         scores = iter([5.0, 4.0, 3.0, 2.0, 1.0])
         monkeypatch.setattr(
             training,
-            "make_validation",
+            "RecipeValidation",
             lambda *_: lambda model: validation.ValidationScores(1.0, 1.0, {}, next(scores, 0.0)),
         )
         path = tmp_path / "run"

@@ -17,7 +17,7 @@ from weft.recipe import Recipe
 from weft.training import validation
 from weft.training.events import Started, Validation
 from weft.training.train import train
-from weft.training.validation import make_validation, sample_items
+from weft.training.validation import RecipeValidation, sample_items
 
 Tiny = Callable[..., Recipe]
 ITEMS = each_pair(Pair(f"source {number}", f"target {number}") for number in range(1000))
@@ -68,7 +68,7 @@ def test_a_loss_that_is_not_finite_is_the_worst(
     )
     monkeypatch.setattr(validation, "Translator", lambda *_, **__: translator)
     recipe = tiny({"training.metric": metric, "training.validate_every": 1})
-    validate = make_validation(recipe, [Pair("a", "b")], prepared, torch.device("cpu"))  # type: ignore[arg-type]
+    validate = RecipeValidation(recipe, [Pair("a", "b")], prepared, torch.device("cpu"))  # type: ignore[arg-type]
     scores = validate(None)  # type: ignore[arg-type]
     assert scores.score == -math.inf and not math.isfinite(scores.perplexity)
 

@@ -29,10 +29,15 @@ from weft.cli.status import duration
 from weft.errors import plural
 
 if TYPE_CHECKING:
-    from weft.training.events import Averaged, Event, Started, Step, Validation
+    from weft.training.events import Averaged, Event, Fitted, Started, Step, Validation
 
 FIRST_SECONDS, PLAIN_SECONDS, MAX_PLAIN_SECONDS = 2, 10, 60
 """Seconds until the first line if stderr is not a terminal, between lines, and between lines of a long run."""
+WARMUP_STEPS, TIMED_STEPS, TIMED_SECONDS, WORTH_STATING = 5, 20, 3, 30
+"""The expected time is measured after the first steps, on so many more and for so many seconds; of a run that takes
+less than the last of these, in seconds, it is not stated."""
+REASONS = {"steps": "all steps done", "patience": "no further improvement", "time": "the time is up"}
+"""Why training has ended."""
 NARROW = 80
 """Columns below which the bar and the speed are left out."""
 
@@ -51,15 +56,20 @@ class ProgressReporter:
         self.speed = 0.0
         self.start = self.reported = time.monotonic()
         self.first_step = self.steps = 0
+        self.started: Started | None = None
+        self.warmed_up = 0.0
+        """When the first updates were done, which take longer than others."""
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events, shown."""
-        from weft.training.events import Averaged, Finished, Skipped, Started, Step, Validation
+        from weft.training.events import Averaged, Finished, Fitted, Skipped, Started, Step, Validation
 
         try:
             for event in events:
                 if isinstance(event, Started):
                     self._started(event)
+                elif isinstance(event, Fitted):
+                    self._fitted(event)
                 elif isinstance(event, Step):
                     self._step(event)
                 elif isinstance(event, Validation):
@@ -70,7 +80,7 @@ class ProgressReporter:
                     self.console.print(f"step {event.step}: loss not finite, update skipped", style="yellow")
                 elif isinstance(event, Finished):
                     self._close()
-                    reason = "no further improvement" if event.reason == "patience" else "all steps done"
+                    reason = REASONS.get(event.reason, event.reason)
                     self.console.print(f"finished at step {event.step} in {event.seconds:.0f} s ({reason})")
                     for drop_reason, count in event.dropped.items():
                         self.console.print(f"dropped: {count:,} {drop_reason}")
@@ -85,6 +95,7 @@ class ProgressReporter:
             f"{pairs}{f' (dropped: {dropped})' if dropped else ''}; {event.parameters:,} parameters; "
             f"vocabulary {event.source_vocabulary:,} / {event.target_vocabulary:,}; {event.device}"
         )
+        self.started = event
         self.steps, self.first_step = event.steps, event.step
         self.start = time.monotonic()
         self.reported = self.start - PLAIN_SECONDS + FIRST_SECONDS
@@ -93,6 +104,35 @@ class ProgressReporter:
             self.task = self.bar.add_task("training", total=event.steps, completed=event.step, loss="", speed="")
             self.bar.start()
             self.observation.enter_context(observing(self))
+
+    def _expected_time(self, step: int, now: float) -> None:
+        """State once, after some updates, how long the run will take; not of a short run."""
+        done = step - self.first_step
+        if done == WARMUP_STEPS:
+            self.warmed_up = now
+        if self.started is None or done < TIMED_STEPS + WARMUP_STEPS or now - self.warmed_up < TIMED_SECONDS:
+            return
+        started, self.started = self.started, None
+        seconds = (now - self.warmed_up) / (done - WARMUP_STEPS) * (self.steps - self.first_step)
+        if seconds < WORTH_STATING:
+            return
+        most = "at most about" if started.stops_early else "about"
+        validations = f", and {plural(started.validations, 'validation')}" if started.validations else ""
+        self.console.print(f"{most} {rounded(seconds)} of updates on {machine(started.device)}{validations}")
+
+    def _fitted(self, event: Fitted) -> None:
+        started, self.started = self.started, None
+        if started is None:
+            return
+        steps = f"{event.steps:,} of the recipe's {event.recipe_steps:,} steps"
+        steps = f"all {event.steps:,} steps of the recipe" if event.steps == event.recipe_steps else steps
+        each = f"{1000 * event.step_seconds:,.0f} ms" if event.step_seconds < 1 else f"{event.step_seconds:.1f} s"
+        validations = f", {plural(event.validations, 'validation')}" if event.validations else ""
+        most = "at most about" if started.stops_early else "about"
+        self.console.print(
+            f"fits into {event.minutes:g} min: {steps} ({each} each on {machine(started.device)}){validations}; "
+            f"{most} {rounded(event.seconds)}"
+        )
 
     def _columns(self) -> list[ProgressColumn]:
         narrow = self.console.width < NARROW
@@ -116,11 +156,12 @@ class ProgressReporter:
         speed = event.target_tokens / max(event.seconds, 1e-9)
         self.loss = event.loss if not self.loss else 0.95 * self.loss + 0.05 * event.loss
         self.speed = speed if not self.speed else 0.95 * self.speed + 0.05 * speed
+        now = time.monotonic()
+        self._expected_time(event.step, now)
         if self.bar is not None:
             shown = {"loss": short(self.loss), "speed": f"  {self.speed:,.0f} tokens/s"}
             self.bar.update(self.task, completed=event.step, **shown)  # type: ignore[arg-type]
             return
-        now = time.monotonic()
         if now - self.reported > min(max(PLAIN_SECONDS, (now - self.start) / 60), MAX_PLAIN_SECONDS):
             self.reported = now
             left = (now - self.start) / max(event.step - self.first_step, 1) * (self.steps - event.step)
@@ -152,6 +193,24 @@ def _scores(event: Validation | Averaged) -> str:
     if event.perplexity is None:
         return f"validation loss {short(event.loss)}{metrics}"
     return f"validation perplexity {short(event.perplexity)}{metrics}"
+
+
+def machine(device: str) -> str:
+    """What a run is computed on: ``2 CPU cores``, or the name of a GPU."""
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    cores = torch.get_num_threads()
+    return f"{cores} CPU {'core' if cores == 1 else 'cores'}"
+
+
+def rounded(seconds: float) -> str:
+    """An expected duration, no more exact than it can be: ``40 s``, ``4 min``, ``2 h 10 min``."""
+    if seconds < 90:
+        return duration(max(round(seconds, -1), 10))
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else duration(600 * round(seconds / 600))
 
 
 def stderr_console() -> Console:

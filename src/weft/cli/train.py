@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from weft.training.distributed import Workers
 
 
+MAX_MINUTES = 1e6
 RECIPE_HELP = "The name of a shipped recipe, or a TOML file; with --resume, also the run folder."
+MINUTES_HELP = "Train for at most so long: the speed is measured, and the steps are fitted to it."
+Minutes = Annotated[float | None, typer.Option("--minutes", help=MINUTES_HELP)]
 RecipeOrRun = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPE_HELP, show_default=False)]
 
 
@@ -30,6 +33,7 @@ def command(
         Path | None,
         typer.Option("--from", metavar="RUN", help="Start from the weights, model and tokenizer of this run."),
     ] = None,
+    minutes: Minutes = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was interrupted.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Number of training processes.")] = 1,
     restarts: Annotated[
@@ -49,7 +53,8 @@ def command(
 
     if launch_has_ended():
         return
-    request = TrainingRequest(recipe, changes or [], out, start, resume)
+    request = TrainingRequest(recipe, changes or [], out, start, resume, minutes)
+    request.check_minutes(workers)
     if "RANK" not in os.environ:  # a worker reports its errors together with the others
         request.check()
     else:
@@ -110,13 +115,26 @@ def _report_interruption(request: TrainingRequest, options: str) -> None:
 
 
 class TrainingRequest(NamedTuple):
-    """RECIPE, --set, --out, --from and --resume."""
+    """RECIPE, --set, --out, --from, --resume and --minutes."""
 
     recipe: str
     changes: list[str]
     out: Path | None
     start: Path | None
     resume: bool
+    minutes: float | None = None
+
+    def check_minutes(self, workers: int) -> None:
+        from weft.errors import RecipeError
+
+        if self.minutes is None:
+            return
+        if self.resume:
+            raise RecipeError("--minutes: a resumed run keeps its number of steps; leave --minutes out")
+        if workers > 1 or "RANK" in os.environ:
+            raise RecipeError("--minutes: the speed of several workers is not measured; use one, or training.steps")
+        if not 0 < self.minutes <= MAX_MINUTES:
+            raise RecipeError(f"--minutes {self.minutes:g}: expected a number above 0")
 
     @property
     def run(self) -> Path | None:
@@ -176,7 +194,7 @@ def _train(request: TrainingRequest, team: Workers) -> None:
     from weft.cli.progress import ProgressReporter
     from weft.cli.tensorboard import with_tensorboard
     from weft.recipe import parse_change
-    from weft.training.train import train
+    from weft.training.train import train, train_within
 
     settings = request.settings()
     folder = request.folder(settings)
@@ -190,7 +208,10 @@ def _train(request: TrainingRequest, team: Workers) -> None:
             typer.echo(f"training.accumulate = {team.world_size}: one batch per worker and update", err=True)
         training = settings.training.model_copy(update={"accumulate": team.world_size})
         settings = settings.model_copy(update={"training": training})
-    events = train(settings, folder, resume=request.resume, workers=team)
+    if request.minutes is None:
+        events = train(settings, folder, resume=request.resume, workers=team)
+    else:
+        events = train_within(settings, folder, minutes=request.minutes)
     if not team.is_main:
         for _ in events:
             pass

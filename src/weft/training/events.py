@@ -39,6 +39,31 @@ class Started(Event):
     device: str
     steps: int
     path: str
+    validations: int = 0
+    """How many there will be, unless training ends early."""
+    stops_early: bool = False
+    """Whether training ends once validations bring no improvement (training.patience)."""
+
+
+@dataclass(frozen=True)
+class Fitted(Event):
+    """The speed was measured, and the run fitted to a time limit; what it trains is in its recipe."""
+
+    minutes: float
+    """The limit."""
+    steps: int
+    recipe_steps: int
+    """Before they were fitted."""
+    step_seconds: float
+    validations: int
+    validation_seconds: float
+    """Of each."""
+    seconds: float
+    """Expected, from now on to the end of training, unless early stopping ends it before."""
+    closing_seconds: float = 0.0
+    """Reserved for what follows the last update: validations, and an evaluation on the test set."""
+    test_items: int | None = None
+    """How many items of the test set there is time to evaluate after training; None: all."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +146,7 @@ class Finished(Event):
     """The end of training."""
 
     reason: str
-    """"steps" or "patience"."""
+    """"steps", "patience" or, if a time limit ended it before, "time"."""
     seconds: float
     """Training time, summed over all resumptions."""
     best_step: int

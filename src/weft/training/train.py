@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -32,12 +33,14 @@ from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import check_finite, initialize_from
 from weft.text.tokenizer import Tokenizers, load_tokenizers
+from weft.training.budget import TimeLimit
 from weft.training.distributed import SINGLE_PROCESS, Workers
-from weft.training.events import Event, Finished, Started, Step
+from weft.training.events import Event, Finished, Fitted, Started, Step
+from weft.training.fitting import fit_recipe
 from weft.training.run_lock import lock_run
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext
-from weft.training.validation import make_validation, read_validation_pairs
+from weft.training.validation import RecipeValidation, read_validation_pairs
 from weft.training.write_errors import explain_write_errors
 
 Events = Generator[Event, None, None]
@@ -67,29 +70,59 @@ def train(
     ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
     ``workers``: this process among several that train together; they must be connected (`Workers.connected`).
     """
+    yield from _start(recipe, out, _Options(model, resume, transforms, workers))
+
+
+def train_within(
+    recipe: Recipe,
+    out: Path | str | None = None,
+    *,
+    minutes: float,
+    evaluates: bool = False,
+    model: Model | None = None,
+    transforms: Transform | Sequence[Transform] = (),
+) -> Events:
+    """Train for at most so many minutes, in one process.
+
+    The speed is measured first, on a copy of the model that is then discarded. Steps, warmup and the interval of
+    validations are reduced to what fits; the recipe in the run folder has the new numbers and trains the same model
+    again. If the machine becomes slower, training ends at the limit (``Finished.reason`` is "time").
+
+    ``evaluates``: leave time for an evaluation on the test set. The other parameters are those of `train`.
+    """
+    limit = TimeLimit.from_now(minutes, evaluates=evaluates)
+    yield from _start(recipe, out, _Options(model, False, transforms, SINGLE_PROCESS, limit))
+
+
+class _Options(NamedTuple):
+    """How to train, beside the recipe."""
+
+    model: Model | None
+    resume: bool
+    transforms: Transform | Sequence[Transform]
+    workers: Workers
+    limit: TimeLimit | None = None
+
+
+def _start(recipe: Recipe, out: Path | str | None, options: _Options) -> Iterator[Event]:
     _check_recipe(recipe)
     folder = RunFolder(out or Path("runs") / recipe.name)
+    workers = options.workers
     _check_standard_input(recipe, workers)
-    if resume:
+    if options.resume:
         folder.check()
     elif workers.is_main:
         folder.check_new(folder.path)
     with explain_write_errors(folder), lock_run(folder.path, workers):
-        yield from _train(recipe, folder, model, resume, transforms, workers)
+        yield from _train(recipe, folder, options)
 
 
-def _train(
-    recipe: Recipe,
-    folder: RunFolder,
-    model: Model | None,
-    resume: bool,
-    transforms: Transform | Sequence[Transform],
-    workers: Workers,
-) -> Iterator[Event]:
+def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Event]:
     """Train in a run folder that this process has locked."""
+    workers = options.workers
     device = workers.device(choose_device(recipe.training.device))
     workers.wait_for_main()
-    resume = resume or not workers.is_main  # the main process has created the run folder
+    resume = options.resume or not workers.is_main  # the main process has created the run folder
     if resume:
         recipe = _resumed_recipe(folder, recipe)
     else:
@@ -102,25 +135,24 @@ def _train(
         recipe,
         tokenizers=load_tokenizers(folder.tokenizer_paths()) if resume else None,
         start=() if start is None else start.tokenizer_paths(),
-        transforms=transforms,
+        transforms=options.transforms,
     )
-    tokenizers = prepared.tokenizers
     dropped = _dropped(recipe, (counts.dropped for counts in prepared.counts))
     if not prepared.pairs:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "there were none"
         raise DataError(f"data.train: no pair is left to train on ({reasons})")
-    if model is None:
-        model = _build_model(recipe, tokenizers, device)
+    model = _build_model(recipe, prepared.tokenizers, device) if options.model is None else options.model
     _check_output_layer(model, recipe.training.loss)
     if start is not None:
         _initialize(model, start)
-    trainer = Trainer(
-        model,
-        prepared.data,
-        TrainingContext(recipe.training, recipe.seed, device, workers),
-        folder=folder,
-        validate=None if validation_pairs is None else make_validation(recipe, validation_pairs, prepared, device),
-    )
+    fitted: Fitted | None = None
+    if options.limit is not None:
+        recipe, fitted = fit_recipe(recipe, model, prepared, validation_pairs, device, options.limit)
+    validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)
+    context = TrainingContext(recipe.training, recipe.seed, device, workers)
+    trainer = Trainer(model, prepared.data, context, folder=folder, validate=validation)
+    if options.limit is not None and fitted is not None:
+        trainer.deadline = options.limit.end - fitted.closing_seconds
     if resume:
         trainer.restore()
         if workers.is_main:
@@ -132,7 +164,7 @@ def _train(
         workers.record_run(str(folder.path.resolve()))
         workers.signal_ready()
     dropped |= {f"of data.valid ({kind})": count for kind, count in row_errors.items()}
-    yield from _logged(_events(trainer, recipe, prepared, dropped), trainer)
+    yield from _logged(_events(trainer, recipe, prepared, dropped, fitted), trainer)
 
 
 def _build_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
@@ -166,8 +198,12 @@ def _initialize(model: Model, start: RunFolder) -> None:
     initialize_from(model, weights, where=str(start.path))
 
 
-def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped: dict[str, int]) -> Events:
+def _events(
+    trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped: dict[str, int], fitted: Fitted | None
+) -> Events:
     """The events of the loop, with `Started` before them, and the result written before `Finished`."""
+    settings = recipe.training
+    validations = settings.steps // settings.validate_every if trainer.validator and settings.validate_every else 0
     yield Started(
         step=trainer.progress.step,
         pairs=0 if recipe.data.streaming else prepared.pairs,
@@ -176,9 +212,13 @@ def _events(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, dropped:
         target_vocabulary=prepared.tokenizers.target.size,
         parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
         device=str(trainer.context.device),
-        steps=recipe.training.steps,
+        steps=settings.steps,
         path=str(trainer.folder.path),
+        validations=validations,
+        stops_early=bool(validations and settings.patience),
     )
+    if fitted is not None:
+        yield fitted
     with closing(trainer.events()) as events:
         for event in events:
             if isinstance(event, Finished):

@@ -41,7 +41,7 @@ MAX_CONSECUTIVE_SKIPS = 5
 """Skipped updates in a row that end a run."""
 
 
-class _PendingUpdate(NamedTuple):
+class PendingUpdate(NamedTuple):
     """An update that was started and not yet reported."""
 
     result: UpdateResult
@@ -79,7 +79,7 @@ class Trainer:
         self.delivered = self.progress.origin
         """What model.safetensors holds, once training has ended."""
         self.signals = SignalHold()
-        self.pending: _PendingUpdate | None = None
+        self.pending: PendingUpdate | None = None
         """The update in flight."""
         self.unread: list[Event] = []
         """Events after the consumer has closed the generator."""
@@ -88,6 +88,8 @@ class Trainer:
         """Of the last checkpoint."""
         self.save_seconds = 0.0
         """How long it took to write."""
+        self.deadline = math.inf
+        """The time (`time.monotonic`) after which no update is started."""
         self.consecutive_skips = 0
         self.last_report_time = 0.0
         self.update = self._make_update()
@@ -194,18 +196,18 @@ class Trainer:
             self.signals.deliver(self.signals.pending)
 
     def _loop(self) -> Iterator[Event]:
-        settings, progress = self.settings, self.progress
+        progress = self.progress
         self.in_loop = True
         if self.sharded:
             self._shard()
-        steps = self._steps()
+        steps = self.steps()
         self.save_time = time.monotonic()
         start_time = time.monotonic() - progress.seconds
         while True:
             interruption, save_now = self._agree()
-            validating = self._validation_is_due()
+            reason = self._stop_reason()
+            validating = self._validation_is_due(at_once=reason == "time")
             saving = save_now or self._save_is_due()
-            reason = progress.stop_reason(settings)
             if self.pending and (not self.pending.result.deferred or validating or saving or interruption or reason):
                 yield from self._report_pending()
                 progress.seconds = time.monotonic() - start_time
@@ -216,15 +218,15 @@ class Trainer:
                 if (validation := self._run_validation()) is None:
                     continue
                 yield validation
-                reason = progress.stop_reason(settings)
+                reason = self._stop_reason()
             if saving:
                 yield self.save()
             if reason:
                 break
-            reported, self.pending = self.pending, self._start_update(steps)
+            reported, self.pending = self.pending, self.start_update(steps)
             progress.seconds = time.monotonic() - start_time
             if reported is not None:
-                yield self._report(reported)
+                yield self.report(reported)
                 self._check_skips(reported)
         if self.saved_step != progress.step:
             yield self.save()
@@ -246,7 +248,7 @@ class Trainer:
         """The event of the update in flight, which is complete after it."""
         assert self.pending is not None
         pending, self.pending = self.pending, None
-        yield self._report(pending)
+        yield self.report(pending)
         self._check_skips(pending)
 
     def _agree(self) -> tuple[int, bool]:
@@ -260,9 +262,15 @@ class Trainer:
         interruption, save_now = self.workers.maximum(self.signals.pending, int(due))
         return interruption, bool(save_now) and self.saved_step != self.progress.step
 
-    def _validation_is_due(self) -> bool:
+    def _stop_reason(self) -> str:
+        """Why training ends now; empty if it goes on. The time limit ends it after the first update at the earliest."""
+        is_late = self.progress.step > 0 and time.monotonic() >= self.deadline
+        return self.progress.stop_reason(self.settings) or ("time" if is_late else "")
+
+    def _validation_is_due(self, *, at_once: bool) -> bool:
         every, step = self.settings.validate_every, self.progress.step
-        return bool(self.validator and every and step % every == 0 and step != self.progress.validated_step)
+        is_due = every and (at_once or step % every == 0)
+        return bool(self.validator and is_due and step != self.progress.validated_step)
 
     def _save_is_due(self) -> bool:
         every, step = self.settings.save_every, self.progress.step
@@ -282,7 +290,7 @@ class Trainer:
         self.unread += [*self._report_pending()] if self.pending else []
         self.unread.append(self.save())
 
-    def _steps(self) -> Iterator[StepBatches]:
+    def steps(self) -> Iterator[StepBatches]:
         """The batches of each step that this worker computes."""
         settings, progress = self.settings, self.progress
         stream = self.data.batches(settings.batch_tokens, seed=self.context.seed, start=progress.position)
@@ -295,7 +303,7 @@ class Trainer:
         )
         return prefetch(steps) if self.context.device.type == "cuda" else steps
 
-    def _start_update(self, steps: Iterator[StepBatches]) -> _PendingUpdate:
+    def start_update(self, steps: Iterator[StepBatches]) -> PendingUpdate:
         settings, progress = self.settings, self.progress
         start_time = time.monotonic()
         batches = next(steps)
@@ -308,9 +316,9 @@ class Trainer:
             batches, learning_rate=learning_rate, sampling_probability=sampling_probability(settings, step)
         )
         progress.advance(step, batches.position)
-        return _PendingUpdate(result, batches, learning_rate, start_time, data_wait)
+        return PendingUpdate(result, batches, learning_rate, start_time, data_wait)
 
-    def _check_skips(self, update: _PendingUpdate) -> None:
+    def _check_skips(self, update: PendingUpdate) -> None:
         """End the run if too many updates in a row were skipped, this one being the last."""
         if self.consecutive_skips < MAX_CONSECUTIVE_SKIPS:
             return
@@ -322,7 +330,7 @@ class Trainer:
             "--resume"
         )
 
-    def _report(self, update: _PendingUpdate) -> Step | Skipped:
+    def report(self, update: PendingUpdate) -> Step | Skipped:
         """The event of an update. Its duration starts at the previous report if that was after its own start."""
         batches, statistics = update.batches, update.result.statistics()
         seconds = time.monotonic() - max(update.start_time, self.last_report_time)

@@ -26,6 +26,7 @@ from weft.runs.weights import Tensors, load_weights, model_tensors
 from weft.text import specials
 from weft.training.loss import batch_loss
 from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
+from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
 
@@ -98,40 +99,52 @@ def read_validation_pairs(recipe: Recipe, row_errors: Counter[str]) -> list[Pair
     return list(read_corpus(recipe, "valid", row_errors))
 
 
-def make_validation(recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus, device: torch.device) -> Validate:
-    """A function that validates a model."""
-    tokenizers = prepared.tokenizers
-    encoded = encode_pairs(
-        pairs,
-        tokenizers,
-        sources=recipe.source_role,
-        max_length=recipe.data.max_length,
-        sentence_ids=sentence_ids(recipe.model, tokenizers),
-    )
-    if not len(encoded):
-        setting = "data.holdout.valid" if recipe.data.holdout.valid else "data.valid"
-        raise DataError(f"{setting}: no pair is left to validate on")
-    items = GROUPINGS[recipe.evaluation.references](pairs)
-    sources, references = sample_items(items, recipe.training.valid_sentences, seed=recipe.seed)
-    sample = len(sources), len(items.sources)
-    metric = recipe.training.metric
+class RecipeValidation:
+    """Validates a model as a recipe says: the loss of all pairs and, if it names one, a metric of decoded text."""
 
-    def validate(model: Model) -> ValidationScores:
-        loss, per_token = validation_loss(model, encoded, device, sparse=recipe.training.loss == "entmax15")
+    def __init__(self, recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus, device: torch.device) -> None:
+        self.recipe = recipe
+        self.prepared = prepared
+        self.device = device
+        self.metric = recipe.training.metric
+        tokenizers = prepared.tokenizers
+        self.encoded = encode_pairs(
+            pairs,
+            tokenizers,
+            sources=recipe.source_role,
+            max_length=recipe.data.max_length,
+            sentence_ids=sentence_ids(recipe.model, tokenizers),
+        )
+        if not len(self.encoded):
+            setting = "data.holdout.valid" if recipe.data.holdout.valid else "data.valid"
+            raise DataError(f"{setting}: no pair is left to validate on")
+        items = GROUPINGS[recipe.evaluation.references](pairs)
+        self.items = sample_items(items, recipe.training.valid_sentences, seed=recipe.seed)
+        self.sample = len(self.items.sources), len(items.sources)
+
+    def __call__(self, model: Model) -> ValidationScores:
+        loss, per_token = self.loss(model)
         # not finite: the loss is infinite, NaN, or so large that its exponential overflows
         diverged = not math.isfinite(loss if per_token is None else per_token)
-        if metric == "loss":
+        if self.metric == "loss":
             return ValidationScores(loss, per_token, {}, -math.inf if diverged else -loss)
-        translator = Translator(model, tokenizers, recipe, device=device)
-        translator.length_limits = prepared.length_limits
-        translations = translator.translate(sources, return_attention=False)
+        sources, references = self.items
+        translations = self.translate(model)
         outputs = [translation.text for translation in translations]
-        [result] = compute_metrics([metric], outputs, references, sources=sources)
+        [result] = compute_metrics([self.metric], outputs, references, sources=sources)
         score = -math.inf if diverged else result.value if result.better == "higher" else -result.value
-        counts = len(translations), sum(translation.ended_by_length for translation in translations), sample
-        return ValidationScores(loss, per_token, {metric: result.value}, score, *counts)
+        counts = len(translations), sum(translation.ended_by_length for translation in translations), self.sample
+        return ValidationScores(loss, per_token, {self.metric: result.value}, score, *counts)
 
-    return validate
+    def loss(self, model: Model) -> tuple[float, float | None]:
+        """The mean loss of a target token and the perplexity, if there is one."""
+        return validation_loss(model, self.encoded, self.device, sparse=self.recipe.training.loss == "entmax15")
+
+    def translate(self, model: Model, limit: int | None = None) -> list[Translation]:
+        """The outputs for the sources, or for the first so many of them."""
+        translator = Translator(model, self.prepared.tokenizers, self.recipe, device=self.device)
+        translator.length_limits = self.prepared.length_limits
+        return translator.translate(self.items.sources[:limit], return_attention=False)
 
 
 def validation_loss(

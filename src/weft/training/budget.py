@@ -1,0 +1,184 @@
+"""A time limit for training: how many updates and how many validations fit into it.
+
+`fit_settings` is arithmetic on a measured speed (speed.py). The learning rate schedule, which is a function of the
+steps, becomes shorter with them and keeps its shape. A recipe that fits is left as it is: a limit never makes a run
+longer. Should the machine become slower than it was when it was measured, the training loop ends at the limit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import NamedTuple
+
+from weft.errors import RecipeError, option
+from weft.recipe import TrainingSettings
+
+SAFETY = 0.93
+"""The fraction of the time that is planned: speeds vary, and checkpoints take time too."""
+VALIDATION_SHARE = 0.25
+"""The fraction of the time that validations may take."""
+VALIDATION_SAFETY = 1.3
+"""Validations are planned to take so much longer than measured: outputs of a model that has learned little are long."""
+GOOD_VALIDATIONS = 8
+"""Fewer sentences are translated in a validation if not so many validations fit."""
+MIN_SENTENCES = 100
+"""… but not fewer than these."""
+MIN_STEPS = 20
+MIN_WARMUP = 100
+"""Steps of warmup that are kept if the run has five times as many."""
+EVALUATION_SHARE = 0.15
+"""The fraction of the time that the evaluation after training may take; of a larger test set a sample is evaluated."""
+
+
+class TimeLimit(NamedTuple):
+    """How long a run may take, from the moment it starts to read its data."""
+
+    minutes: float
+    start: float
+    """`time.monotonic`"""
+    evaluates: bool = False
+    """Whether time is left for an evaluation on the test set after training."""
+
+    @classmethod
+    def from_now(cls, minutes: float, *, evaluates: bool = False) -> TimeLimit:
+        if not (math.isfinite(minutes) and minutes > 0):
+            raise RecipeError(f"{option('minutes', minutes)}: expected a number of minutes above 0")
+        return cls(minutes, time.monotonic(), evaluates)
+
+    @property
+    def end(self) -> float:
+        return self.start + 60 * self.minutes
+
+    def remaining(self) -> float:
+        """Seconds."""
+        return self.end - time.monotonic()
+
+
+class Speed(NamedTuple):
+    """How long the parts of training take on this machine, in seconds."""
+
+    step: float
+    startup: float = 0.0
+    """What the first updates take in addition: to capture CUDA graphs, to compile."""
+    loss: float = 0.0
+    """The loss of the validation set."""
+    sentence: float = 0.0
+    """Each sentence that is translated for a metric."""
+
+    def validation(self, sentences: int) -> float:
+        return VALIDATION_SAFETY * (self.loss + self.sentence * sentences)
+
+
+class FittedTraining(NamedTuple):
+    """Settings that fit into a time limit, and the time they are expected to take."""
+
+    settings: TrainingSettings
+    validations: int
+    validation_seconds: float
+    """Of each."""
+    seconds: float
+    """Of the whole run from now on, without an evaluation after it."""
+
+    @property
+    def closing_seconds(self) -> float:
+        """What follows the last update: a validation, and that of the mean of the best checkpoints."""
+        return self.validation_seconds * (2 if self.settings.average > 1 else 1) if self.validations else 0.0
+
+
+class _Validations(NamedTuple):
+    """The validations of a run."""
+
+    number: int
+    sentences: int
+    """Translated in each."""
+    cost: float
+    """Seconds of each."""
+    averaging: int
+    """1 if the mean of the best checkpoints is validated after them."""
+
+    @property
+    def seconds(self) -> float:
+        return (self.number + self.averaging) * self.cost
+
+
+def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None) -> FittedTraining:
+    """The settings of a run that takes at most so many seconds.
+
+    ``sentences``: how many a validation translates; None if there are no validations.
+    """
+    validations = _all_validations(settings, speed, sentences)
+    planned = seconds * SAFETY - speed.startup
+    if settings.steps * speed.step + validations.seconds <= planned:
+        return _fitted(settings, speed, validations)
+    changes: dict[str, int] = {}
+    share = VALIDATION_SHARE * max(planned, 0.0)
+    if validations.seconds > share:
+        fewer = _fewer_validations(validations, speed, share)
+        if fewer.sentences < validations.sentences:
+            changes["valid_sentences"] = fewer.sentences
+        validations = fewer
+    left = planned - validations.seconds
+    steps = min(int(left / speed.step), settings.steps)
+    if steps < MIN_STEPS:
+        updates = MIN_STEPS * speed.step
+        enough = max(updates / (1 - VALIDATION_SHARE), updates + (1 + validations.averaging) * validations.cost)
+        needed = (speed.startup + enough) / SAFETY - seconds
+        raise RecipeError(_too_short(seconds, max(steps, 0), speed.step, needed))
+    if validations.number:
+        steps, every = _whole_intervals(steps, validations.number)
+        changes["validate_every"] = every
+        validations = validations._replace(number=steps // every)
+    changes |= {"steps": steps, "warmup": fit_warmup(settings, steps)}
+    changes |= {
+        "save_every": min(settings.save_every, steps),
+        "log_every": min(settings.log_every, max(steps // 10, 1)),
+    }
+    return _fitted(settings.model_copy(update=changes), speed, validations)
+
+
+def _whole_intervals(steps: int, count: int) -> tuple[int, int]:
+    """At most so many steps and validations, the last of them at the last step: the steps, and those between two."""
+    exact = max(steps / count, 1.0)
+    intervals = {math.floor(exact), math.ceil(exact)}
+    every = max(intervals, key=lambda every: (min(steps // every, count) * every, -every))
+    return min(steps // every, count) * every, every
+
+
+def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | None) -> _Validations:
+    """Those of the recipe."""
+    count = settings.steps // settings.validate_every if settings.validate_every else 0
+    if sentences is None or not count:
+        return _Validations(0, 0, 0.0, 0)
+    return _Validations(count, sentences, speed.validation(sentences), int(settings.average > 1))
+
+
+def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) -> _Validations:
+    """Validations that take at most so many seconds: with fewer sentences if only a few would fit, then fewer."""
+    count, sentences, cost, averaging = validations
+    affordable = seconds / (min(count, GOOD_VALIDATIONS) + averaging)
+    if cost > affordable and speed.sentence > 0 and sentences > MIN_SENTENCES:
+        fitting = int((affordable / VALIDATION_SAFETY - speed.loss) / speed.sentence)
+        sentences = max(MIN_SENTENCES, min(sentences, fitting))
+        cost = speed.validation(sentences)
+    return _Validations(max(min(count, int(seconds / cost) - averaging), 1), sentences, cost, averaging)
+
+
+def _fitted(settings: TrainingSettings, speed: Speed, validations: _Validations) -> FittedTraining:
+    seconds = speed.startup + settings.steps * speed.step + validations.seconds
+    return FittedTraining(settings, validations.number, validations.cost, seconds)
+
+
+def fit_warmup(settings: TrainingSettings, steps: int) -> int:
+    """The warmup of a run that was shortened to so many steps: in proportion, unless that would be very short."""
+    proportional = round(settings.warmup * steps / settings.steps)
+    return max(proportional, min(settings.warmup, MIN_WARMUP, steps // 5))
+
+
+def _too_short(seconds: float, steps: int, step_seconds: float, needed_seconds: float) -> str:
+    updates = f"{'no update' if not steps else 'one update' if steps == 1 else f'{steps} updates'}"
+    minutes = math.ceil(10 * needed_seconds / 60) / 10
+    return (
+        f"{option('minutes')}: {max(seconds, 0):.0f} s are left after reading the data and measuring the speed, time "
+        f"for {updates} of {step_seconds:.3g} s; give {minutes:.1f} minutes more"
+    )

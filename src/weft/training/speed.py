@@ -1,0 +1,123 @@
+"""How fast training is on this machine, measured on a copy of the model that is then discarded.
+
+The updates are the first of the run, on its own batches and by its own kernels, so that nothing is compiled for the
+measurement alone. They leave no trace: a run that was measured is the same as one that was not.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import tempfile
+import time
+from statistics import fmean, median
+from typing import NamedTuple
+
+import torch
+
+from weft.activity import activity
+from weft.data.batching.batches import BatchSource
+from weft.data.batching.streaming import StreamedCorpus
+from weft.models.interface import Model
+from weft.runs.layout import RunFolder
+from weft.training.budget import Speed
+from weft.training.trainer import Trainer
+from weft.training.update import TrainingContext
+from weft.training.validation import RecipeValidation
+
+MIN_UPDATES = 30
+SKIPPED_UPDATES = 2
+"""The first updates, which allocate memory, do not count …"""
+OUTLIER = 4.0
+"""… nor do those that take so many times the median: they capture a CUDA graph."""
+FIRST_SENTENCES = 4
+LONG_ENOUGH = 1.0
+"""Seconds of translation that are enough to tell how long a sentence takes."""
+
+
+class UpdateSpeed(NamedTuple):
+    """Seconds of an update, and what the first updates took in addition."""
+
+    step: float
+    startup: float
+
+
+class Measured(NamedTuple):
+    """What is measured: the updates and the validations of a run."""
+
+    model: Model
+    data: BatchSource
+    context: TrainingContext
+    validation: RecipeValidation | None
+
+
+def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
+    """Measure updates for some seconds (longer if there were very few in them), and a validation.
+
+    ``translates``: also measure how long translations take, which need the validation set.
+    """
+    data, validation, device = run.data, run.validation, run.context.device
+    dropped = data.drop_reasons.copy() if isinstance(data, StreamedCorpus) else None
+    with activity("measuring the speed"), tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(copy.deepcopy(run.model), data, run.context, folder=RunFolder(folder))
+        updates = update_speed(_timed_updates(trainer, seconds))
+        speed = Speed(updates.step, updates.startup)
+        if validation is not None:
+            speed = _with_validation(speed, trainer.model.eval(), validation, seconds if translates else None)
+        del trainer
+    if isinstance(data, StreamedCorpus) and dropped is not None:
+        data.drop_reasons.clear()
+        data.drop_reasons.update(dropped)
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return speed
+
+
+def _timed_updates(trainer: Trainer, seconds: float) -> list[float]:
+    """The durations of updates: for at least so many seconds and `MIN_UPDATES`, but never four times as long."""
+    steps, pending, durations = trainer.steps(), None, []
+    start = last = time.monotonic()
+    while True:
+        pending, reported = trainer.start_update(steps), pending
+        if reported is not None:
+            trainer.report(reported)
+            now = time.monotonic()
+            durations.append(now - last)
+            last = now
+            enough = len(durations) >= MIN_UPDATES and now - start >= seconds
+            if enough or (now - start >= 4 * seconds and len(durations) > SKIPPED_UPDATES):
+                trainer.report(pending)
+                return durations
+
+
+def update_speed(durations: list[float]) -> UpdateSpeed:
+    """The typical duration of an update, and the time beyond it that the first ones took."""
+    later = durations[SKIPPED_UPDATES:]
+    typical = fmean(duration for duration in later if duration <= OUTLIER * median(later))
+    return UpdateSpeed(typical, max(sum(durations) - typical * len(durations), 0.0))
+
+
+def _with_validation(speed: Speed, model: Model, validation: RecipeValidation, seconds: float | None) -> Speed:
+    """With the time of a validation; ``seconds``: for how long to translate, None: not at all."""
+    start = time.monotonic()
+    validation.loss(model)
+    speed = speed._replace(loss=time.monotonic() - start)
+    return speed if seconds is None else speed._replace(sentence=_sentence_seconds(model, validation, seconds))
+
+
+def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float) -> float:
+    """Seconds for each sentence to translate, with outputs as long as the references.
+
+    A model that has learned nothing ends its outputs anywhere, so time is counted for each token of them.
+    """
+    count = min(FIRST_SENTENCES, len(validation.items.sources))
+    validation.translate(model, count)  # what is compiled and captured once does not count
+    while True:
+        start = time.monotonic()
+        outputs = validation.translate(model, count)
+        elapsed = time.monotonic() - start
+        tokens = sum(len(output.ids) + 1 for output in outputs)
+        if count >= len(validation.items.sources) or elapsed > min(LONG_ENOUGH, seconds / 2):
+            return elapsed / tokens * float(validation.encoded.target.lengths.mean())
+        count = min(2 * count, len(validation.items.sources))
