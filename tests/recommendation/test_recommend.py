@@ -201,6 +201,12 @@ def test_tokenized_sources_of_a_formal_language_keep_their_tokens(tmp_path: Path
     assert _setting(_recommend(tmp_path, rows), "tokenizer.split_punctuation") is False
 
 
+def test_frequent_marks_are_one_token(tmp_path: Path) -> None:
+    rows: Rows = [(source.replace(" ", " <n> ", 2), target) for source, target in _sentences(300)]
+    assert _setting(_recommend(tmp_path, rows), "tokenizer.symbols") == ["<n>"]
+    assert "symbols" not in _recommend(tmp_path, _sentences(300)).tree()["tokenizer"]
+
+
 @pytest.mark.parametrize(("targets", "grouped"), [(1, False), (2, True)])
 def test_targets_of_one_source_are_references_if_there_are_two(targets: int, grouped: bool, tmp_path: Path) -> None:
     rows = [(source, f"{target} {n}") for source, target in _sentences(600) for n in range(targets)]

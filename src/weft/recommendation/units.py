@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from weft.data.profiling.profile import PairProfile
@@ -15,6 +16,7 @@ WORDS_PER_UNIT = 2.5
 """A vocabulary of BPE has at most one unit for so many different words."""
 SUMMARY_WORDS = 200
 DEFAULT_MAX_LENGTH = 250
+_MARK = re.compile(r"<[^<>\s]{1,20}>")
 
 
 def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
@@ -34,6 +36,7 @@ def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
     if "Hangul" in _character_scripts(profile, task):
         reason = "a Korean syllable is written with two to four"
         choices.append(Choice("letters", "syllables decomposed", reason, {"tokenizer.decompose": True}))
+    choices += _marks(profile, settings.get("tokenizer.split_punctuation", True), kinds)
     choices += _size(profile, task, kinds)
     choices.append(_joint(profile, task, kinds))
     choices += _lengths(profile, task)
@@ -48,6 +51,15 @@ def _character_scripts(profile: PairProfile, task: Task) -> list[str]:
 
 def _unit_name(unit: str) -> str:
     return {"symbol": "one token each", "word": "words", "character": "characters", "bpe": "BPE"}[unit]
+
+
+def _marks(profile: PairProfile, split: bool, kinds: list[str]) -> list[Choice]:
+    """Frequent marks such as ``<n>`` stay whole where punctuation is a token of its own."""
+    tokens = dict.fromkeys((*profile.source.spaced.top, *profile.target.spaced.top))
+    marks = [token for token in tokens if _MARK.fullmatch(token)]
+    if not marks or not split or kinds == ["character", "character"]:
+        return []
+    return [Choice("marks", " ".join(marks), "one token each, as they are frequent", {"tokenizer.symbols": marks})]
 
 
 def _size(profile: PairProfile, task: Task, kinds: list[str]) -> list[Choice]:
