@@ -33,13 +33,16 @@ ALLOWED: dict[str, set[str]] = {
     "attention": {"ragged", "tree", "kernels", "recipe", "errors"},
     "models": {"attention", "kernels", "ragged", "tree", "recipe", "text.specials", "errors"},
     "search": {"kernels", "tree", "errors"},
-    "runs": {"models", "recipe", "text", "ragged", "files", "checksums", "errors", "activity"},
+    "markup": {"errors", "views.labels"},
+    "runs": {"markup", "models", "recipe", "text", "ragged", "files", "checksums", "errors", "activity"},
     "translation": {
         *("runs", "models", "attention", "search", "data.store", "data.batching", "data.reading", "data.pairs"),
+        "markup",
         *("text", "recipe", "ragged", "tree", "files", "errors", "evaluation", "activity"),
     },
     "evaluation": {
         *("translation", "runs", "models", "attention", "search", "data", "text", "recipe", "ragged", "errors"),
+        "markup",
         *(
             "preparation",
             "activity",

@@ -16,12 +16,14 @@ Functions
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as a Report
     compare(run, run)            runs on the same test set, with tests of the differences, as a Comparison
+    report(run)                  all about a run on one HTML page, as a RunReport
 
 Classes
     Recipe        every setting of a run
     Translator    translates, scores, samples and shows attention
     Translation   an output: text, score, tokens, attention, word links
     Report        scores with their signatures, outputs, and what they were computed from
+    RunReport     data, settings, learning curves, scores, errors and examples of a run; shows itself in a notebook
     Comparison    scores of several runs with intervals and p-values, and where their outputs differ
     Pair          a source, its target and their word links
     WeftError     every error that weft raises on purpose; its message is one line
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from weft.evaluation.comparison import Comparison, compare
     from weft.evaluation.report import Report, evaluate
     from weft.recipe import Recipe, load_recipe, make_recipe
+    from weft.reporting.report import RunReport, report
     from weft.training.train import train
     from weft.translation.load import load
     from weft.translation.results import Translation
@@ -52,6 +55,7 @@ __all__ = [
     "Pair",
     "Recipe",
     "Report",
+    "RunReport",
     "Translation",
     "Translator",
     "WeftError",
@@ -60,6 +64,7 @@ __all__ = [
     "load",
     "load_recipe",
     "make_recipe",
+    "report",
     "train",
 ]
 
@@ -72,6 +77,8 @@ _MODULES = {
     "Report": "weft.evaluation.report",
     "compare": "weft.evaluation.comparison",
     "Comparison": "weft.evaluation.comparison",
+    "report": "weft.reporting.report",
+    "RunReport": "weft.reporting.report",
     "Recipe": "weft.recipe",
     "load_recipe": "weft.recipe",
     "make_recipe": "weft.recipe",

@@ -210,9 +210,9 @@ def compare_candidates(
     given = _same_test_set(candidates, pairs, limit)
     check_metrics(names, several_references=any(len(line) > 1 for line in given.items.references))
     labels = _labels([candidate.name for candidate in candidates])
-    results = [_translate(candidate, names, given, search) for candidate in candidates]
+    results = [translate_and_score(candidate.load(), names, given, search) for candidate in candidates]
     texts = [[translation.text for translation in result.translations] for result in results]
-    matches = _matches(names)
+    matches = matches_of(names)
     return Comparison(
         runs=labels,
         pairs=len(given.pairs),
@@ -263,12 +263,12 @@ def _labels(names: Sequence[str]) -> list[str]:
     return [f"{name} ({number})" if name in names[: number - 1] else name for number, name in enumerate(names, 1)]
 
 
-def _matches(names: Sequence[str]) -> Matches:
+def matches_of(names: Sequence[str]) -> Matches:
     """When an output is right: by the first metric that says so, or if it is identical to a reference."""
     return next((matches for name in names if (matches := METRICS[split_name(name)[0]].matches)), is_identical)
 
 
-class _RunResult(NamedTuple):
+class RunResult(NamedTuple):
     """The outputs of a run, its scores, and the statistics of each."""
 
     translations: list[Translation]
@@ -277,8 +277,10 @@ class _RunResult(NamedTuple):
     statistics: list[LineStatistics | None]
 
 
-def _translate(candidate: Candidate, names: Sequence[str], given: EvaluationSet, search: dict[str, Any]) -> _RunResult:
-    run = candidate.load()
+def translate_and_score(
+    run: Translator, names: Sequence[str], given: EvaluationSet, search: dict[str, Any]
+) -> RunResult:
+    """Translate a test set; the metrics, and what each line contributes to them."""
     n_best, settings = n_best_search(run, names, search)
     translations = run.translate(given.items.sources, n_best=n_best, return_attention=False, **settings)
     outputs = Outputs(
@@ -294,11 +296,11 @@ def _translate(candidate: Candidate, names: Sequence[str], given: EvaluationSet,
     for name in names:
         statistics += line_statistics(name, outputs) or [None]
     scores = score_translations(names, translations, given)
-    return _RunResult(translations, run_signature(run, run.search_settings(settings)), scores, statistics)
+    return RunResult(translations, run_signature(run, run.search_settings(settings)), scores, statistics)
 
 
 def _metric_comparisons(
-    labels: Sequence[str], results: Sequence[_RunResult], resampling: Resampling
+    labels: Sequence[str], results: Sequence[RunResult], resampling: Resampling
 ) -> list[MetricComparison]:
     comparisons = []
     for number, metric in enumerate(results[0].scores):

@@ -91,6 +91,18 @@ class Report:
             lines.append(self.training_overlap.describe())
         return [*lines, f"{self._counts()}, searched in {self.seconds:.1f} s"]
 
+    def _repr_html_(self) -> str:
+        from weft.markup.elements import element
+        from weft.markup.page import fragment
+        from weft.markup.tables import table
+
+        scores = [*self.scores, self.perplexity]
+        rows = [
+            (score.name, f"{score.value:.2f}", element("span", score.signature, class_="signature")) for score in scores
+        ]
+        lines = element("p", ", ".join([self._counts(), self.search]), class_="faint small")
+        return str(fragment(table(("metric", "score", "signature"), rows, numbers=[1]), lines))
+
     def _counts(self) -> str:
         if self.items is None:
             return plural(self.pairs, "pair")

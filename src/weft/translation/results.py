@@ -65,6 +65,11 @@ class Translation:
         others = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
         return f"<Translation {self.text!r}: score {self.score:.4f}, {len(self.tokens)} tokens{others}>"
 
+    def _repr_html_(self) -> str:
+        from weft.translation.notebook import translation_html
+
+        return translation_html(self)
+
     @property
     def proven(self) -> bool:
         """Whether it is proven that no output (but those listed before it) has a higher score."""

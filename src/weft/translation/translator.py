@@ -92,6 +92,11 @@ class Translator:
         parameters = sum(parameter.numel() for parameter in getattr(self.model, "parameters", list)())
         return f"<weft.Translator {name}: {parameters:,} parameters, {self.device}, {self.engine.name}>"
 
+    def _repr_html_(self) -> str:
+        from weft.translation.notebook import run_html
+
+        return run_html(self)
+
     @property
     def source_role(self) -> SourceRole:
         """What a source is to the model: a text to read, a prompt to continue, or nothing."""

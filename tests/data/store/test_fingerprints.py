@@ -114,3 +114,15 @@ def test_the_header_is_json(tmp_path: Path) -> None:
     collected(PAIRS).save(tmp_path)
     header = json.loads((tmp_path / NAME).read_bytes().split(b"\n")[0])
     assert header == {"weft_fingerprints": 1, "hash_bits": 0, "length_divisor": 1, "sources": True}
+
+
+def test_which_sources_are_known() -> None:
+    test = [PAIRS[3], Pair("source", ""), Pair("source 4", "another")]
+    assert collected(PAIRS).known_sources(test) == [True, False, True]
+    assert collected(PAIRS).known_sources([]) == []
+    by_length = collected(PAIRS, length_divisor=2).known_sources(test)  # of 8, 6 and 8 characters
+    assert by_length == [True, False, True]
+    assert collected(PAIRS, length_divisor=2).known_sources([Pair("source 12", "")]) == [None]
+    sampled = collected(PAIRS, max_pairs=100)
+    known = sampled.known_sources(PAIRS)
+    assert known.count(True) == sampled.overlap(PAIRS).sources and known.count(None) == 1000 - known.count(True)

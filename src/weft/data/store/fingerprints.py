@@ -87,6 +87,16 @@ class Fingerprints(NamedTuple):
         known_pairs = np.isin(fingerprints, self.values)
         return Overlap(int(sources.sum()), int(known_pairs.sum()), len(fingerprints), len(pairs), self.sources)
 
+    def known_sources(self, pairs: Sequence[Pair]) -> list[bool | None]:
+        """Whether the source of each pair is in the corpus; None for those that a sample does not tell."""
+        values = fingerprint(pairs, sources=self.sources)
+        known = np.isin(values >> TARGET_BITS, np.unique(self.values >> TARGET_BITS))
+        texts = [pair.source if self.sources else pair.target for pair in pairs]
+        compared = np.array([len(text) % self.length_divisor == 0 for text in texts], bool)
+        if self.hash_bits:
+            compared &= values >> np.uint64(64 - self.hash_bits) == 0
+        return [bool(is_known) if is_compared else None for is_known, is_compared in zip(known, compared, strict=True)]
+
     def save(self, folder: Path) -> None:
         """Write the file into a folder: a line of JSON, then the values, little-endian."""
         about = {"weft_fingerprints": FORMAT, **self._asdict()}

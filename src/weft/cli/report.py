@@ -1,0 +1,79 @@
+"""``weft report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.arguments import (
+    Changes,
+    Device,
+    Engine,
+    Json,
+    Precision,
+    Run,
+    RunArguments,
+    Search,
+    SourceFile,
+    TargetFile,
+    check_file,
+    check_output,
+    read_given,
+    search_changes,
+)
+from weft.cli.evaluate import Metrics, PairsOrM2, show_left_out
+from weft.cli.json_output import json_text
+from weft.evaluation.metrics import check_metrics
+
+Page = Annotated[
+    Path | None,
+    typer.Option("--to", help="The page to write; by default report.html in the run folder.", show_default=False),
+]
+
+
+def command(
+    run: Run,
+    pairs: PairsOrM2 = None,
+    source: SourceFile = None,
+    target: TargetFile = None,
+    to: Page = None,
+    metric: Metrics = None,
+    search: Search = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N pairs.")] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=100, help="Random samples of the items, for intervals.")
+    ] = 1_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the samples.")] = 12_345,
+    as_json: Json = False,
+    precision: Precision = None,
+    engine: Engine = None,
+    changes: Changes = None,
+    device: Device = "auto",
+) -> None:
+    """Write a report on a run: one self-contained HTML page.
+
+    Data, settings and their reasons, learning curves, scores with signatures and bootstrap intervals, quality by
+    length, by how rare the words are and by whether the source was seen in training, confusions, calibration, examples
+    with attention maps, speed and the model card. The pairs are the given ones, the test set of the run's recipe or, if
+    it has none, the validation set. With --json the numbers are printed, and a page is written only if --to is given.
+    """
+    check_metrics(metric or [])
+    arguments = RunArguments(run, None, device, precision, engine)
+    arguments.check()
+    settings = search_changes(run, search, changes)
+    check_output(to)
+    is_m2 = pairs is not None and pairs.endswith(".m2") and source is None and target is None
+    if pairs is not None:
+        check_file(pairs)
+    given = pairs if is_m2 or (pairs is not None and pairs != "-") else read_given(run, pairs, source, target)
+    from weft.reporting.report import report
+
+    made = report(arguments.load(), given, metric, limit=limit, samples=samples, seed=seed, **settings)
+    show_left_out(made.left_out)
+    path = None if as_json and to is None else made.save(to)
+    if as_json:
+        typer.echo(json_text(made.record()))
+        return
+    typer.echo("\n".join([*made.summary(), str(path)]))

@@ -1,0 +1,33 @@
+"""Tables, and lists of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from weft.markup.elements import Content, Html, element
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[Content]], *, numbers: Iterable[int] = (), caption: str = ""
+) -> Html:
+    """A table whose first column is a heading of its row; ``numbers`` are columns aligned at their end."""
+    aligned = set(numbers)
+
+    def cell(name: str, index: int, content: Content, **attributes: str) -> Html:
+        return element(name, content, class_="number" if index in aligned else None, **attributes)
+
+    head = element("tr", *(cell("th", index, name, scope="col") for index, name in enumerate(header)))
+    lines = []
+    for first, *others in rows:
+        cells = (cell("td", index, content) for index, content in enumerate(others, 1))
+        lines.append(element("tr", cell("th", 0, first, scope="row"), *cells))
+    parts = [element("caption", caption)] if caption else []
+    parts += [element("thead", head)] if any(header) else []
+    return element("div", element("table", *parts, element("tbody", *lines)), class_="scroll")
+
+
+def terms(rows: Iterable[tuple[str, Content]]) -> Html:
+    """Terms with their descriptions."""
+    return element(
+        "dl", *(element(name, content) for row in rows for name, content in zip(("dt", "dd"), row, strict=True))
+    )

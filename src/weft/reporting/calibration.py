@@ -1,0 +1,98 @@
+"""Calibration: whether the probabilities that the model gives its outputs are honest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from weft.evaluation.calibration import Calibration, calibrate
+from weft.evaluation.edit_alignment import align_units, closest_reference
+from weft.markup.charts import reliability_diagram
+from weft.markup.elements import Html, element, join
+from weft.markup.tables import table
+from weft.reporting.outputs import TestOutputs
+from weft.reporting.section import note, paragraph
+from weft.translation.translator import Translator
+
+EQUATION = """\
+c = p(y | x)           of a whole output: the product over its tokens and its end token
+c = p(y_t | y_<t, x)   of a token
+ECE = Σ_m n_m / n · |accuracy(m) − confidence(m)|
+bin m = 1 … 10: those with (m−1)/10 < c ≤ m/10; confidence(m): their mean c; accuracy(m): the share that is right"""
+
+
+@dataclass(frozen=True)
+class CalibrationSection:
+    """The probabilities of whole outputs, and of their tokens, beside how often these are right."""
+
+    outputs: Calibration
+    tokens: Calibration | None
+    """None if no output has a token."""
+    key: str = "calibration"
+    title: str = "Calibration"
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "outputs": self.outputs.record(),
+            "tokens": None if self.tokens is None else self.tokens.record(),
+        }
+
+    def html(self) -> Html:
+        rows = []
+        for name, item in (("whole outputs", self.outputs), ("tokens", self.tokens)):
+            if item is not None:
+                numbers = (item.confidence, item.accuracy, item.error, item.brier)
+                rows.append((name, f"{item.count:,}", *(f"{number:.3f}" for number in numbers)))
+        header = ("", "number", "mean confidence", "right", "ECE", "Brier score")
+        charts = [_diagram("Whole outputs", self.outputs)]
+        if self.tokens is not None:
+            charts.append(_diagram("Tokens", self.tokens))
+        return join(
+            [
+                paragraph(
+                    _verdict(self.outputs, "outputs"),
+                    " ",
+                    "" if self.tokens is None else _verdict(self.tokens, "tokens"),
+                ),
+                table(header, rows, numbers=range(1, 6)),
+                element("div", *charts, class_="charts"),
+                note(
+                    "An honest model is on the diagonal; below it, it is overconfident. The area of a point is its "
+                    "share of the outputs. An output is right if it equals a reference, a token if it is aligned with "
+                    "the same token of the reference by the fewest edits."
+                ),
+                element("pre", EQUATION),
+            ]
+        )
+
+
+def calibration_section(run: Translator, outputs: TestOutputs) -> CalibrationSection:
+    """Score the tokens of the outputs again, all at once: a search need not keep their probabilities."""
+    whole = [min(math.exp(translation.log_probability), 1.0) for translation in outputs.translations]
+    confidences: list[float] = []
+    right: list[bool] = []
+    items = [index for index, translation in enumerate(outputs.translations) if translation.text.strip()]
+    pairs = [(outputs.sources[item], outputs.translations[item].text) for item in items]
+    for (source, text), item, score in zip(pairs, items, run.score(pairs), strict=True):
+        ids = run.encode_target(text, source)
+        references = [run.encode_target(reference, source) for reference in outputs.references[item]]
+        closest = references[closest_reference(ids, references)]
+        equal = {row: column for row, column in align_units(ids, closest) if row is not None and column is not None}
+        confidences += [min(math.exp(value), 1.0) for value in score.token_scores[: len(ids)]]
+        right += [row in equal and ids[row] == closest[equal[row]] for row in range(len(ids))]
+    return CalibrationSection(calibrate(whole, outputs.right), calibrate(confidences, right) if confidences else None)
+
+
+def _diagram(title: str, item: Calibration) -> Html:
+    points = [(part.confidence, part.accuracy, part.size / item.count) for part in item.filled]
+    return reliability_diagram(title, points, names=("confidence", "share that is right"))
+
+
+def _verdict(item: Calibration, what: str) -> str:
+    """One sentence: over- or underconfident, and by how much."""
+    difference = 100 * (item.confidence - item.accuracy)
+    if abs(difference) < 1.0:
+        return f"On average the probabilities of {what} are honest (within a point)."
+    kind = "overconfident" if difference > 0 else "underconfident"
+    return f"Of its {what} the model is {kind} by {abs(difference):.1f} points."

@@ -1,0 +1,89 @@
+"""Reading log.jsonl: the learning curves of a run, and how its training ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MAX_LINE = 1 << 20
+"""Characters of a line; a longer one is no event."""
+
+
+class LoggedStep(NamedTuple):
+    """An update that was logged."""
+
+    step: int
+    loss: float
+    learning_rate: float
+    target_tokens: float
+    seconds: float
+    data_wait: float
+
+
+class LoggedValidation(NamedTuple):
+    """A validation: the loss, and the metrics by name."""
+
+    step: int
+    loss: float
+    metrics: dict[str, float]
+
+
+class TrainingLog(NamedTuple):
+    """What a log tells of a run."""
+
+    steps: list[LoggedStep]
+    validations: list[LoggedValidation]
+    started: dict[str, Any] | None = None
+    """The first event: pairs, vocabulary sizes, parameters, device."""
+    finished: dict[str, Any] | None = None
+    """The last event: why training ended, its seconds, the best step. None: it has not ended."""
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The metrics of the validations, in the order in which they first occur."""
+        return list(dict.fromkeys(name for validation in self.validations for name in validation.metrics))
+
+    @property
+    def best_step(self) -> int | None:
+        """The step that validation has chosen; None without validations, and before training has ended."""
+        best = None if self.finished is None else self.finished.get("best_step")
+        return best if isinstance(best, int) and self.validations else None
+
+
+def read_training_log(path: Path) -> TrainingLog | None:
+    """The events of a log; None if there is no such file. Lines that are incomplete or damaged are passed over."""
+    if not path.is_file():
+        return None
+    steps: list[LoggedStep] = []
+    validations: list[LoggedValidation] = []
+    started = finished = None
+    for event in _events(path):
+        kind = event.get("event")
+        try:
+            if kind == "step":
+                steps.append(_step(event))
+            elif kind == "validation":
+                numbers = {str(name): float(value) for name, value in event["metrics"].items()}
+                validations.append(LoggedValidation(int(event["step"]), float(event["loss"]), numbers))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            continue
+        started = event if kind == "started" and started is None else started
+        finished = event if kind == "finished" else finished if kind != "started" else None
+    return TrainingLog(steps, validations, started, finished)
+
+
+def _step(event: dict[str, Any]) -> LoggedStep:
+    return LoggedStep(int(event["step"]), *(float(event[name]) for name in LoggedStep._fields[1:]))
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        while line := file.readline(MAX_LINE):
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(event, dict):
+                yield event
