@@ -6,11 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from weft.markup.elements import Content, Html, element
 
+SHORT = 28
+"""Characters of a heading of a row that is never broken."""
+
 
 def table(
     header: Sequence[str], rows: Iterable[Sequence[Content]], *, numbers: Iterable[int] = (), caption: str = ""
 ) -> Html:
-    """A table whose first column is a heading of its row; ``numbers`` are columns aligned at their end."""
+    """A table whose first column has the headings of its rows; ``numbers`` are columns aligned at their end."""
     aligned = set(numbers)
 
     def cell(name: str, index: int, content: Content, **attributes: str) -> Html:
@@ -20,7 +23,9 @@ def table(
     lines = []
     for first, *others in rows:
         cells = (cell("td", index, content) for index, content in enumerate(others, 1))
-        lines.append(element("tr", cell("th", 0, first, scope="row"), *cells))
+        is_short = not isinstance(first, Html) and len(first) <= SHORT
+        heading = element("th", first, scope="row", class_="short" if is_short else None)
+        lines.append(element("tr", heading, *cells))
     parts = [element("caption", caption)] if caption else []
     parts += [element("thead", head)] if any(header) else []
     return element("div", element("table", *parts, element("tbody", *lines)), class_="scroll")
