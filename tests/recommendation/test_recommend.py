@@ -201,6 +201,13 @@ def test_tokenized_sources_of_a_formal_language_keep_their_tokens(tmp_path: Path
     assert _setting(_recommend(tmp_path, rows), "tokenizer.split_punctuation") is False
 
 
+@pytest.mark.parametrize("tokenized", [True, False])
+def test_punctuation_is_split_where_it_is_attached(tokenized: bool, tmp_path: Path) -> None:
+    rows: Rows = [(source[:-1] + " .", target[:-1] + " .") for source, target in _sentences(300)]
+    tokenizer = _recommend(tmp_path, rows if tokenized else _sentences(300)).tree()["tokenizer"]
+    assert (tokenizer["kind"], tokenizer.get("split_punctuation", True)) == ("bpe", not tokenized)
+
+
 def test_frequent_marks_are_one_token(tmp_path: Path) -> None:
     rows: Rows = [(source.replace(" ", " <n> ", 2), target) for source, target in _sentences(300)]
     assert _setting(_recommend(tmp_path, rows), "tokenizer.symbols") == ["<n>"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.data.profiling.profile import PairProfile
 from weft.recommendation.choices import Choice
-from weft.recommendation.kinds import Task
+from weft.recommendation.kinds import PUNCTUATED, Task
 
 BPE_SIZES = ((1_000, 500), (5_000, 1_000), (20_000, 4_000), (1_000_000, 8_000), (5_000_000, 16_000))
 """Pairs up to which a corpus gets so many units."""
@@ -25,7 +25,7 @@ def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
     settings: dict[str, Any] = {"tokenizer.kind": kinds[0]}
     if kinds[0] != kinds[1]:
         settings["tokenizer.target_kind"] = kinds[1]
-    if "symbol" in (task.source, task.target) and "word" not in (task.source, task.target):
+    if _is_tokenized(profile, task):
         settings["tokenizer.split_punctuation"] = False
     if profile.columns.tags:
         settings["tokenizer.tags"] = "character" in kinds
@@ -41,6 +41,15 @@ def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
     choices.append(_joint(profile, task, kinds))
     choices += _lengths(profile, task)
     return choices
+
+
+def _is_tokenized(profile: PairProfile, task: Task) -> bool:
+    """Whether spaces already separate all tokens, of the side of symbols or of both sides of text."""
+    units = task.source, task.target
+    if units == ("bpe", "bpe"):
+        sides = profile.source, profile.target
+        return all(side.punctuated < PUNCTUATED and side.tokens.median > 2 for side in sides)
+    return "symbol" in units and "word" not in units
 
 
 def _character_scripts(profile: PairProfile, task: Task) -> list[str]:
