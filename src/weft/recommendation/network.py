@@ -16,6 +16,8 @@ FEW_SENTENCES = 5_000
 """Pairs of sentences below which a recurrent network is better than a Transformer."""
 TINY_VOCABULARY = 50
 """Symbols that languages made by rules have at most on each side."""
+LONG_TARGETS = 40
+"""Tokens of a long target: much to learn from each pair."""
 KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
@@ -153,6 +155,8 @@ def _dropout(profile: PairProfile, task: Task) -> tuple[float, str]:
         return 0.1, "few answers"
     if _has_strict_rules(profile, task):
         return 0.1, f"at most {TINY_VOCABULARY} symbols on each side: a language of strict rules"
+    if task.kind == "formal" and profile.target.tokens.p95 >= LONG_TARGETS:
+        return 0.1, f"long targets of a closed vocabulary: {profile.target.tokens.mean:.0f} tokens on average"
     if profile.targets_per_source >= 3:
         return 0.1, f"{profile.targets_per_source:.0f} targets a source: hard to learn by heart"
     if task.kind == "text" and pairs <= 40_000:
