@@ -33,6 +33,7 @@ from weft.cli import (
     train,
     translate,
     try_,
+    tune,
 )
 from weft.cli.signals import CommandInterrupted, InterruptibleGroup, exit_code, raise_on_signals
 from weft.cli.status import showing_status
@@ -52,6 +53,7 @@ app = typer.Typer(
 COMMANDS = (
     ("try", try_.command, "weft try"),
     ("train", train.command, "weft train addition --set training.steps=300 --out runs/sums"),
+    ("tune", tune.command, "weft tune grammar --minutes 20"),
     ("translate", translate.command, "echo 'he hit me with a pie' | weft translate runs/try"),
     ("attend", attend.command, "weft attend runs/try 'he hit me with a pie' --to map.svg"),
     ("trace", trace.command, "weft trace runs/try 'he hit me with a pie' --to tree.svg"),

@@ -1,0 +1,131 @@
+"""Successive halving as pure functions: how many candidates reach each rung, at which step, and which of them.
+
+    candidates   9 → 5 → 3          of each rung the better half continues, and at least three
+    steps        S/4, S/2, S        the last rung is the end of the training
+
+A rung trains its candidates from the step of the rung before. Times are in seconds, `parallel` is how many candidates
+train at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+FINALISTS = 3
+"""Candidates that are trained to the end: the members of the ensemble."""
+
+
+class Speed(NamedTuple):
+    """How long a candidate takes, measured."""
+
+    start: float
+    """Until its first step: the start of a process, the data, the model."""
+    step: float
+    """Of an update."""
+    validation: float = 0.0
+
+    def seconds(self, steps: int, validations: int = 0) -> float:
+        """To start, and train so many steps with so many validations."""
+        return self.start + steps * self.step + validations * self.validation
+
+
+class Standing(NamedTuple):
+    """What a candidate has reached at a rung."""
+
+    name: str
+    score: float
+    """Of its best validation so far; higher is better, and minus infinity if no loss was finite."""
+    loss: float
+    """Of that validation."""
+
+
+def rung_sizes(candidates: int, finalists: int = FINALISTS) -> list[int]:
+    """How many candidates train in each rung."""
+    sizes = [candidates]
+    while sizes[-1] > finalists:
+        sizes.append(next_size(sizes[-1], finalists))
+    return sizes
+
+
+def next_size(size: int, finalists: int = FINALISTS) -> int:
+    """How many of so many candidates continue."""
+    return max(math.ceil(size / 2), min(finalists, size))
+
+
+def rung_steps(steps: int, rungs: int) -> list[int]:
+    """The step that each rung trains to; every rung is twice as far as the one before."""
+    return [steps // 2 ** (rungs - 1 - rung) for rung in range(rungs)]
+
+
+def ranked(standings: Sequence[Standing]) -> list[Standing]:
+    """The best first; equal scores by their loss, then in the given order."""
+    return sorted(standings, key=lambda standing: (-standing.score, standing.loss))
+
+
+def elapsed(durations: Sequence[float], parallel: int) -> float:
+    """The time that jobs take if `parallel` of them run at once, each starting as soon as one has ended."""
+    ends = [0.0] * max(parallel, 1)
+    for duration in durations:
+        heapq.heapreplace(ends, ends[0] + duration)
+    return max(ends)
+
+
+def expected_seconds(speeds: Sequence[Speed], steps: int, *, validations: int, parallel: int) -> float:
+    """The time of all rungs; which candidates survive is not known yet: those of average speed are assumed."""
+    sizes = rung_sizes(len(speeds))
+    mean = Speed(*(sum(values) / len(speeds) for values in zip(*speeds, strict=True)))
+    total, reached = 0.0, 0
+    for rung, (size, step) in enumerate(zip(sizes, rung_steps(steps, len(sizes)), strict=True)):
+        validated = validations * (step - reached) // steps
+        running = list(speeds) if rung == 0 else [mean] * size
+        total += elapsed([speed.seconds(step - reached, validated) for speed in running], parallel)
+        reached = step
+    return total
+
+
+def affordable_steps(speeds: Sequence[Speed], seconds: float, *, validations: int, parallel: int, limit: int) -> int:
+    """The largest multiple of `validations` up to `limit` whose training fits into the time; at least one."""
+    low, high = 1, max(limit // validations, 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        steps = middle * validations
+        if expected_seconds(speeds, steps, validations=validations, parallel=parallel) <= seconds:
+            low = middle
+        else:
+            high = middle - 1
+    return low * validations
+
+
+def survivors(
+    standings: Sequence[Standing],
+    steps: Sequence[int],
+    costs: dict[str, Speed],
+    *,
+    seconds: float,
+    parallel: int,
+) -> list[str]:
+    """The names that train in the next rung: the better half, or fewer if the time is too short; at least one.
+
+    ``steps``: of the rung that has ended and of all that follow. ``costs``: start and step, with the validations, of
+    each candidate, as it was in the rung that has ended. ``seconds``: what is left. A candidate whose losses were
+    never finite does not continue, unless there is no other.
+    """
+    order = [standing.name for standing in ranked(standings)]
+    finite = [standing.name for standing in ranked(standings) if math.isfinite(standing.score)]
+    kept = (finite or order)[: next_size(len(order))]
+    while len(kept) > 1 and _remaining_seconds(kept, steps, costs, parallel) > seconds:
+        kept = kept[:-1]
+    return kept
+
+
+def _remaining_seconds(names: Sequence[str], steps: Sequence[int], costs: dict[str, Speed], parallel: int) -> float:
+    """The time of the following rungs if these candidates continue, the first of them to the end."""
+    total, size = 0.0, len(names)
+    for start, end in pairwise(steps):
+        total += elapsed([costs[name].seconds(end - start) for name in names[:size]], parallel)
+        size = next_size(size)
+    return total

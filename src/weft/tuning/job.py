@@ -1,0 +1,44 @@
+"""A job of a tuning run, and who does jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+Outcome = dict[str, Any]
+"""The result of a job, as in its file; of a job that failed, ``failed`` is the reason."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something that a process of its own does."""
+
+    action: str
+    """measure, train or compare."""
+    name: str
+    """Of the candidate."""
+    result: str
+    """The file for the result."""
+    arguments: dict[str, Any]
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class Runner(Protocol):
+    """Does jobs, several at once."""
+
+    @property
+    def parallel(self) -> int:
+        """How many jobs run at once."""
+        ...
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """The jobs with their outcomes, in the order in which they end."""
+        ...
