@@ -93,7 +93,7 @@ class TuningFolder:
         """The recipes of the candidates first: where there is a plan, they are there too."""
         for candidate in candidates:
             if candidate.name in plan.candidates:
-                self.write_recipe(candidate.name, fitted(candidate.recipe, plan.steps, plan.validations))
+                self.write_recipe(candidate.name, fitted(candidate.recipe, plan))
         self._write(self.request, {**self._read(self.request), "plan": asdict(plan)})
 
     def read_rungs(self) -> list[list[str]]:

@@ -14,6 +14,9 @@ RESERVE = 0.9
 MIN_CANDIDATES = 4
 MIN_SHARE = 0.5
 """Of the steps of the recipe: with fewer, less important candidates are left out."""
+VALIDATION_SHARE = 0.25
+"""Of the time, for validations; fewer sentences are translated if they would take longer, but not fewer than these: """
+MIN_SENTENCES = 100
 VALIDATIONS = (8, 16, 24)
 """How often a training that is not stopped is validated; multiples of 8, so that each rung ends with a validation."""
 
@@ -28,6 +31,8 @@ class Plan:
     rungs: list[int]
     """The step that each rung trains to."""
     validations: int
+    valid_sentences: int
+    """Translated in each."""
     seconds: float
     """Expected, of all rungs."""
 
@@ -39,10 +44,16 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
     """
     measured = [candidate for candidate in candidates if candidate.name in speeds]
     recipe = candidates[0].recipe
-    validations = number_of_validations(recipe)
-    limit = recipe.training.steps
+    validations, limit = number_of_validations(recipe), recipe.training.steps
+    share = validation_share(list(speeds.values()), validations, seconds=seconds, parallel=parallel)
+    sentences = recipe.training.valid_sentences
+    if share < 1.0:
+        sentences = min(sentences, max(round(sentences * share), MIN_SENTENCES))
     while True:
         known = [speeds[candidate.name] for candidate in measured]
+        if sentences < recipe.training.valid_sentences:
+            shorter = sentences / recipe.training.valid_sentences
+            known = [speed._replace(validation=speed.validation * shorter) for speed in known]
         steps = affordable_steps(known, seconds * RESERVE, validations=validations, parallel=parallel, limit=limit)
         if steps >= MIN_SHARE * limit or len(measured) <= MIN_CANDIDATES:
             break
@@ -52,6 +63,7 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
         steps=steps,
         rungs=rung_steps(steps, len(rung_sizes(len(measured)))),
         validations=validations,
+        valid_sentences=sentences,
         seconds=expected_seconds(known, steps, validations=validations, parallel=parallel),
     )
 
@@ -63,14 +75,25 @@ def number_of_validations(recipe: Recipe) -> int:
     return min(VALIDATIONS, key=lambda count: abs(count - wished))
 
 
-def fitted(recipe: Recipe, steps: int, validations: int) -> Recipe:
-    """The recipe for so many steps and validations; what is counted in steps or validations is scaled with them."""
-    training = recipe.training
+def validation_share(speeds: Sequence[Speed], validations: int, *, seconds: float, parallel: int) -> float:
+    """The fraction of the sentences with which validations take at most `VALIDATION_SHARE` of the time."""
+    rungs = zip(rung_sizes(len(speeds)), rung_steps(validations, len(rung_sizes(len(speeds)))), strict=True)
+    count, reached = 0, 0
+    for size, until in rungs:
+        count, reached = count + size * (until - reached), until
+    needed = count * sum(speed.validation for speed in speeds) / len(speeds) / parallel
+    return min(VALIDATION_SHARE * max(seconds, 0.0) / needed, 1.0) if needed else 1.0
+
+
+def fitted(recipe: Recipe, plan: Plan) -> Recipe:
+    """The recipe for the steps and validations of a plan; what is counted in them is scaled along."""
+    training, steps, validations = recipe.training, plan.steps, plan.validations
     before = training.steps / training.validate_every if training.validate_every else validations
     changes = {
         "steps": steps,
         "warmup": min(round(training.warmup * min(steps / training.steps, 1.0)), steps),
         "validate_every": steps // validations,
+        "valid_sentences": min(training.valid_sentences, plan.valid_sentences),
         "patience": _scaled(training.patience, validations / before),
         "decay_patience": _scaled(training.decay_patience, validations / before),
     }

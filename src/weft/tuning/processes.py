@@ -17,6 +17,7 @@ from weft.errors import TrainingError
 from weft.files import read_json
 from weft.tuning.job import Job, Outcome
 
+WORKER = ["-m", "weft.tuning.worker"]
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
 """How long to wait for processes that save their checkpoints."""
@@ -103,7 +104,7 @@ class ProcessRunner:
         self.logs.mkdir(parents=True, exist_ok=True)
         with (self.logs / f"{job.name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "weft.tuning.worker", placed.to_json(), str(os.getpid())],
+                [sys.executable, *WORKER, placed.to_json(), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

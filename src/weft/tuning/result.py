@@ -138,9 +138,9 @@ class TuningResult:
             return None
         if base.whole is not None and best.whole is not None:
             return best.step, sign * (best.whole - base.whole)
-        theirs, ours = dict(base.curve), dict(best.curve)
-        step = max((step for step in ours if step in theirs), default=None)
-        return None if step is None else (step, sign * (ours[step] - theirs[step]))
+        base_values, best_values = dict(base.curve), dict(best.curve)
+        step = max((step for step in best_values if step in base_values), default=None)
+        return None if step is None else (step, sign * (best_values[step] - base_values[step]))
 
     def record(self) -> dict[str, Any]:
         """For results.json and ``--json``."""
@@ -171,7 +171,7 @@ class TuningResult:
         tried = sum(bool(candidate.step) for candidate in self.candidates)
         summary = f"the best of {tried} candidates for {recipe.name}: {self.best.name} ({self.best.change})"
         comments = [
-            f"{summary}.",
+            f"{summary[0].upper()}{summary[1:]}.",
             f"This recipe trains it again: weft train {folder.best}",
             "",
             f"Validation {self.metric} ({self.better} is better) and the step it was trained to:",
@@ -183,19 +183,18 @@ class TuningResult:
                 f"The time allowed for {best.training.steps:,} of the {recipe.training.steps:,} steps of the original "
                 "recipe; more may be better.",
             ]
-        header = "".join(
-            f"# {' '.join(line.split()) if line[:2] != '  ' else line}".rstrip() + "\n" for line in comments
-        )
+        header = "".join(f"# {line}".rstrip() + "\n" for line in comments)
         named = best.model_copy(update={"name": f"{recipe.name}-tuned", "summary": summary})
         return f"{header}\n{write_toml(named)}"
 
 
 def _comment_line(candidate: CandidateResult, metric: str) -> str:
     value = candidate.whole if candidate.whole is not None else candidate.value
-    reached = candidate.problem or candidate.state
+    reached = candidate.state
     if value is not None:
         reached = f"{format_value(value, metric)} at step {candidate.step:,}"
-    return f"{candidate.name:<18}{reached:<24}{candidate.change}"
+    problem = f" ({' '.join(candidate.problem.split())})" if candidate.problem else ""
+    return f"{candidate.name:<18}{reached:<24}{candidate.change}{problem}"
 
 
 def format_value(value: float | None, metric: str) -> str:

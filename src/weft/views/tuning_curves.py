@@ -136,7 +136,7 @@ def curve_lines(result: TuningResult, width: int, *, ascii_only: bool) -> Iterat
         return
     names = max(len(candidate.name) for candidate in shown) + 2
     columns = max(len(candidate.curve) for candidate in shown)
-    columns = min(columns * 2, max(width - names - 34, 8)) // 1
+    columns = min(columns * 2, max(width - names - 34, 8))
     low, high = score_limits(result)
     worst, best = (low, high) if result.better == "higher" else (high, low)
     bars = ASCII_BARS if ascii_only else BARS
@@ -158,15 +158,15 @@ def curve_lines(result: TuningResult, width: int, *, ascii_only: bool) -> Iterat
 def sparkline(
     curve: Sequence[tuple[int, float]], columns: int, steps: int, limits: tuple[float, float], bars: str
 ) -> str:
-    """Each column is the last validation up to its step, from the worst (lowest bar) to the best of the limits."""
+    """Each column is the next validation after its steps, from the worst (lowest bar) to the best of the limits."""
     worst, best = limits
     cells = []
     for column in range(1, columns + 1):
         end = steps * column / columns
-        before = [value for step, value in curve if step <= end and math.isfinite(value)]
-        if not before or end - steps / columns >= curve[-1][0]:
+        value = next((value for step, value in curve if step >= end - 1e-6), math.nan)
+        if not math.isfinite(value):
             cells.append(" ")
             continue
-        share = 1.0 if best == worst else (before[-1] - worst) / (best - worst)
+        share = 1.0 if best == worst else (value - worst) / (best - worst)
         cells.append(bars[min(max(int(share * len(bars)), 0), len(bars) - 1)])
     return "".join(cells)

@@ -1,0 +1,62 @@
+"""``weft tune``."""
+
+import json
+
+import pytest
+
+from fixtures.tuning_runners import InlineRunner, InventedRunner
+from weft.tuning.candidates import lower_rate, more_dropout
+
+TINY = [
+    *("data.train=copy", "data.train_size=60", "data.valid_size=6", "data.options.length=4", "tokenizer.kind=word"),
+    *("model.embedding=8", "model.encoder.hidden=8", "model.decoder.hidden=8", "training.steps=8"),
+    *("training.validate_every=4", "training.batch_tokens=64"),
+]
+SETTINGS = [word for change in TINY for word in ("--set", change)]
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    """Three candidates, in this process."""
+    runner = InlineRunner()
+    monkeypatch.setattr("weft.tuning.tune._process_runner", lambda *arguments: runner)
+    monkeypatch.setattr("weft.tuning.worker.MEASURED_STEPS", {"cpu": (1, 2)})
+    monkeypatch.setattr("weft.tuning.candidates.VARIANTS", (more_dropout, lower_rate))
+    return runner
+
+
+def test_from_the_candidates_to_the_commands(command, runner, tmp_path):
+    arguments = ("tune", "grammar", *SETTINGS, "--minutes", "5", "--out", tmp_path / "out")
+    said = command(*arguments)
+    assert "3 candidates, 1 at once" in said.stderr
+    assert "dropout-0.2  dropout 0 → 0.2 (more regularization, for small data)" in said.stderr
+    assert "rung 1 of 1: 3 candidates to step 8" in said.stderr
+    lines = said.stdout.splitlines()
+    assert lines[0].split()[:3] == ["candidate", "loss", "whole"]
+    assert any(line.startswith("ensemble of ") for line in lines)
+    assert any(line.startswith("validation loss from ") for line in lines)
+    assert any(line.startswith(f"  weft translate {tmp_path / 'out' / 'runs'}") for line in lines)
+    done = len(runner.jobs)
+    record = json.loads(command(*arguments, "--json").stdout)
+    assert len(runner.jobs) == done and len(record["candidates"]) == 3
+
+
+def test_an_interruption(command, monkeypatch, tmp_path):
+    runner = InventedRunner(lambda name, step: 1.0, stop_after=2)
+    monkeypatch.setattr("weft.tuning.tune._process_runner", lambda *arguments: runner)
+    said = command("tune", "grammar", "--out", tmp_path / "out", check=130)
+    assert said.stderr.splitlines()[-1] == "weft: interrupted; the same command continues"
+
+
+def test_refusals(refusal, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refusal("tune", "gramar") == "gramar: no such recipe; did you mean 'grammar'?, or give a .toml file"
+    assert refusal("tune", "grammar", "--minutes", "0") == "--minutes 0.0: expected a number of minutes above 0"
+    assert refusal("tune", "grammar", "--set", "data.train=x.tsv").startswith("data.valid: candidates are compared")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("mine")
+    message = "full: exists already, and is no tuning run; choose another --out"
+    assert refusal("tune", "grammar", "--out", "full") == message
+    assert (
+        refusal("tune", "grammar", "--device", "tpu") == "--device tpu: no such device; use auto, cpu, cuda or cuda:N"
+    )
