@@ -15,6 +15,7 @@ Functions
     train(recipe, folder)        train a model into a run folder; an iterator of events
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as a Report
+    tune(recipe, folder)         train variants of a recipe and keep the best; an iterator of events
     compare(run, run)            runs on the same test set, with tests of the differences, as a Comparison
     report(run)                  all about a run on one HTML page, as a RunReport
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from weft.translation.load import load
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
+    from weft.tuning.tune import tune
 
 __version__ = "0.1.0"
 
@@ -66,6 +68,7 @@ __all__ = [
     "make_recipe",
     "report",
     "train",
+    "tune",
 ]
 
 _MODULES = {
@@ -73,6 +76,7 @@ _MODULES = {
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
     "train": "weft.training.train",
+    "tune": "weft.tuning.tune",
     "evaluate": "weft.evaluation.report",
     "Report": "weft.evaluation.report",
     "compare": "weft.evaluation.comparison",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,7 +105,7 @@ class TuningResult:
         metric = candidates[0].recipe.training.metric
         direction = better(metric)
         values = comparison.get("values", {})
-        results = [_result(candidate, plan, outcomes[candidate.name], failures, values) for candidate in candidates]
+        results = [_result(candidate, outcomes[candidate.name], failures, values) for candidate in candidates]
         sign = 1.0 if direction == "higher" else -1.0
 
         def place(result: CandidateResult) -> tuple[Any, ...]:
@@ -190,7 +190,7 @@ class TuningResult:
 
 def _comment_line(candidate: CandidateResult, metric: str) -> str:
     value = candidate.whole if candidate.whole is not None else candidate.value
-    reached = candidate.state
+    reached: str = candidate.state
     if value is not None:
         reached = f"{format_value(value, metric)} at step {candidate.step:,}"
     problem = f" ({' '.join(candidate.problem.split())})" if candidate.problem else ""
@@ -204,7 +204,6 @@ def format_value(value: float | None, metric: str) -> str:
 
 def _result(
     candidate: Candidate,
-    plan: Plan,
     outcomes: Sequence[Outcome],
     failures: Mapping[str, str],
     values: Mapping[str, Mapping[str, Any]],
@@ -214,23 +213,21 @@ def _result(
         state = "failed"
     elif outcomes and outcomes[-1]["finished"]:
         state = "finished"
-    result = CandidateResult(candidate.name, candidate.change, candidate.reason, state)
+    problem = failures.get(candidate.name, "")
+    result = CandidateResult(candidate.name, candidate.change, candidate.reason, state, problem=problem)
     if not outcomes:
-        return CandidateResult(**{**result.__dict__, "problem": failures.get(candidate.name, "")})
+        return result
     last, whole = outcomes[-1], values.get(candidate.name, {})
-    return CandidateResult(
-        **{
-            **result.__dict__,
-            "step": last["step"],
-            "value": last["value"],
-            "whole": whole.get("value"),
-            "interval": None if whole.get("interval") is None else tuple(whole["interval"]),
-            "p_value": whole.get("p_value"),
-            "parameters": last["parameters"],
-            "seconds": last["training_seconds"],
-            "problem": failures.get(candidate.name, ""),
-            "curve": tuple((int(step), float(value)) for step, value in last["curve"]),
-        }
+    return replace(
+        result,
+        step=last["step"],
+        value=last["value"],
+        whole=whole.get("value"),
+        interval=None if whole.get("interval") is None else tuple(whole["interval"]),
+        p_value=whole.get("p_value"),
+        parameters=last["parameters"],
+        seconds=last["training_seconds"],
+        curve=tuple((int(step), float(value)) for step, value in last["curve"]),
     )
 
 
