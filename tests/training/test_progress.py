@@ -54,3 +54,36 @@ def test_the_learning_rate_decays_at_the_nth_validation_without_improvement(pati
     scores = [1.0, 0.0, 0.0, 0.0, 0.0]
     assert [validated(scores[:end], plateau)[0].decays for end in range(1, 6)] == decays
     assert validated([1.0, 2.0, 3.0], plateau)[0].decays == 0
+
+
+class TestAMetricAtItsWorst:
+    """The loss decides, so that the untrained model is not the best one, nor patience at its end before it starts."""
+
+    @staticmethod
+    def validated(scores: list[tuple[float, float]], **settings: int | str) -> tuple[Progress, list[bool]]:
+        progress, is_best = Progress(), []
+        for step, (score, loss) in enumerate(scores, 1):
+            progress.advance(step, Position())
+            chosen = TrainingSettings(steps=100, **settings)  # type: ignore[arg-type]
+            is_best.append(progress.add_validation(score, chosen, {"loss": loss, "exact_match": abs(score)}))
+        return progress, is_best
+
+    @pytest.mark.parametrize("worst", [0.0, -100.0], ids=["nothing right", "everything wrong"])
+    def test_the_loss_decides(self, worst: float) -> None:
+        progress, is_best = self.validated([(worst, 5.0), (worst, 4.0), (worst, 4.5), (worst, 3.0)], average=2)
+        assert is_best == [True, True, False, True] and progress.best_steps == [4, 2]
+
+    def test_any_better_score_wins(self) -> None:
+        progress, is_best = self.validated([(0.0, 3.0), (1.0, 9.0), (0.0, 1.0), (1.0, 2.0)], average=4)
+        assert is_best == [True, True, False, False] and progress.best_steps == [2, 4, 3, 1]
+
+    def test_an_error_rate_without_errors(self) -> None:
+        progress, is_best = self.validated([(-0.0, 3.0), (-0.0, 2.0)], average=2)
+        assert is_best == [True, False] and progress.best_steps == [1, 2]
+
+    def test_patience_and_plateau(self) -> None:
+        scores = [(0.0, 5.0), (0.0, 4.0), (0.0, 3.0)]
+        settings = TrainingSettings(steps=100, patience=2)
+        assert self.validated(scores, patience=2)[0].stop_reason(settings) == ""
+        assert self.validated([*scores, (0.0, 3.5), (0.0, 3.1)], patience=2)[0].stop_reason(settings) == "patience"
+        assert self.validated(scores, schedule="plateau", decay_patience=2)[0].decays == 1, "a decay is of the score"

@@ -22,6 +22,8 @@ MAX_MINUTES = 1e6
 RECIPE_HELP = "The name of a shipped recipe, or a TOML file; with --resume, also the run folder."
 MINUTES_HELP = "Train for at most so long: the speed is measured, and the steps are fitted to it."
 Minutes = Annotated[float | None, typer.Option("--minutes", help=MINUTES_HELP)]
+EVALUATE_HELP = "Evaluate on the test set at the end, with examples; by default with --minutes."
+Evaluate = Annotated[bool | None, typer.Option("--evaluate/--no-evaluate", help=EVALUATE_HELP, show_default=False)]
 RecipeOrRun = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPE_HELP, show_default=False)]
 
 
@@ -34,6 +36,7 @@ def command(
         typer.Option("--from", metavar="RUN", help="Start from the weights, model and tokenizer of this run."),
     ] = None,
     minutes: Minutes = None,
+    evaluate: Evaluate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was interrupted.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Number of training processes.")] = 1,
     restarts: Annotated[
@@ -53,8 +56,8 @@ def command(
 
     if launch_has_ended():
         return
-    request = TrainingRequest(recipe, changes or [], out, start, resume, minutes)
-    request.check_minutes(workers)
+    request = TrainingRequest(recipe, changes or [], out, start, resume, minutes, evaluate)
+    request.check_options(workers)
     if "RANK" not in os.environ:  # a worker reports its errors together with the others
         request.check()
     else:
@@ -115,7 +118,7 @@ def _report_interruption(request: TrainingRequest, options: str) -> None:
 
 
 class TrainingRequest(NamedTuple):
-    """RECIPE, --set, --out, --from, --resume and --minutes."""
+    """RECIPE, --set, --out, --from, --resume, --minutes and --evaluate."""
 
     recipe: str
     changes: list[str]
@@ -123,15 +126,25 @@ class TrainingRequest(NamedTuple):
     start: Path | None
     resume: bool
     minutes: float | None = None
+    evaluate: bool | None = None
 
-    def check_minutes(self, workers: int) -> None:
+    @property
+    def evaluates(self) -> bool:
+        """Whether the run is evaluated at the end."""
+        return self.minutes is not None if self.evaluate is None else self.evaluate
+
+    def check_options(self, workers: int) -> None:
+        """Fail on options that do not go together."""
         from weft.errors import RecipeError
 
+        is_team = workers > 1 or "RANK" in os.environ
+        if self.evaluate and is_team:
+            raise RecipeError("--evaluate: several workers do not evaluate; use weft evaluate RUN after training")
         if self.minutes is None:
             return
         if self.resume:
             raise RecipeError("--minutes: a resumed run keeps its number of steps; leave --minutes out")
-        if workers > 1 or "RANK" in os.environ:
+        if is_team:
             raise RecipeError("--minutes: the speed of several workers is not measured; use one, or training.steps")
         if not 0 < self.minutes <= MAX_MINUTES:
             raise RecipeError(f"--minutes {self.minutes:g}: expected a number above 0")
@@ -193,7 +206,9 @@ def _train(request: TrainingRequest, team: Workers) -> None:
     """Train as one of the workers, or alone."""
     from weft.cli.progress import ProgressReporter
     from weft.cli.tensorboard import with_tensorboard
+    from weft.cli.train_summary import show_summary
     from weft.recipe import parse_change
+    from weft.training.events import Fitted
     from weft.training.train import train, train_within
 
     settings = request.settings()
@@ -211,14 +226,17 @@ def _train(request: TrainingRequest, team: Workers) -> None:
     if request.minutes is None:
         events = train(settings, folder, resume=request.resume, workers=team)
     else:
-        events = train_within(settings, folder, minutes=request.minutes)
+        events = train_within(settings, folder, minutes=request.minutes, evaluates=request.evaluates)
     if not team.is_main:
         for _ in events:
             pass
         return
+    test_items: int | None = None
     with closing(events):
-        for _ in with_tensorboard(ProgressReporter()(events), folder):
-            pass
+        for event in with_tensorboard(ProgressReporter()(events), folder):
+            test_items = event.test_items if isinstance(event, Fitted) else test_items
+    if request.evaluates:
+        show_summary(folder, device=settings.training.device, limit=test_items)
     typer.echo(folder)
 
 

@@ -10,6 +10,9 @@ from weft.data.batching.batches import Position
 from weft.recipe import TrainingSettings
 from weft.runs.origin import WeightsOrigin
 
+ALL_WRONG = -100.0
+"""The score of an error rate (item_error_rate, …) of 100 %: scores are such that higher is better."""
+
 
 class BestCheckpoint(BaseModel):
     """One of the best checkpoints."""
@@ -19,6 +22,13 @@ class BestCheckpoint(BaseModel):
     """Its validation score; higher is better."""
     validation: dict[str, float] | None = None
     """Loss, perplexity and metric."""
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """By which checkpoints are sorted: the best comes first."""
+        is_zero = self.score == 0.0 and math.copysign(1.0, self.score) > 0  # -0.0: an error rate without errors
+        is_worst = is_zero or self.score == ALL_WRONG
+        return -self.score, (self.validation or {}).get("loss", 0.0) if is_worst else 0.0
 
 
 class Progress(BaseModel):
@@ -77,17 +87,21 @@ class Progress(BaseModel):
     def add_validation(
         self, score: float, settings: TrainingSettings, validation: dict[str, float] | None = None
     ) -> bool:
-        """Take a validation score into account; whether it is the best so far. One that is not finite never is."""
-        is_best = math.isfinite(score) and (not self.best or score > self.best[0].score)
+        """Take a validation score into account; whether it is the best so far. One that is not finite never is.
+
+        As long as a metric is at its worst value it tells nothing, and the loss decides.
+        """
+        added = BestCheckpoint(step=self.step, score=score, validation=validation)
+        is_best = math.isfinite(score) and (not self.best or added.rank < self.best[0].rank)
+        is_better = is_best and (not self.best or score > self.best[0].score)
         self.last_validation = validation
         self.validated_step = self.step
         self.validations_without_improvement = 0 if is_best else self.validations_without_improvement + 1
-        self.validations_since_decay = 0 if is_best else self.validations_since_decay + 1
+        self.validations_since_decay = 0 if is_better else self.validations_since_decay + 1
         if settings.schedule == "plateau" and self.validations_since_decay >= max(settings.decay_patience, 1):
             self.decays += 1
             self.validations_since_decay = 0
         if math.isfinite(score):
-            candidates = [*self.best, BestCheckpoint(step=self.step, score=score, validation=validation)]
-            ranked = sorted(candidates, key=lambda checkpoint: (-checkpoint.score, checkpoint.step))
+            ranked = sorted([*self.best, added], key=lambda checkpoint: (checkpoint.rank, checkpoint.step))
             self.best = ranked[: settings.average]
         return is_best
