@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks
 
-.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages pictures dist dist-check clean
+.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages pictures notebook dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -64,12 +64,16 @@ pages: .venv/installed
 	rm -rf build/pages build/site
 	mkdir -p build/pages
 	cp -r $(PAGES) build/pages/
+	$(BIN)/python tools/notebook.py docs/tour.ipynb --page build/pages/docs/tour.md
 
 pictures: .venv/installed     ## train `grammar` and draw the pictures of the README
 	rm -rf build/pictures
 	$(BIN)/weft train grammar --out build/pictures
 	$(BIN)/weft attend build/pictures 'the old king does not see the white horse' --to docs/images/attention-map.png
 	$(BIN)/weft trace build/pictures 'he hit me with a pie' --set search.size=3 --to docs/images/beam-tree.png
+
+notebook: .venv/installed     ## run docs/tour.ipynb and store its outputs
+	$(BIN)/python tools/notebook.py docs/tour.ipynb
 
 dist: .venv/installed         ## build dist/*.tar.gz and dist/*.whl, and check their metadata
 	rm -rf dist

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from weft.recipe import make_recipe
 from weft.recipe.toml import write_toml
-from weft.reporting.decisions import decisions_section, read_reasons
+from weft.reporting.decisions import decisions_section, head_comments, read_reasons
 
+HEAD = "# target: words (43 <b> symbols (all))\n# warning: few pairs\n\n"
 TOML = """\
 # of the file, not of a setting
 
@@ -35,16 +36,21 @@ def test_comments_directly_above_a_setting_are_its_reason() -> None:
         "model.attention.score": "indented = yes",
     }
     assert read_reasons("") == {}
+    assert head_comments(TOML) == ["of the file, not of a setting"] and head_comments("seed = 1\n# x\n") == []
 
 
 def test_settings_that_are_not_at_their_defaults_or_have_a_reason(tmp_path: Path) -> None:
     recipe = make_recipe({"training": {"steps": 77}, "name": "mine", "summary": "pairs"})
     path = tmp_path / "recipe.toml"
-    path.write_text(write_toml(recipe).replace("[search]\n", "[search]\n# a beam <b>\n", 1), "utf-8")
+    path.write_text(HEAD + write_toml(recipe).replace("[search]\n", "[search]\n# a beam <b>\n", 1), "utf-8")
     section = decisions_section(recipe, path)
     rows = {decision.name: decision for decision in section.decisions}
     assert rows["training.steps"].value == "77" and rows["training.steps"].reason == ""
     assert rows["search.kind"].value == rows["search.kind"].default and rows["search.kind"].reason == "a beam <b>"
+    assert section.comments == ["target: words (43 <b> symbols (all))", "warning: few pairs"]
+    assert "<pre>warning: few pairs</pre>" in section.html()
+    reason = '<td><bdi dir="auto">words</bdi></td><td><bdi dir="auto">43 &lt;b&gt; symbols (all)</bdi></td>'
+    assert reason in section.html()
     assert "name" not in rows and "summary" not in rows
     assert "a beam &lt;b&gt;" in section.html() and '<th scope="col">reason</th>' in section.html()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from weft.reporting.section import paragraph
 
 SETTING = re.compile(r"([\w-]+)\s*=")
 GROUP = re.compile(r"\[([\w.-]+)\]\s*(?:#.*)?$")
+CHOICE = re.compile(r"([^:()]{1,40}): (.+?) \((.+)\)")
+"""A comment at the head of a recipe that `weft train PAIRS` has written: topic, value and reason."""
 UNSHOWN = {"name", "summary"}
 
 
@@ -32,13 +35,15 @@ class DecisionsSection:
     """How the model was made."""
 
     decisions: list[Decision]
+    comments: list[str]
+    """Those at the head of recipe.toml: the choices that were made for the pairs, and why."""
     recipe: str
     """All of it, as TOML."""
     key: str = "decisions"
     title: str = "Decisions"
 
-    def record(self) -> list[dict[str, Any]]:
-        return [decision._asdict() for decision in self.decisions]
+    def record(self) -> dict[str, Any]:
+        return {"comments": self.comments, "settings": [decision._asdict() for decision in self.decisions]}
 
     def html(self) -> Html:
         reasons = any(decision.reason for decision in self.decisions)
@@ -48,7 +53,16 @@ class DecisionsSection:
             cells = [element("code", decision.name), element("code", decision.value), element("code", decision.default)]
             rows.append([*cells, *([data_text(decision.reason, empty="")] if reasons else [])])
         details = element("details", element("summary", "The whole recipe"), data_lines(self.recipe))
-        return join([paragraph("Settings that are not at their defaults."), table(header, rows), details])
+        parts = _comments(self.comments)
+        return join([*parts, paragraph("Settings that are not at their defaults:"), table(header, rows), details])
+
+
+def _comments(lines: list[str]) -> list[Html]:
+    """Choices as a table; comments of another form as they are."""
+    choices = [choice.groups() for line in lines if (choice := CHOICE.fullmatch(line))]
+    others = [line for line in lines if not CHOICE.fullmatch(line)]
+    parts = [table(("choice", "", "reason"), [[*map(data_text, cells)] for cells in choices])] if choices else []
+    return [*parts, *([data_lines("\n".join(others))] if others else [])]
 
 
 def decisions_section(recipe: Recipe, path: Path | None) -> DecisionsSection:
@@ -67,7 +81,13 @@ def decisions_section(recipe: Recipe, path: Path | None) -> DecisionsSection:
         and setting.value is not None
         and (setting.value != setting.default or setting.name in reasons)
     ]
-    return DecisionsSection(decisions, text)
+    return DecisionsSection(decisions, head_comments(text), text)
+
+
+def head_comments(toml: str) -> list[str]:
+    """The comments at the head of a recipe, up to the first line that is none."""
+    lines = takewhile(lambda line: line.startswith("#"), toml.splitlines())
+    return [line.removeprefix("#").removeprefix(" ") for line in lines]
 
 
 def read_reasons(toml: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from weft.markup.attention_map import attention_map
 from weft.markup.elements import Content, Html, data_text, element, join
 from weft.markup.tables import table, terms
 from weft.reporting.outputs import TestOutputs
-from weft.reporting.section import paragraph
+from weft.reporting.section import paragraph, probability_text
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 from weft.translation.word_alignment import attention_view
@@ -141,12 +141,15 @@ def _html(example: Example) -> Html:
     rows: list[tuple[str, Content]] = [("source", _shown(best.source))]
     rows += [("reference", _shown(text)) for text in example.references[:3]]
     rows.append(("output", _marked(example)))
-    probability = f"p = {_probability(best.log_probability)}, {token_probability(best):.3f} per token"
+    probability = f"p = {probability_text(best.log_probability)}, {token_probability(best):.3f} per token"
     rows.append(("probability", f"{probability} (item {example.item:,})"))
     texts: list[Content] = [terms(rows)]
     if best.alternatives:
-        candidates = [(_shown(item.text), _probability(item.log_probability)) for item in (best, *best.alternatives)]
-        texts.append(table(("candidates of the search", "p"), candidates, numbers=[1]))
+        candidates = [
+            (_shown(item.text), f"{item.score:.3f}", probability_text(item.log_probability))
+            for item in (best, *best.alternatives)
+        ]
+        texts.append(table(("candidates of the search", "score", "p"), candidates, numbers=[1, 2]))
     view = attention_view(best)
     drawing = Html("") if view is None else attention_map(*view.attention)
     return element("div", element("div", *texts), drawing, class_="example")
@@ -172,7 +175,3 @@ def _marked(example: Example) -> Html:
         parts.append(unit if pair.right else element("span", unit, class_="wrong"))
         length += len(unit) + 1
     return element("bdi", *parts, dir="auto")
-
-
-def _probability(log_probability: float) -> str:
-    return f"{math.exp(log_probability):.3f}" if log_probability > math.log(0.001) else f"e^{log_probability:.1f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 from weft.markup.elements import Html, element
@@ -36,6 +37,16 @@ def note(*parts: str) -> Html:
 def score_text(value: float) -> str:
     """A score in percent, or a rate: two decimals."""
     return f"{value:.2f}"
+
+
+def probability_text(log_probability: float) -> str:
+    """A probability with two or three digits, however small: 0.253, 4.1e−7."""
+    if log_probability > math.log(0.001):
+        return f"{math.exp(min(log_probability, 0.0)):.3f}"
+    exponent = math.floor(log_probability / math.log(10)) if math.isfinite(log_probability) else 0
+    if not exponent:
+        return "0"
+    return f"{math.exp(log_probability - exponent * math.log(10)):.1f}e{exponent}".replace("-", "−")
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
