@@ -236,7 +236,7 @@ def test_the_direction_of_two_files_is_said(tmp_path: Path) -> None:
         (tmp_path / f"train.{language}").write_text("".join(row[number] + "\n" for row in _sentences(30)), "utf-8")
     parts = find_inputs(str(tmp_path))
     line = _reason(recommend(profile_pairs(parts["train"]), parts, "cuda"), "direction")
-    assert line == "direction: train.de to train.en (to swap: --source train.en --target train.de)"
+    assert line == "direction: de to en (to swap: --source en --target de)"
 
 
 def test_no_torch() -> None:

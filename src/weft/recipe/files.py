@@ -54,6 +54,17 @@ def find_recipe(name: str | Path, folder: Path = Path()) -> Path:
     raise RecipeError(f"{shown}: no such recipe; {nearest(str(name), shipped())}, or give a .toml file")
 
 
+def is_recipe(path: Path) -> bool:
+    """Whether a file is TOML, by its name or, if the name does not tell, by its content."""
+    if path.suffix == ".toml":
+        return True
+    try:
+        _parse(path)
+    except RecipeError:
+        return False
+    return True
+
+
 def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
     """The settings of a recipe file with those that it extends; data.folder is absolute, but not of a shipped one."""
     if path.resolve() in extended_by:

@@ -30,10 +30,19 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
     path = find_recipe(name)
     tree = read_tree(path)
     if start is not None:
-        start_recipe = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
-        tree |= {"model": start_recipe["model"], "tokenizer": {**start_recipe["tokenizer"], "extend": False}}
-        tree["training"] = {**tree.get("training", {}), "start": str(Path(start).resolve())}
+        tree = starting_from(tree, start)
     return make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
+
+
+def starting_from(tree: dict[str, Any], start: Path | str) -> dict[str, Any]:
+    """The settings of a run that starts from another one, with whose model and tokenizer it goes on."""
+    run = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
+    return {
+        **tree,
+        "model": run["model"],
+        "tokenizer": {**run["tokenizer"], "extend": False},
+        "training": {**tree.get("training", {}), "start": str(Path(start).resolve())},
+    }
 
 
 def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = "") -> Recipe:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from weft.recipe.base import Settings
@@ -29,8 +30,11 @@ def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
             yield Setting(prefix + name, value, field.default, field.description or "")
 
 
-def write_toml(recipe: Recipe) -> str:
-    """The whole recipe, defaults included, as TOML that `load_recipe` reads back to the same values."""
+def write_toml(recipe: Recipe, comments: Sequence[str] = ()) -> str:
+    """The whole recipe, defaults included, as TOML that `load_recipe` reads back to the same values.
+
+    ``comments``: lines to stand at its head.
+    """
     lines: list[str] = []
     groups: dict[str, list[str]] = {"": lines}
     for setting in settings_of(recipe):
@@ -40,7 +44,23 @@ def write_toml(recipe: Recipe) -> str:
         groups.setdefault(group, []).append(f"{name} = {toml_value(setting.value)}")
     parts = ["\n".join(lines)]
     parts += [f"[{group}]\n" + "\n".join(rows) for group, rows in groups.items() if group]
-    return "\n\n".join(parts) + "\n"
+    return with_comments("\n\n".join(parts) + "\n", comments)
+
+
+def with_comments(text: str, comments: Sequence[str]) -> str:
+    """A recipe with comments at its head."""
+    return "".join(f"{comment(line)}\n" for line in comments) + "\n" * bool(comments) + text
+
+
+def comment(line: str) -> str:
+    """A line of text as a comment; what a comment cannot contain becomes a space."""
+    return "# " + "".join(character if character.isprintable() else " " for character in line)
+
+
+def leading_comments(text: str) -> list[str]:
+    """The comments at the head of a recipe, up to the first line that is none."""
+    lines = takewhile(lambda line: line.startswith("#"), text.split("\n"))
+    return [line.removeprefix("#").removeprefix(" ") for line in lines]
 
 
 def toml_value(value: Any) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
-from weft.data.profiling.columns import ColumnLayout
 from weft.data.profiling.inputs import PairInput
 from weft.data.profiling.profile import PairProfile
-from weft.data.profiling.rows import RowStream
 from weft.errors import plural
 from weft.recommendation.choices import Choice, as_tree
 from weft.recommendation.devices import Device, likely_device
 from weft.recommendation.kinds import find_task
 from weft.recommendation.network import choose_model
 from weft.recommendation.schedule import choose_training
+from weft.recommendation.splits import choose_pairs
 from weft.recommendation.units import choose_units
 
 
@@ -32,15 +31,19 @@ class Recommendation:
 
 
 def recommend(
-    profile: PairProfile, parts: dict[str, PairInput] | None = None, device: Device | None = None
+    profile: PairProfile,
+    parts: dict[str, PairInput] | None = None,
+    device: Device | None = None,
+    hold_out: Collection[str] = ("valid", "test"),
 ) -> Recommendation:
     """A recipe for pairs that look like this; ``parts``: the inputs of all parts that there are.
 
     ``device``: where the model is to be trained; if not given, where it most likely will be on this machine.
+    ``hold_out``: the parts that are taken from the training pairs if there is no input for them.
     """
     device = device or likely_device()
     task = find_task(profile)
-    choices = [*_choose_data(profile, parts or {"train": profile.input}), task.choice()]
+    choices = [*choose_pairs(profile, parts or {"train": profile.input}, hold_out), task.choice()]
     choices += choose_units(profile, task)
     choices += choose_model(profile, task, device)
     tree = as_tree(choices)
@@ -48,29 +51,6 @@ def recommend(
         choices.append(Choice("embeddings", "shared by both sides", "one vocabulary", {"model.tie": "all"}))
     choices += choose_training(profile, task, tree, device)
     return Recommendation(choices, _warnings(profile))
-
-
-def _choose_data(profile: PairProfile, parts: dict[str, PairInput]) -> list[Choice]:
-    """The corpora of all parts and, of two files, which one is the source."""
-    data = {f"data.{part}": _corpus(profile.columns, value) for part, value in parts.items()}
-    if profile.bad_rows:
-        data["data.bad_rows"] = "skip"
-    certainty = {"exact": "", "estimated": "about ", "at least": "at least "}[profile.count.certainty]
-    choices = [Choice("pairs", f"{certainty}{profile.count.rows:,}", profile.input.name, data)]
-    train = parts["train"]
-    if train.targets is not None:
-        source, target = Path(train.file).name, Path(train.targets).name
-        choices.append(Choice("direction", f"{source} to {target}", f"to swap: --source {target} --target {source}"))
-    return choices
-
-
-def _corpus(columns: ColumnLayout, part: PairInput) -> Any:
-    """The corpus of a part as a recipe names it; columns that only this part has, as more references, are ignored."""
-    if part.format == "tsv" and part.file != "-":
-        first = next(iter(RowStream(part)), [])
-        known = 1 + max((*columns.source, *columns.target, *columns.ignored, columns.links or 0))
-        columns = replace(columns, ignored=(*columns.ignored, *range(known, len(first))))
-    return columns.corpus(part)
 
 
 def _warnings(profile: PairProfile) -> list[str]:
@@ -84,6 +64,11 @@ def _warnings(profile: PairProfile) -> list[str]:
         warnings.append(f"{profile.relations.identical:.0%} of the pairs have equal sides; a copy would score well")
     if profile.looks_swapped:
         warnings.append("the sides look swapped: symbols in the source, words in the target; swap them if so")
+    for part, share in profile.overlaps.items():
+        if share > 0.01:
+            warnings.append(
+                f"{share:.0%} of the {part} pairs have a source that is trained on; scores will be too good"
+            )
     if profile.duplicates > 0.05:
         warnings.append(f"{profile.duplicates:.0%} of the pairs are duplicates")
     if profile.blank > 0:

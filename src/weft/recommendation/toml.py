@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.recipe.toml import toml_value
+from weft.recipe.toml import comment, toml_value
 from weft.recommendation.recommend import Recommendation
 
 
 def write_recommendation(recommendation: Recommendation) -> str:
     """TOML that `weft.recipe.load_recipe` reads to the recommended settings; those that are not named have defaults."""
-    lines = [f"# {choice.line()}" for choice in recommendation.choices]
-    lines += [f"# warning: {warning}" for warning in recommendation.warnings]
+    lines = [comment(choice.line()) for choice in recommendation.choices]
+    lines += [comment(f"warning: {warning}") for warning in recommendation.warnings]
     sections = _sections(recommendation.tree())
     return "\n".join([*lines, "", *sections]).rstrip() + "\n"
 
@@ -28,4 +28,4 @@ def _sections(tree: dict[str, Any], prefix: str = "") -> list[str]:
 
 
 def _is_group(prefix: str, name: str, value: Any) -> bool:
-    return isinstance(value, dict) and prefix != "data"
+    return isinstance(value, dict) and (prefix != "data" or name == "holdout")

@@ -26,7 +26,7 @@ from weft.models.build import build_model, choose_device
 from weft.models.interface import HasOutputLayer, Model
 from weft.preparation import PreparedCorpus, Transform, check_files, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe
-from weft.recipe.toml import write_toml
+from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.copying import set_copy_table
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import TrainingStatus, model_card
@@ -156,7 +156,8 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
     if resume:
         trainer.restore()
         if workers.is_main:
-            save_text(folder.recipe, write_toml(recipe))  # so that the next resumption needs no --set
+            comments = leading_comments(folder.recipe.read_text("utf-8"))
+            save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
     else:
         _create_folder(trainer, recipe, prepared)
     if workers.is_main:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.data.profiling.inputs import PairInput, find_inputs
+from weft.data.profiling.inputs import PairInput, PairsArgument, find_inputs
 from weft.errors import DataError
 
 
@@ -55,3 +55,24 @@ def test_folders_that_are_refused(names: list[str], message: str, tmp_path: Path
 def test_a_missing_file() -> None:
     with pytest.raises(DataError, match=r"nowhere\.tsv: no such file or folder"):
         find_inputs("nowhere.tsv")
+
+
+def test_the_sides_of_a_folder_by_their_endings(tmp_path: Path) -> None:
+    for name in ("train.cs", "train.de.gz", "train.en", "test.de", "test.en", "test.cs"):
+        (tmp_path / name).touch()
+    parts = PairsArgument(str(tmp_path), "en", ".de").inputs()
+    assert parts["train"] == PairInput(str(tmp_path / "train.en"), str(tmp_path / "train.de.gz"))
+    assert parts["test"] == PairInput(str(tmp_path / "test.en"), str(tmp_path / "test.de"))
+    with pytest.raises(
+        DataError, match=r"several files begin with train: .*; leave one file of pairs, or name the end"
+    ):
+        find_inputs(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "run_name"),
+    [("a/b.tsv.gz", "b"), ("b.train.csv", "b"), ("-", "pairs"), ("(x y).tsv", "_x y_"), ("..tsv", "pairs")],
+)
+def test_the_name_of_a_run(name: str, run_name: str) -> None:
+    assert PairsArgument(name).run_name == run_name
+    assert PairsArgument(None, name, "x").run_name == run_name

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
 import pytest
 
 from weft.data.profiling.inputs import PairInput
-from weft.data.profiling.profile import EvenSample, SourceSample, profile_pairs
+from weft.data.profiling.profile import profile_pairs, profile_parts
 from weft.errors import DataError
 
 
 def _file(path: Path, rows: list[list[str]]) -> PairInput:
     path.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
     return PairInput(str(path))
-
-
-def test_an_even_sample_covers_everything() -> None:
-    sample = EvenSample(max_pairs=10)
-    for number in range(1_000):
-        sample.add(str(number), "")
-    numbers = [int(source) for source, _ in sample.pairs]
-    assert 5 <= len(numbers) <= 10
-    assert {b - a for a, b in itertools.pairwise(numbers)} == {128}
-    assert sample.seen == 1_000
-
-
-def test_an_even_sample_is_bounded_in_characters() -> None:
-    sample = EvenSample(max_characters=1_000)
-    for _ in range(100):
-        sample.add("x" * 100, "y" * 100)
-    assert len(sample.pairs) <= 5
-
-
-def test_sources_are_sampled_with_all_their_pairs() -> None:
-    sample = SourceSample(max_pairs=100)
-    for number in range(3_000):
-        sample.add(str(number // 3), "even" if number % 3 == 0 else "odd")
-    assert sample.targets_per_source == 2
-    assert sample.several_targets == 1
-    assert sample.duplicates == pytest.approx(1 / 3)
 
 
 def test_a_profile(tmp_path: Path) -> None:
@@ -74,4 +47,23 @@ def test_sorted_by_length_and_swapped_sides(tmp_path: Path) -> None:
 def test_nothing_to_profile(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(text)
     with pytest.raises(DataError, match=message):
+        profile_pairs(PairInput(str(tmp_path / "a.tsv")))
+
+
+def test_the_number_of_pairs_leaves_out_what_cannot_be_trained_on(tmp_path: Path) -> None:
+    rows = [*([f"word{n} a", f"w {n}"] for n in range(50)), ["", "x"], ["a"], ["a", "b", "c"]]
+    profile = profile_pairs(_file(tmp_path / "a.tsv", rows))
+    assert (profile.pairs, profile.count.rows, profile.bad_rows, profile.is_complete) == (50, 53, 2, True)
+    assert profile.first_error == "1 column, expected 2"
+
+
+def test_what_is_trained_on_and_tested_on(tmp_path: Path) -> None:
+    train = _file(tmp_path / "train.tsv", [[f"word{n}", f"w {n}"] for n in range(50)])
+    test = _file(tmp_path / "test.tsv", [[f" word{n}", "x"] for n in range(40, 60)])
+    assert profile_parts({"train": train, "test": test}).overlaps == {"test": 0.5}
+
+
+def test_a_file_in_another_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes("".join(f"fünf {n}\tcinq {n}\n" for n in range(50)).encode("latin-1"))
+    with pytest.raises(DataError, match=r"a\.tsv:1: .*UTF-8.*; convert the file, from Latin-1 with: iconv "):
         profile_pairs(PairInput(str(tmp_path / "a.tsv")))

@@ -162,12 +162,17 @@ class ColumnLayout:
         names = self.names or self.header
         return names[column] if names is not None and names.count(names[column]) == 1 else column + 1
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is a source, a target and nothing else."""
+        plain = (self.source, self.target, self.header, self.names) == ((0,), (1,), None, None)
+        return plain and not self.ignored and self.links is None
+
     def corpus(self, pair_input: PairInput) -> Any:
         """The corpus as ``data.train`` names it."""
         if pair_input.targets is not None:
             return {"source": pair_input.file, "target": pair_input.targets}
-        is_plain = (self.source, self.target, self.header, self.names) == ((0,), (1,), None, None)
-        if is_plain and not self.ignored and pair_input.format == "tsv":
+        if self.is_plain and pair_input.format == "tsv":
             return pair_input.file
         tree: dict[str, Any] = {"file": pair_input.file, "source": [self.label(column) for column in self.source]}
         tree["target"] = [self.label(column) for column in self.target]
@@ -199,7 +204,9 @@ def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] |
         raise DataError(f"{where}: no pairs; expected a source, a tab and a target in each line")
     width = max(set(map(len, body)), key=[len(row) for row in body].count)
     if width < 2:
-        raise DataError(f"{where}: {plural(width, 'column')}; expected a source, a tab and a target in each line")
+        raise DataError(
+            f"{where}: {plural(width, 'column')}; expected a source, a tab and a target in each line{_separator(body)}"
+        )
     widths = sorted(map(len, body))
     if len(body) >= 20 and sum(map(width.__eq__, widths)) < len(body) / 2:
         raise DataError(
@@ -213,6 +220,15 @@ def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] |
         source, target = (1, 0) if labels[0] in TARGET_NAMES and labels[1] in SOURCE_NAMES else (0, 1)
         return ColumnLayout((source,), (target,), header=header, names=names)
     return _wide_layout(columns, labels, ColumnLayout((), (), header=header, names=names), where)
+
+
+def _separator(rows: Sequence[list[str]]) -> str:
+    """What separates the sides in place of a tab, if something does."""
+    lines = [row[0] for row in rows if row]
+    for separator, remedy in ((" ||| ", "replace it by a tab"), (";", "replace it by a tab"), (",", "name it .csv")):
+        if lines and sum(separator in line for line in lines) > 0.9 * len(lines):
+            return f"; if {separator.strip()!r} separates them, {remedy}"
+    return "; or give two files with --source and --target"
 
 
 def named_columns(

@@ -3,82 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice, pairwise
 from typing import Any
 
-from weft.data.hashing import text_hashes
 from weft.data.profiling.columns import ColumnLayout, find_columns, named_columns
 from weft.data.profiling.inputs import PairInput
 from weft.data.profiling.relations import Relations, relate
 from weft.data.profiling.rows import READ_BYTES, RowCount, RowStream
+from weft.data.profiling.samples import SAMPLE_PAIRS, EvenSample, SourceSample
 from weft.data.profiling.sides import SideProfile, profile_side
-from weft.errors import DataError
+from weft.data.reading.links import is_links
+from weft.errors import DataError, plural
+from weft.text.features import features_as_tags
 
 FIRST_ROWS = 2_000
 """Rows from which the columns are told."""
-SAMPLE_PAIRS = 10_000
-SAMPLE_CHARACTERS = 4_000_000
 _SORTED_SHARE = 0.98
-
-
-@dataclass
-class EvenSample:
-    """Every k-th pair in order; k doubles when there are too many, so that any number of pairs is covered evenly."""
-
-    max_pairs: int = SAMPLE_PAIRS
-    max_characters: int = SAMPLE_CHARACTERS
-    pairs: list[tuple[str, str]] = field(default_factory=list)
-    seen: int = 0
-    _stride: int = 1
-    _characters: int = 0
-
-    def add(self, source: str, target: str) -> None:
-        if self.seen % self._stride == 0:
-            self.pairs.append((source, target))
-            self._characters += len(source) + len(target)
-            while len(self.pairs) > 1 and (len(self.pairs) > self.max_pairs or self._characters > self.max_characters):
-                self.pairs = self.pairs[::2]
-                self._stride *= 2
-                self._characters = sum(len(first) + len(second) for first, second in self.pairs)
-        self.seen += 1
-
-
-@dataclass
-class SourceSample:
-    """All pairs of some sources: those with the smallest hashes. Half of them go when there are too many pairs."""
-
-    max_pairs: int = 4 * SAMPLE_PAIRS
-    limit: int = 1 << 64
-    """Sources with a smaller hash are kept."""
-    targets: dict[int, list[int]] = field(default_factory=dict)
-    """The hashes of the targets of each source."""
-    _pairs: int = 0
-
-    def add(self, source: str, target: str) -> None:
-        source_hash = text_hashes((source,))[0]
-        if source_hash >= self.limit:
-            return
-        self.targets.setdefault(source_hash, []).append(text_hashes((target,))[0])
-        self._pairs += 1
-        while self._pairs > self.max_pairs and len(self.targets) > 1:
-            self.limit //= 2
-            self.targets = {key: values for key, values in self.targets.items() if key < self.limit}
-            self._pairs = sum(map(len, self.targets.values()))
-
-    @property
-    def duplicates(self) -> float:
-        """The share of pairs that repeat an earlier pair."""
-        return sum(len(values) - len(set(values)) for values in self.targets.values()) / max(1, self._pairs)
-
-    @property
-    def several_targets(self) -> float:
-        """The share of sources that have more than one different target."""
-        return sum(len(set(values)) > 1 for values in self.targets.values()) / max(1, len(self.targets))
-
-    @property
-    def targets_per_source(self) -> float:
-        return sum(len(set(values)) for values in self.targets.values()) / max(1, len(self.targets))
+_OTHER_ENCODING = 0.01
+"""Lines that are not UTF-8, as a share; above it the file is taken to have another encoding."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +46,21 @@ class PairProfile:
     targets_per_source: float
     sorted_by_length: bool
     looks_swapped: bool
+    rows_read: int
+    """How many rows were looked at."""
+    sources: SourceSample
+    overlaps: dict[str, float] = field(default_factory=dict)
+    """Of the validation and the test part, where they are given: the share of pairs whose source is trained on."""
 
     @property
     def pairs(self) -> int:
-        """The number of pairs to train on: without those that have a blank side."""
-        return max(1, round(self.count.rows * (1 - self.blank)))
+        """The number of pairs to train on: without those that cannot be read or have a blank side."""
+        return max(1, round(self.count.rows * self.sources.seen / self.rows_read))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row was looked at."""
+        return self.count.certainty == "exact" and self.rows_read == self.count.rows
 
     @property
     def scale(self) -> float:
@@ -116,7 +69,18 @@ class PairProfile:
 
     def record(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "sources"}
+
+
+def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | None = None) -> PairProfile:
+    """The profile of the training pairs, and what the other parts share with them; all are bounded samples."""
+    profile = profile_pairs(parts["train"], columns=columns)
+    overlaps = {
+        part: profile.sources.overlap(_sources_of(pair_input, profile.columns))
+        for part, pair_input in parts.items()
+        if part != "train"
+    }
+    return replace(profile, overlaps=overlaps)
 
 
 def profile_pairs(
@@ -130,51 +94,102 @@ def profile_pairs(
     rows = iter(stream)
     first = list(islice(rows, FIRST_ROWS))
     if not first:
+        _check_encoding(stream, 0)
         raise DataError(stream.first_error or f"{pair_input.name}: no pairs; the file is empty")
-    if columns is None:
+    if columns is None or pair_input.targets is not None:
         layout = find_columns(first, pair_input.name, stream.names)
     else:
         layout = named_columns(first, pair_input.name, stream.names, *columns)
-    return _profile_rows(stream, layout, chain(first, rows))
-
-
-def _profile_rows(stream: RowStream, columns: ColumnLayout, rows: Iterator[list[str]]) -> PairProfile:
-    """The profile of a stream whose columns are known; `rows` are all its rows."""
-    texts = [index for index in columns.source if index not in columns.features] or list(columns.source)
-    sample, sources, feature_cells, blank = EvenSample(), SourceSample(), _FeatureCells(columns.features), 0
-    width = 1 + max((*columns.source, *columns.target))
-    for cells in _body(rows, columns):
-        if len(cells) < width:
-            stream.bad_rows += 1
-            continue
-        source = (cells[texts[0]] if len(texts) == 1 else " ".join(cells[index] for index in texts)).strip()
-        target = cells[columns.target[0]].strip()
-        if not source or not target:
-            blank += 1
-            continue
-        sample.add(source, target)
-        sources.add("\t".join(cells[index] for index in columns.source), target)
-        feature_cells.add(cells)
-    if not sample.pairs:
-        raise DataError(f"{stream.input.name}: no pair with text on both sides")
-    if columns.header is not None:
+    samples = _Samples(layout, pair_input.format)
+    for cells in _body(chain(first, rows), layout):
+        samples.add(cells)
+    _check_encoding(stream, samples.rows)
+    if not samples.even.pairs:
+        error = samples.first_error and f"{pair_input.name}: {samples.first_error}"
+        raise DataError(stream.first_error or error or f"{pair_input.name}: no pair with text on both sides")
+    if layout.header is not None:
         stream.count.rows -= 1
-    return _profile(stream, columns, sample, sources, (feature_cells.profiles(), blank))
+    return _profile(stream, samples)
+
+
+def _check_encoding(stream: RowStream, rows: int) -> None:
+    """Refuse a file in another encoding than UTF-8, of which only the lines in ASCII would be left."""
+    share = stream.encoding_errors / max(1, rows + stream.bad_rows)
+    if share > _OTHER_ENCODING:
+        raise DataError(f"{stream.first_error}; convert the file, from Latin-1 with: iconv -f latin1 -t utf-8")
+
+
+def _sources_of(pair_input: PairInput, columns: ColumnLayout) -> SourceSample:
+    """The sources of an input whose columns are known; it may have further ones, such as more references."""
+    samples = _Samples(columns, "table")
+    for cells in _body(iter(RowStream(pair_input)), columns):
+        samples.add(cells)
+    return samples.by_source
 
 
 @dataclass
-class _FeatureCells:
-    """The cells of the columns of features of the first rows."""
+class _Samples:
+    """Everything that is kept of the rows of a table."""
 
-    columns: tuple[int, ...]
-    cells: list[list[str]] = field(default_factory=list)
+    columns: ColumnLayout
+    format: str
+    even: EvenSample = field(default_factory=EvenSample)
+    by_source: SourceSample = field(default_factory=SourceSample)
+    features: list[list[str]] = field(default_factory=list)
+    """The cells of the columns of features in the first rows."""
+    blank: int = 0
+    bad: int = 0
+    """Rows that are not laid out as the others."""
+    first_error: str | None = None
+
+    def __post_init__(self) -> None:
+        columns = self.columns
+        self._texts = [index for index in columns.source if index not in columns.features] or [*columns.source]
+        self._width = 1 + max((*columns.source, *columns.target))
+
+    @property
+    def rows(self) -> int:
+        return self.even.seen + self.blank + self.bad
 
     def add(self, cells: list[str]) -> None:
-        if self.columns and len(self.cells) < SAMPLE_PAIRS:
-            self.cells.append([cells[index].replace(";", " ") for index in self.columns])
+        columns, texts = self.columns, self._texts
+        if error := self._error(cells):
+            self.bad += 1
+            self.first_error = self.first_error or error
+            return
+        source = (cells[texts[0]] if len(texts) == 1 else " ".join(cells[index] for index in texts)).strip()
+        target = cells[columns.target[0]].strip()
+        if not source or not target:
+            self.blank += 1
+            return
+        self.even.add(source, target)
+        self.by_source.add(source if len(columns.source) == 1 else self._whole_source(cells), target)
+        if columns.features and len(self.features) < SAMPLE_PAIRS:
+            self.features.append([cells[index].replace(";", " ") for index in columns.features])
 
-    def profiles(self) -> tuple[SideProfile, ...]:
-        return tuple(profile_side([row[index] for row in self.cells]) for index in range(len(self.columns)))
+    def _error(self, cells: list[str]) -> str | None:
+        """What keeps a row from being read, as its corpus will read it."""
+        columns = self.columns
+        if columns.header is not None and len(cells) != len(columns.header):
+            return f"{plural(len(cells), 'column')}, expected {len(columns.header)} as in the header"
+        if len(cells) < self._width:
+            return f"{plural(len(cells), 'column')}, expected {self._width}"
+        is_exact = columns.is_plain and self.format == "tsv"
+        if is_exact and len(cells) > 2 and not (len(cells) == 3 and is_links(cells[2])):
+            return f"{plural(len(cells), 'column')}, expected 2"
+        if any(features_as_tags(cells[index]) is None for index in columns.tags):
+            return "a list of features such as 'N;ACC(PL)' was expected"
+        return None
+
+    def _whole_source(self, cells: list[str]) -> str:
+        """All source columns, as the pair of a corpus has them (`weft.data.reading.tables.Joined`)."""
+        tags = self.columns.tags
+        return " ".join(
+            (features_as_tags(cells[index]) or "") if index in tags else cells[index] for index in self.columns.source
+        )
+
+    def feature_profiles(self) -> tuple[SideProfile, ...]:
+        return tuple(profile_side([row[index] for row in self.features]) for index in range(len(self.columns.features)))
 
 
 def _body(rows: Iterator[list[str]], columns: ColumnLayout) -> Iterator[list[str]]:
@@ -182,33 +197,29 @@ def _body(rows: Iterator[list[str]], columns: ColumnLayout) -> Iterator[list[str
     return rows if columns.header is None else islice(rows, 1, None)
 
 
-def _profile(
-    stream: RowStream,
-    columns: ColumnLayout,
-    sample: EvenSample,
-    by_source: SourceSample,
-    others: tuple[tuple[SideProfile, ...], int],
-) -> PairProfile:
-    sources, targets = [source for source, _ in sample.pairs], [target for _, target in sample.pairs]
+def _profile(stream: RowStream, samples: _Samples) -> PairProfile:
+    pairs, by_source = samples.even.pairs, samples.by_source
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     source, target = profile_side(sources), profile_side(targets)
-    features, blank = others
     return PairProfile(
         input=stream.input,
-        columns=columns,
+        columns=samples.columns,
         count=stream.count,
-        bad_rows=stream.bad_rows,
-        first_error=stream.first_error,
-        blank=blank / max(1, blank + sample.seen),
-        sampled=len(sample.pairs),
+        bad_rows=stream.bad_rows + samples.bad,
+        first_error=stream.first_error or samples.first_error,
+        blank=samples.blank / max(1, samples.blank + samples.even.seen),
+        sampled=len(pairs),
         source=source,
         target=target,
-        features=features,
+        features=samples.feature_profiles(),
         relations=relate(sources, targets),
         duplicates=by_source.duplicates,
         several_targets=by_source.several_targets,
         targets_per_source=by_source.targets_per_source,
         sorted_by_length=_is_sorted(list(map(len, sources))) or _is_sorted(list(map(len, targets))),
         looks_swapped=is_symbols(source) and target.single > 0.95 and target.token_characters > 2,
+        rows_read=samples.rows,
+        sources=by_source,
     )
 
 

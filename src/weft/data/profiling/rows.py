@@ -47,7 +47,7 @@ class RowStream:
         self.input = pair_input
         self.read_bytes = read_bytes
         self.count = RowCount()
-        self.bad_rows = 0
+        self.bad_rows = self.encoding_errors = 0
         self.first_error: str | None = None
         self.names: tuple[str, ...] | None = None
         """The names of the columns of JSON and Parquet, dotted where values are nested."""
@@ -120,7 +120,7 @@ class RowStream:
             records = table.records(chunk, table.delimiter).records(name)
         for _, record in records:
             if isinstance(record, RowError):
-                self._bad(record.message)
+                self._bad(record)
             elif isinstance(record, dict):
                 yield self._values(record)
             else:
@@ -133,9 +133,10 @@ class RowStream:
             self.names = tuple(values)
         return [values.get(name, "") for name in self.names]
 
-    def _bad(self, message: str) -> None:
+    def _bad(self, error: RowError) -> None:
         self.bad_rows += 1
-        self.first_error = self.first_error or message
+        self.encoding_errors += error.kind == "encoding"
+        self.first_error = self.first_error or error.message
 
     def _parquet(self, path: str) -> Iterator[list[str]]:
         import_pyarrow(display_name(path))
@@ -155,7 +156,7 @@ class RowStream:
         for part, _ in Parquet().read(path, Selection(tuple(names)), settings):
             for _, record in part.records(display_name(path)):
                 if isinstance(record, RowError):
-                    self._bad(record.message)
+                    self._bad(record)
                     continue
                 cells = self._values(record)
                 self._bytes += sum(map(len, cells))
@@ -175,7 +176,7 @@ class RowStream:
                 if self._bytes < self.read_bytes:
                     for _, row in block.rows():
                         if isinstance(row, RowError):
-                            self._bad(row.message)
+                            self._bad(row)
                         else:
                             yield [row.source, row.target]
                 if not isinstance(block, ParallelBlock):

@@ -1,0 +1,113 @@
+"""[data]: which pairs are for training, validation and testing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from weft.data.profiling.columns import ColumnLayout
+from weft.data.profiling.inputs import PairInput, ending
+from weft.data.profiling.profile import PairProfile
+from weft.data.profiling.rows import RowStream
+from weft.data.splitting import SplitShares, split_shares
+from weft.errors import plural
+from weft.recommendation.choices import Choice
+
+MAX_SHARE = 0.25
+"""The largest share of few pairs that is held out for a part."""
+NAMES = {"valid": "validation pairs", "test": "test pairs"}
+
+
+def choose_pairs(
+    profile: PairProfile, parts: dict[str, PairInput], hold_out: Collection[str] = ("valid", "test")
+) -> list[Choice]:
+    """The pairs of each part: those of its file, or else, if it is to be held out, of the training pairs."""
+    certainty = {"exact": "", "estimated": "about ", "at least": "at least "}[profile.count.certainty]
+    settings: dict[str, Any] = {"data.train": _corpus(profile.columns, parts["train"])}
+    if profile.bad_rows or not profile.is_complete:
+        settings["data.bad_rows"] = "skip"
+    choices = [Choice("pairs", f"{certainty}{profile.pairs:,}", parts["train"].name, settings)]
+    choices += _columns(profile)
+    choices += [
+        Choice(NAMES[part], "given", parts[part].name, {f"data.{part}": _corpus(profile.columns, parts[part])})
+        for part in ("valid", "test")
+        if part in parts
+    ]
+    missing = [part for part in hold_out if part not in parts]
+    if not missing:
+        return choices
+    shares = find_shares(profile, valid="valid" in missing, test="test" in missing)
+    choices += _split(profile, shares)
+    if "valid" in missing and not shares.valid:
+        reason = f"{plural(profile.pairs, 'pair')}, too few to hold some out"
+        choices.append(Choice(NAMES["valid"], "the training pairs", reason, {"data.valid": settings["data.train"]}))
+    return choices
+
+
+def _corpus(columns: ColumnLayout, part: PairInput) -> Any:
+    """The corpus of a part as a recipe names it; columns that only this part has, as more references, are ignored."""
+    if part.format == "tsv" and part.file != "-":
+        first = next(iter(RowStream(part)), [])
+        known = 1 + max((*columns.source, *columns.target, *columns.ignored, columns.links or 0))
+        columns = replace(columns, ignored=(*columns.ignored, *range(known, len(first))))
+    return columns.corpus(part)
+
+
+def find_shares(profile: PairProfile, *, valid: bool, test: bool) -> SplitShares:
+    """Shares that leave a pair in every part; of very few pairs none for the test part, or none at all."""
+    for with_test in (test, False):
+        shares = split_shares(profile.pairs, valid=valid, test=with_test)
+        while 0 < max(shares) <= MAX_SHARE:
+            sizes = profile.sources.part_sizes(shares)
+            needed = ("train", *(["valid"] if valid else []), *(["test"] if with_test else []))
+            if not profile.is_complete or all(size for part, size in sizes.items() if part in needed):
+                return shares
+            shares = SplitShares(2 * shares.valid, 2 * shares.test)
+    return SplitShares(0.0, 0.0)
+
+
+def _split(profile: PairProfile, shares: SplitShares) -> list[Choice]:
+    """How many pairs are in each part."""
+    held_out = {part: getattr(shares, part) for part in ("valid", "test") if getattr(shares, part)}
+    if not held_out:
+        return []
+    sizes, scale = profile.sources.part_sizes(shares), profile.pairs / profile.sources.seen
+    about = "" if profile.is_complete else "about "
+    verbs = {"train": "to train on", "valid": "to validate", "test": "to test"}
+    counts = [
+        f"{about}{round(size * scale):,} {verbs[part]}" for part, size in sizes.items() if part in ("train", *held_out)
+    ]
+    settings = {f"data.holdout.{part}": share for part, share in held_out.items()}
+    return [Choice("split", ", ".join(counts), "by a hash of the source; no source is in two parts", settings)]
+
+
+def _columns(profile: PairProfile) -> list[Choice]:
+    """What the columns of a table are, where it is not obvious; of two files, which one is the source."""
+    columns = profile.columns
+    if profile.input.targets is not None:
+        if not profile.input.is_guess:
+            return []
+        source, target = ending(Path(profile.input.file)), ending(Path(profile.input.targets))
+        return [Choice("direction", f"{source} to {target}", f"to swap: --source {target} --target {source}")]
+    if columns.is_plain:
+        return []
+    texts = [index for index in columns.source if index not in columns.features]
+    sides = [f"source {_labels(profile, texts)}"] if texts else []
+    if columns.features:
+        sides.append(f"features {_labels(profile, columns.features)}")
+    sides.append(f"target {_labels(profile, columns.target)}")
+    if columns.links is not None:
+        sides.append(f"word links {_labels(profile, (columns.links,))}")
+    if columns.ignored:
+        sides.append(f"not used {_labels(profile, columns.ignored)}")
+    if columns.header is not None:
+        reason = "the first row is a header"
+    else:
+        reason = "the names of the fields" if columns.names is not None else "by number"
+    return [Choice("columns", "; ".join(sides), reason)]
+
+
+def _labels(profile: PairProfile, columns: Any) -> str:
+    return ", ".join(str(profile.columns.label(index)) for index in columns)

@@ -1,0 +1,71 @@
+"""Which pairs are trained, validated and tested on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.data.profiling.inputs import PairInput
+from weft.data.profiling.profile import profile_pairs
+from weft.data.splitting import SplitShares, parts_of
+from weft.recommendation.choices import Choice, as_tree
+from weft.recommendation.splits import choose_pairs
+
+
+def _choices(path: Path, rows: list[tuple[str, ...]], **parts: PairInput) -> list[Choice]:
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+    train = PairInput(str(path))
+    return choose_pairs(profile_pairs(train), {"train": train, **parts})
+
+
+@pytest.mark.parametrize("count", [10, 11, 13, 20, 100, 900])
+def test_every_part_has_a_pair(count: int, tmp_path: Path) -> None:
+    rows = [(f"source {number}", f"t{number}") for number in range(count)]
+    choices = _choices(tmp_path / "a.tsv", rows)
+    shares = SplitShares(**as_tree(choices)["data"]["holdout"])
+    parts = parts_of([source for source, _ in rows], shares)
+    sizes = {part: parts.count(part) for part in ("train", "valid", "test")}
+    assert all(sizes.values()) and sizes["train"] >= count / 2
+    assert choices[-1].value == (f"{sizes['train']} to train on, {sizes['valid']} to validate, {sizes['test']} to test")
+
+
+@pytest.mark.parametrize("count", [1, 5, 9])
+def test_few_pairs_are_validated_on_themselves(count: int, tmp_path: Path) -> None:
+    choices = _choices(tmp_path / "a.tsv", [(f"source {number}", "x") for number in range(count)])
+    data = as_tree(choices)["data"]
+    assert data["valid"] == data["train"] and "holdout" not in data
+    assert choices[-1].line() == (
+        f"validation pairs: the training pairs ({count} pair{'s' * (count > 1)}, too few to hold some out)"
+    )
+
+
+def test_one_source(tmp_path: Path) -> None:
+    """All its pairs belong into one part."""
+    data = as_tree(_choices(tmp_path / "a.tsv", [("source", f"x{number}") for number in range(50)]))["data"]
+    assert data["valid"] == data["train"] and "holdout" not in data
+
+
+def test_what_is_given_is_not_held_out(tmp_path: Path) -> None:
+    rows = [(f"source {number}", "x") for number in range(100)]
+    (tmp_path / "valid.tsv").write_text("a\tb\n")
+    valid = PairInput(str(tmp_path / "valid.tsv"))
+    data = as_tree(_choices(tmp_path / "a.tsv", rows, valid=valid))["data"]
+    assert data["valid"] == valid.file and [*data["holdout"]] == ["test"]
+
+
+def test_columns_are_named(tmp_path: Path) -> None:
+    rows = [("lemma", "msd", "form"), *((f"w{n}", f"V;{'SG' if n % 2 else 'PL'}", f"f{n}") for n in range(40))]
+    [line] = [choice.line() for choice in _choices(tmp_path / "a.tsv", rows) if choice.topic == "columns"]
+    assert line == "columns: source lemma; features msd; target form (the first row is a header)"
+
+
+def test_features_are_split_as_the_corpus_is_read(tmp_path: Path) -> None:
+    from weft.preparation import read_corpus
+    from weft.recipe import make_recipe
+
+    rows = [(f"w{n}", f"V;{'SG' if n % 2 else 'PL'}", f"f{n}") for n in range(200)]
+    choices = _choices(tmp_path / "a.tsv", rows)
+    recipe = make_recipe({**as_tree(choices), "model": {"sources": {"count": 2}}})
+    sizes = [len(list(read_corpus(recipe, part))) for part in ("train", "valid", "test")]
+    assert choices[-1].value == "{} to train on, {} to validate, {} to test".format(*sizes)
