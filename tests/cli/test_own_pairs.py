@@ -126,7 +126,9 @@ def test_the_model_of_a_run(command: Command, monkeypatch: pytest.MonkeyPatch, r
 
 
 def test_workers_get_the_recipe_and_its_reasons(tmp_path: Path) -> None:
-    request = TrainingRequest("pairs.tsv", ["seed=3"], None, None, False, find_pairs("pairs.tsv", None, None, None))
+    request = TrainingRequest(
+        "pairs.tsv", ["seed=3"], None, None, False, pairs=find_pairs("pairs.tsv", None, None, None)
+    )
     request = request.with_recommendation()
     command, path, *rest = request.worker_arguments(tmp_path / "parts")
     assert (command, rest) == ("train", ["--out", "runs/pairs"])

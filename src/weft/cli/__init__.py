@@ -52,7 +52,7 @@ app = typer.Typer(
 
 COMMANDS = (
     ("try", try_.command, "weft try"),
-    ("train", train.command, "weft train addition --set training.steps=300 --out runs/sums"),
+    ("train", train.command, "weft data generate dates --out dates.tsv && weft train dates.tsv --minutes 5"),
     ("tune", tune.command, "weft tune grammar --minutes 20"),
     ("translate", translate.command, "echo 'he hit me with a pie' | weft translate runs/try"),
     ("attend", attend.command, "weft attend runs/try 'he hit me with a pie' --to map.svg"),

@@ -29,7 +29,7 @@ RECIPE_HELP = (
     "A file of pairs (TSV, CSV, JSON lines, Parquet; compressed or not), a folder with train, valid and test, or - for "
     "standard input; the name of a shipped recipe, or a TOML file; with --resume, also the run folder."
 )
-RecipeOrPairs = Annotated[str | None, typer.Argument(metavar="[PAIRS|RECIPE]", help=RECIPE_HELP, show_default=False)]
+RecipeOrPairs = Annotated[str | None, typer.Argument(metavar="PAIRS|RECIPE", help=RECIPE_HELP, show_default=False)]
 Source = Annotated[
     str | None, typer.Option("--source", metavar="FILE|COLUMN", help="A file of sources, or a column of PAIRS.")
 ]
