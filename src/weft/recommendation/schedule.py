@@ -108,8 +108,8 @@ def _learning_rate(profile: PairProfile, tree: dict[str, Any]) -> float:
 
 
 def _smoothing(task: Task) -> Choice:
-    value = 0.0 if task.kind == "answer" else 0.1
-    reason = "one right answer" if task.kind == "answer" else "the usual amount"
+    exceptions = {"answer": "one right answer", "copying": "what is copied is certain"}
+    value, reason = (0.0, exceptions[task.kind]) if task.kind in exceptions else (0.1, "the usual amount")
     return Choice("label smoothing", str(value), reason, {"training.label_smoothing": value})
 
 
