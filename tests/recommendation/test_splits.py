@@ -36,7 +36,7 @@ def test_few_pairs_are_validated_on_themselves(count: int, tmp_path: Path) -> No
     data = as_tree(choices)["data"]
     assert data["valid"] == data["train"] and "holdout" not in data
     assert choices[-1].line() == (
-        f"validation pairs: the training pairs ({count} pair{'s' * (count > 1)}, too few to hold some out)"
+        f"validation pairs: the training pairs ({count} different source{'s' * (count > 1)}, too few to hold some out)"
     )
 
 

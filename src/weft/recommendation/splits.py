@@ -17,6 +17,8 @@ from weft.recommendation.choices import Choice
 
 MAX_SHARE = 0.25
 """The largest share of few pairs that is held out for a part."""
+MIN_SOURCES = 10
+"""Sources below which it is said that there are few of them, not how many pairs they are in."""
 NAMES = {"valid": "validation pairs", "test": "test pairs"}
 
 
@@ -41,7 +43,9 @@ def choose_pairs(
     shares = find_shares(profile, valid="valid" in missing, test="test" in missing)
     choices += _split(profile, shares)
     if "valid" in missing and not shares.valid:
-        reason = f"{plural(profile.pairs, 'pair')}, too few to hold some out"
+        sources = len(profile.sources.targets)
+        number = plural(profile.pairs, "pair") if sources >= MIN_SOURCES else plural(sources, "different source")
+        reason = f"{number}, too few to hold some out"
         choices.append(Choice(NAMES["valid"], "the training pairs", reason, {"data.valid": settings["data.train"]}))
     return choices
 

@@ -65,5 +65,22 @@ def test_what_is_trained_on_and_tested_on(tmp_path: Path) -> None:
 
 def test_a_file_in_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes("".join(f"fünf {n}\tcinq {n}\n" for n in range(50)).encode("latin-1"))
-    with pytest.raises(DataError, match=r"a\.tsv:1: .*UTF-8.*; convert the file, from Latin-1 with: iconv "):
+    with pytest.raises(
+        DataError, match=r"a\.tsv:1: not valid UTF-8 \(byte 0xfc at column 2\); convert the file, e\.g\. with"
+    ):
         profile_pairs(PairInput(str(tmp_path / "a.tsv")))
+
+
+def test_empty_lines_and_line_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbf" + b"".join(b"a%d\tb\r\n\r\n" % n for n in range(50)))
+    profile = profile_pairs(PairInput(str(tmp_path / "a.tsv")))
+    assert (profile.pairs, profile.bad_rows, profile.first_error) == (50, 50, "an empty line")
+    assert profile.source.alphabet == 11 and profile.columns.is_plain
+
+
+def test_the_delimiter_of_csv(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("".join(f'"a, {n}";b {n}\n' for n in range(50)))
+    profile = profile_pairs(PairInput(str(tmp_path / "a.csv")))
+    assert profile.pairs == 50
+    corpus = {"file": str(tmp_path / "a.csv"), "source": [1], "target": [2], "delimiter": ";"}
+    assert profile.columns.corpus(profile.input) == corpus

@@ -156,6 +156,8 @@ class ColumnLayout:
     """The cells of the first row, if it names the columns."""
     names: tuple[str, ...] | None = None
     """The names of all columns where the format has them."""
+    delimiter: str | None = None
+    """What separates the cells of CSV, if it is not a comma."""
 
     def label(self, column: int) -> int | str:
         """What a recipe calls a column: its name or, without one, its number from 1."""
@@ -176,6 +178,8 @@ class ColumnLayout:
             return pair_input.file
         tree: dict[str, Any] = {"file": pair_input.file, "source": [self.label(column) for column in self.source]}
         tree["target"] = [self.label(column) for column in self.target]
+        if self.delimiter is not None:
+            tree["delimiter"] = self.delimiter
         if self.tags:
             tree["tags"] = [self.label(column) for column in self.tags]
         if self.links is not None:

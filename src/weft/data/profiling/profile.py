@@ -93,13 +93,16 @@ def profile_pairs(
     stream = RowStream(pair_input, read_bytes)
     rows = iter(stream)
     first = list(islice(rows, FIRST_ROWS))
-    if not first:
-        _check_encoding(stream, 0)
-        raise DataError(stream.first_error or f"{pair_input.name}: no pairs; the file is empty")
+    _check_encoding(stream, len(first))
+    texts = [row for row in first if any(map(str.strip, row))]
+    if not texts:
+        reason = "no pair with text on both sides" if first else "no pairs; the file is empty"
+        raise DataError(stream.first_error or f"{pair_input.name}: {reason}")
     if columns is None or pair_input.targets is not None:
-        layout = find_columns(first, pair_input.name, stream.names)
+        layout = find_columns(texts, pair_input.name, stream.names)
     else:
-        layout = named_columns(first, pair_input.name, stream.names, *columns)
+        layout = named_columns(texts, pair_input.name, stream.names, *columns)
+    layout = replace(layout, delimiter=stream.delimiter)
     samples = _Samples(layout, pair_input.format)
     for cells in _body(chain(first, rows), layout):
         samples.add(cells)
@@ -116,7 +119,7 @@ def _check_encoding(stream: RowStream, rows: int) -> None:
     """Refuse a file in another encoding than UTF-8, of which only the lines in ASCII would be left."""
     share = stream.encoding_errors / max(1, rows + stream.bad_rows)
     if share > _OTHER_ENCODING:
-        raise DataError(f"{stream.first_error}; convert the file, from Latin-1 with: iconv -f latin1 -t utf-8")
+        raise DataError(stream.first_error)
 
 
 def _sources_of(pair_input: PairInput, columns: ColumnLayout) -> SourceSample:
@@ -170,6 +173,8 @@ class _Samples:
     def _error(self, cells: list[str]) -> str | None:
         """What keeps a row from being read, as its corpus will read it."""
         columns = self.columns
+        if len(cells) <= 1 and not "".join(cells).strip():
+            return "an empty line"
         if columns.header is not None and len(cells) != len(columns.header):
             return f"{plural(len(cells), 'column')}, expected {len(columns.header)} as in the header"
         if len(cells) < self._width:

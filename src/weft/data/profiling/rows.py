@@ -6,6 +6,7 @@ compressed file, CSV with its quoted line ends and two parallel files are read f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ READ_BYTES = 32 << 20
 """Bytes of text that are read of an input."""
 COUNT_BYTES = 256 << 20
 """Bytes of a compressed file that are read only to count its lines."""
+FIRST_BYTES = 1 << 16
+"""Bytes of the first line of CSV by which its delimiter is told."""
+DELIMITERS = (",", ";", "\t", "|")
 Certainty = Literal["exact", "estimated", "at least"]
 
 
@@ -51,6 +55,8 @@ class RowStream:
         self.first_error: str | None = None
         self.names: tuple[str, ...] | None = None
         """The names of the columns of JSON and Parquet, dotted where values are nested."""
+        self.delimiter: str | None = None
+        """What separates the cells of CSV, if it is not a comma."""
         self._bytes = 0
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -89,6 +95,8 @@ class RowStream:
         self.count.certainty = "estimated"
 
     def _from_start(self, path: str) -> Iterator[list[str]]:
+        if self.input.format == "csv":
+            self.delimiter = _delimiter(path)
         with self._splitter(path) as splitter:
             while self._bytes < self.read_bytes and splitter.fill():
                 chunk = splitter.take(1 << 13)
@@ -109,7 +117,7 @@ class RowStream:
             self.count.certainty = "at least"
 
     def _splitter(self, path: str) -> LineSplitter:
-        return Csv().splitter(path, ",") if self.input.format == "csv" else LineSplitter(path)
+        return Csv().splitter(path, self.delimiter or ",") if self.input.format == "csv" else LineSplitter(path)
 
     def _cells(self, chunk: Chunk, name: str) -> Iterator[list[str]]:
         """The readable rows of a chunk."""
@@ -117,7 +125,7 @@ class RowStream:
             records: Any = JsonRecords(chunk).records(name)
         else:
             table = Csv() if self.input.format == "csv" else Tsv()
-            records = table.records(chunk, table.delimiter).records(name)
+            records = table.records(chunk, self.delimiter or table.delimiter).records(name)
         for _, record in records:
             if isinstance(record, RowError):
                 self._bad(record)
@@ -188,6 +196,14 @@ class RowStream:
                     self.count.certainty = "at least"
                     break
             self.count.rows += rows
+
+
+def _delimiter(path: str) -> str | None:
+    """What separates the cells of a CSV file, told by its first line; None for a comma."""
+    with open_rereadable(path) as file:
+        line = re.sub(rb'"[^"]*"', b"", file.readline(FIRST_BYTES))
+    delimiter = max(DELIMITERS, key=lambda delimiter: line.count(delimiter.encode()))
+    return None if delimiter == "," else delimiter
 
 
 def _text_columns(schema: Any) -> list[str]:
