@@ -149,35 +149,36 @@ def prepare_command(
 
 @app.command("recommend", epilog="Try:  weft data recommend pairs.tsv > mine.toml   then   weft train mine.toml")
 def recommend_command(
-    what: Annotated[
-        str,
-        typer.Argument(metavar="FILE|FOLDER", help="A file of pairs, or a folder; - is standard input."),
-    ],
+    pairs: Annotated[
+        str | None,
+        typer.Argument(metavar="PAIRS", help="A file of pairs, or a folder; - is standard input.", show_default=False),
+    ] = None,
     targets: Annotated[
-        str | None, typer.Argument(metavar="[TARGETS]", help="A file of targets, if FILE has sources only.")
+        str | None, typer.Argument(metavar="[TARGETS]", help="A file of targets, if PAIRS has sources only.")
     ] = None,
-    source_column: Annotated[
-        str | None, typer.Option("--source", metavar="COLUMN", help="Source column of a table, by name or number.")
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="FILE|COLUMN", help="A file of sources, or a column of PAIRS.")
     ] = None,
-    target_column: Annotated[
-        str | None, typer.Option("--target", metavar="COLUMN", help="Target column of a table.")
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="FILE|COLUMN", help="A file of targets, or a column of PAIRS.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Recommend a recipe for pairs, each choice with its reason, without training.
 
-    A bounded sample is read, whatever the size of the files. The output is a recipe file.
+    These are the choices of weft train PAIRS. A bounded sample is read, whatever the size of the files. The output is a
+    recipe file.
     """
-    from weft.data.profiling.inputs import find_inputs
-    from weft.data.profiling.profile import profile_pairs
+    from weft.data.profiling.inputs import PairsArgument
+    from weft.data.profiling.profile import profile_parts
     from weft.recommendation import recommend
     from weft.recommendation.toml import write_recommendation
 
-    if (source_column is None) != (target_column is None) or (source_column is not None and targets is not None):
-        raise DataError("--source and --target name columns of one file; give both")
-    columns = None if source_column is None or target_column is None else (source_column, target_column)
-    parts = find_inputs(what, targets)
-    profile = profile_pairs(parts["train"], columns=columns)
+    if targets is not None and (source is not None or target is not None):
+        raise DataError("--source and --target name columns of one file, or two files; give no TARGETS beside them")
+    argument = PairsArgument(pairs, source, target) if targets is None else PairsArgument(None, pairs, targets)
+    parts = argument.inputs()
+    profile = profile_parts(parts, columns=argument.columns)
     recommendation = recommend(profile, parts)
     if not as_json:
         typer.echo(write_recommendation(recommendation), nl=False)
