@@ -12,7 +12,7 @@ from rich.console import Console
 from weft.activity import activity
 from weft.cli import progress
 from weft.cli.progress import ProgressReporter, machine, short
-from weft.training.events import Event, Finished, Fitted, Started, Step, Validation
+from weft.training.events import Diagnosis, Event, Finished, Fitted, Started, Step, Validation
 
 STARTED = Started(
     0,
@@ -78,6 +78,22 @@ def test_the_expected_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert expected(STARTED, replace(fitted, steps=9_000, step_seconds=1.25, validations=0)) == [
         f"fits into 5 min: all 9,000 steps of the recipe (1.2 s each on {cpu}); about 5 min"
     ]
+
+
+def test_the_end() -> None:
+    def end(reason: str) -> list[str]:
+        return printed([STARTED, Finished(40, reason, 12.3, 30)], width=200).splitlines()[1:]
+
+    assert end("steps") == ["finished at step 40 in 12 s (all steps done)"]
+    assert end("patience") == ["finished at step 40 in 12 s (no further improvement)"]
+    assert end("time") == [
+        "finished at step 40 in 12 s (the time is up)",
+        "5,000 steps were planned, but the machine became slower; weft train RUN --resume continues up to them",
+    ]
+
+
+def test_a_warning() -> None:
+    assert printed([Diagnosis(40, "overfits", "overfits: do this")], width=200) == "warning: overfits: do this\n"
 
 
 def test_numbers_stay_short() -> None:

@@ -62,7 +62,7 @@ class ProgressReporter:
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events, shown."""
-        from weft.training.events import Averaged, Finished, Fitted, Skipped, Started, Step, Validation
+        from weft.training.events import Averaged, Diagnosis, Finished, Fitted, Skipped, Started, Step, Validation
 
         try:
             for event in events:
@@ -76,12 +76,17 @@ class ProgressReporter:
                     self._validation(event)
                 elif isinstance(event, Averaged):
                     self._averaged(event)
+                elif isinstance(event, Diagnosis):
+                    self.console.print(f"warning: {event.message}", style="yellow")
                 elif isinstance(event, Skipped):
                     self.console.print(f"step {event.step}: loss not finite, update skipped", style="yellow")
                 elif isinstance(event, Finished):
                     self._close()
                     reason = REASONS.get(event.reason, event.reason)
                     self.console.print(f"finished at step {event.step} in {event.seconds:.0f} s ({reason})")
+                    if event.reason == "time":
+                        slower = f"{self.steps:,} steps were planned, but the machine became slower"
+                        self.console.print(f"{slower}; weft train RUN --resume continues up to them")
                     for drop_reason, count in event.dropped.items():
                         self.console.print(f"dropped: {count:,} {drop_reason}")
                 yield event

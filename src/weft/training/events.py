@@ -111,6 +111,16 @@ class Validation(Event):
 
 
 @dataclass(frozen=True)
+class Diagnosis(Event):
+    """Something about the run that its user should know; each kind at most once (diagnostics.py)."""
+
+    kind: str
+    """"does not learn", "diverges", "overfits" or "too short"."""
+    message: str
+    """What was seen, and what to do."""
+
+
+@dataclass(frozen=True)
 class Averaged(Event):
     """The mean of the best checkpoints was validated, at the end of training."""
 

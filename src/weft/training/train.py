@@ -34,6 +34,7 @@ from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import check_finite, initialize_from
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.budget import TimeLimit
+from weft.training.diagnostics import Diagnostics
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
 from weft.training.fitting import fit_recipe
@@ -165,7 +166,8 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
         workers.record_run(str(folder.path.resolve()))
         workers.signal_ready()
     dropped |= {f"of data.valid ({kind})": count for kind, count in row_errors.items()}
-    yield from _logged(_events(trainer, recipe, prepared, dropped, fitted), trainer)
+    events = _events(trainer, recipe, prepared, dropped, fitted)
+    yield from _logged(Diagnostics(recipe, prepared.data).watch(events), trainer)
 
 
 def _build_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
