@@ -32,7 +32,10 @@ def test_both_color_schemes_and_paper() -> None:
 
 
 def test_tables_and_terms() -> None:
-    found = table(("name", "n"), [("a<", "1"), ("b", "2")], numbers=[1], caption="C")
+    found = table(("name", "n"), [("a<", "1"), ("b", "2")], numbers=[1], caption="C<")
+    assert found.startswith(
+        '<div><p class="caption">C&lt;</p><div class="scroll"><table class="rows" aria-label="C&lt;">'
+    )
     assert found.count("<tr>") == 3 and '<td class="number">1</td>' in found and "a&lt;" in found
     assert "<thead>" not in table(("", ""), [("a", "b")])
     assert terms([("a", "b")]) == "<dl><dt>a</dt><dd>b</dd></dl>"

@@ -53,16 +53,16 @@ def test_sure_and_wrong_then_far_then_unsure_and_right_then_long() -> None:
     ]
     chosen = list(choose_examples(outputs(lines)))
     assert chosen == [
-        ("wrong, although the model was sure", 0),
-        ("wrong, although the model was sure", 1),
-        ("right, although the model was unsure", 3),
-        ("right, although the model was unsure", 4),
-        ("long and right", 2),
+        ("most confident errors", 0),
+        ("most confident errors", 1),
+        ("least confident right outputs", 3),
+        ("least confident right outputs", 4),
+        ("longest right output", 2),
     ]
 
 
 def test_empty_outputs_are_far_and_never_sure() -> None:
-    assert list(choose_examples(outputs([Line("s", "", "a", -0.01)]))) == [("far from the reference", 0)]
+    assert list(choose_examples(outputs([Line("s", "", "a", -0.01)]))) == [("farthest from the reference", 0)]
     assert list(choose_examples(outputs([]))) == []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 import weft
 from weft.translation.translator import Translator
 
@@ -21,6 +23,7 @@ def test_a_translation_without_attention_or_tokens(copier: Translator) -> None:
     assert "(empty)" in copier.translate("")._repr_html_()
 
 
+@pytest.mark.filterwarnings("ignore::weft.errors.WeftWarning")  # hardly trained
 def test_a_run_shows_its_curves(copier: Translator, finished: object) -> None:
     shown = copier._repr_html_()
     assert "copier" in shown and "parameters" in shown and "Loss" in shown and str(copier.folder) in shown

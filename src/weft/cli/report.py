@@ -72,8 +72,7 @@ def command(
 
     made = report(arguments.load(), given, metric, limit=limit, samples=samples, seed=seed, **settings)
     show_left_out(made.left_out)
-    path = None if as_json and to is None else made.save(to)
-    if as_json:
-        typer.echo(json_text(made.record()))
-        return
-    typer.echo("\n".join([*made.summary(), str(path)]))
+    typer.echo(json_text(made.record()) if as_json else "\n".join(made.summary()))
+    if to is not None or not as_json:  # the scores are not lost if it cannot be written
+        path = made.save(to)
+        typer.echo(path, err=as_json)

@@ -26,9 +26,10 @@ def table(
         is_short = not isinstance(first, Html) and len(first) <= SHORT
         heading = element("th", first, scope="row", class_="short" if is_short else None)
         lines.append(element("tr", heading, *cells))
-    parts = [element("caption", caption)] if caption else []
-    parts += [element("thead", head)] if any(header) else []
-    return element("div", element("table", *parts, element("tbody", *lines)), class_="scroll")
+    parts = [element("thead", head)] if any(header) else []
+    parts.append(element("tbody", *lines))
+    box = element("div", element("table", *parts, class_="rows", aria_label=caption or None), class_="scroll")
+    return element("div", element("p", caption, class_="caption"), box) if caption else box
 
 
 def terms(rows: Iterable[tuple[str, Content]]) -> Html:

@@ -15,11 +15,7 @@ from weft.reporting.outputs import TestOutputs
 from weft.reporting.section import note, paragraph
 from weft.translation.translator import Translator
 
-EQUATION = """\
-c = p(y | x)           of a whole output: the product over its tokens and its end token
-c = p(y_t | y_<t, x)   of a token
-ECE = Σ_m n_m / n · |accuracy(m) − confidence(m)|
-bin m = 1 … 10: those with (m−1)/10 < c ≤ m/10; confidence(m): their mean c; accuracy(m): the share that is right"""
+EQUATION = "ECE = Σ_m n_m / n · |accuracy(m) − confidence(m)|"
 
 
 @dataclass(frozen=True)
@@ -57,12 +53,15 @@ class CalibrationSection:
                 ),
                 table(header, rows, numbers=range(1, 6)),
                 element("div", *charts, class_="charts"),
-                note(
-                    "An honest model is on the diagonal; below it, it is overconfident. The area of a point is its "
-                    "share of the outputs. An output is right if it equals a reference, a token if it is aligned with "
-                    "the same token of the reference by the fewest edits."
-                ),
                 element("pre", EQUATION),
+                note(
+                    "The confidence of an output is its probability p(y|x), the product over its tokens and its end "
+                    "token; that of a token is p(y_t|y_<t, x). An output is right if it equals a reference, a token if "
+                    "it is aligned with the same token of the reference by the fewest edits. Bin m of ten has those "
+                    "with a confidence above (m−1)/10 and up to m/10, n_m in number: confidence(m) is their mean "
+                    "confidence, accuracy(m) the share that is right. An honest model is on the diagonal; below it, it "
+                    "is overconfident. The area of a point is its share of all."
+                ),
             ]
         )
 

@@ -12,9 +12,11 @@ from weft.markup.tables import table
 from weft.reporting.outputs import TestOutputs
 from weft.reporting.section import note, paragraph
 from weft.views.corpus_report import percent
-from weft.views.labels import visible
+from weft.views.labels import shorten, visible
 
 SHOWN = 15
+LONGEST = 40
+"""Columns of a word; the end of a longer one is not shown."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def confusions_section(outputs: TestOutputs) -> ConfusionsSection:
 
 def unit_text(unit: str | None) -> Html:
     """A word or a character, with a symbol for each that is invisible."""
-    return data_text(visible(unit or ""))
+    return data_text(shorten(visible(unit or ""), LONGEST))
 
 
 def _table(caption: str, sides: Sequence[str], confusions: Sequence[Confusion]) -> Html:

@@ -61,7 +61,7 @@ def _comments(lines: list[str]) -> list[Html]:
     """Choices as a table; comments of another form as they are."""
     choices = [choice.groups() for line in lines if (choice := CHOICE.fullmatch(line))]
     others = [line for line in lines if not CHOICE.fullmatch(line)]
-    parts = [table(("choice", "", "reason"), [[*map(data_text, cells)] for cells in choices])] if choices else []
+    parts = [table(("choice", "value", "reason"), [[*map(data_text, cells)] for cells in choices])] if choices else []
     return [*parts, *([data_lines("\n".join(others))] if others else [])]
 
 

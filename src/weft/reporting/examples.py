@@ -1,7 +1,7 @@
 """The most informative examples, with the candidates of the search and attention maps.
 
-Wrong although the model was sure: what it believes and should not. Far from the reference: what breaks. Right although
-the model was unsure: what it hardly knows. And one that is long and right.
+The most confident errors: what the model believes and should not. Farthest from the reference: where it breaks. The
+least confident right outputs: what it hardly knows. And the longest right output. Confidence is `token_probability`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.markup.attention_map import attention_map
 from weft.markup.elements import Content, Html, data_text, element, join
 from weft.markup.tables import table, terms
 from weft.reporting.outputs import TestOutputs
-from weft.reporting.section import paragraph, probability_text
+from weft.reporting.section import note, paragraph, probability_text
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 from weft.translation.word_alignment import attention_view
@@ -29,10 +29,10 @@ MAX_COMPARED = 500
 MAX_SHOWN = 1_000
 """Characters of a text that are shown."""
 KINDS = {
-    "wrong, although the model was sure": 3,
-    "far from the reference": 3,
-    "right, although the model was unsure": 2,
-    "long and right": 1,
+    "most confident errors": 3,
+    "farthest from the reference": 3,
+    "least confident right outputs": 2,
+    "longest right output": 1,
 }
 """What is shown, and how many of each."""
 
@@ -82,8 +82,19 @@ class ExamplesSection:
             if chosen:
                 parts.append(element("h3", kind[0].upper() + kind[1:]))
                 parts += [_html(example) for example in chosen]
-        parts = parts or [paragraph("There are no outputs to show.")]
-        return join(parts)
+        if not parts:
+            return paragraph("There are no outputs to show.")
+        text = (
+            "Words of an output that the reference does not have are underlined, a dot stands for one that is missing. "
+        )
+        return join(
+            [
+                note(
+                    text, "p: the probability of the whole output; per token: its geometric mean, exp(log p / length)."
+                ),
+                *parts,
+            ]
+        )
 
 
 def examples_section(run: Translator, outputs: TestOutputs, search: dict[str, Any]) -> ExamplesSection:

@@ -77,7 +77,7 @@ class PartsSection:
         if not parts:
             return Html("")
         scores = [score for part in parts for score in (part.score, *(part.interval or ())) if score is not None]
-        limits = (min([0.0, *scores]), max([1.0, *scores]))
+        limits = (min([0.0, *scores]), max([100.0, *scores]))
         header = ["", "items", *([self.metric, "95 % interval", ""] if self.metric else []), "right"]
         rows: list[list[Content]] = []
         for part in parts:

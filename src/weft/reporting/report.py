@@ -101,7 +101,7 @@ class RunReport:
         ]
         header = [
             element("h1", one_line(self.name)),
-            element("p", one_line(self.summary_line), class_="faint"),
+            *([element("p", one_line(self.summary_line), class_="faint")] if self.summary_line else []),
             *([element("ul", *scores, class_="key")] if scores else []),
             element("nav", element("ul", *links), aria_label="sections"),
         ]

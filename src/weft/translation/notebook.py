@@ -45,10 +45,12 @@ def run_html(run: Translator) -> str:
     """Name, model, training and validation scores of a run, and its learning curves."""
     recipe = run.recipe
     parameters = sum(parameter.numel() for parameter in getattr(run.model, "parameters", list)())
-    encoder = f"{recipe.model.encoder.kind} encoder, " if recipe.model.kind == "seq2seq" else ""
+    name = type(run.model).__name__
+    if type(run.model).__module__.startswith("weft.") and recipe.model.kind == "seq2seq":
+        name += f" ({recipe.model.encoder.kind} encoder, {recipe.model.decoder.kind} decoder)"
     sizes = f"{run.tokenizers.source.size:,} source and {run.tokenizers.target.size:,} target tokens"
     rows: list[tuple[str, Content]] = [
-        ("model", f"{recipe.model.kind}: {encoder}{recipe.model.decoder.kind} decoder, {parameters:,} parameters"),
+        ("model", f"{name}, {parameters:,} parameters"),
         ("vocabulary", f"{run.tokenizers.target.size:,} tokens, shared" if run.tokenizers.joint else sizes),
         ("device", f"{run.device}, {run.engine.name}"),
     ]
