@@ -27,6 +27,16 @@ SECTIONS = [
     "card",
 ]
 VOID = {"meta", "link", "br", "hr", "col"}
+CHILDREN = {
+    "ul": {"li"},
+    "dl": {"dt", "dd"},
+    "tr": {"th", "td"},
+    "table": {"thead", "tbody"},
+    "tbody": {"tr"},
+    "figure": {"figcaption", "svg"},
+}
+BLOCKS = {"p", "div", "ul", "dl", "table", "figure", "pre", "section", "h2", "h3"}
+"""Elements that HTML does not allow in a paragraph."""
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>&lt;\u202e'
 
 
@@ -50,6 +60,9 @@ class Reader(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
         self.ids += [value or "" for name, value in attrs if name == "id"]
         self.references += [value or "" for name, value in attrs if name in ("href", "src", "xlink:href", "action")]
+        assert self.open[-1:] == ["ul"] or tag != "li"
+        assert tag in CHILDREN.get(self.open[-1] if self.open else "", {tag}), (self.open, tag)
+        assert not (tag in BLOCKS and "p" in self.open), (self.open, tag)
         if tag not in VOID:
             self.open.append(tag)
 
@@ -83,6 +96,10 @@ def test_sections_and_numbers(made: RunReport, copier: Translator) -> None:
     assert record["confusions"]["total"] > 20 and record["confusions"]["units"] == "word"
     assert record["calibration"]["outputs"]["count"] == 20
     assert record["calibration"]["outputs"]["accuracy"] == scores["right"] / 20
+    tokens = record["calibration"]["tokens"]
+    assert tokens["count"] == sum(len(copier.encode_target(text, "")) for text in evaluated.outputs)
+    errors = len(record["confusions"]["substituted"]) + len(record["confusions"]["added"])
+    assert (tokens["accuracy"] < 1.0) == bool(errors) and 0.0 <= tokens["error"] <= 1.0
     assert record["examples"] and record["speed"]["steps"] == 200 and record["learning"]["steps"]
     assert repr(made) == "<RunReport 'run': 10 sections, 20 items>" and str(made).startswith("BLEU ")
 
@@ -132,7 +149,17 @@ def test_given_pairs_and_the_search(copier: Translator, tmp_path: Path) -> None:
     scores = made.record()["scores"]
     assert (scores["test_set"], scores["items"], scores["search"]) == ("mine.tsv", 1, "search:greedy")
     assert made.left_out == {"blank": 1} and list(scores["metrics"]) == ["exact match"]
+    no_sum = weft.report(copier, tmp_path / "mine.tsv", ["distinct_1"], samples=100)
+    assert no_sum.record()["parts"]["metric"] is None and "by_source_length" in no_sum.record()["parts"]
+    assert "By length of the source" in no_sum.to_html()
     assert weft.report(copier, iter([("a", "a")]), samples=100).record()["scores"]["test_set"] == "given pairs"
+
+
+def test_words_are_those_of_the_training_data(copier: Translator) -> None:
+    """Also if each text of the test set is a single word, which would be compared by characters."""
+    parts = weft.report(copier, [("a", "a"), ("b", "b")], samples=100).record()["parts"]
+    assert parts["target_units"] == parts["source_units"] == "word"
+    assert [item["name"] for item in parts["by_reference_unit"]] == ["100 to 999 times"]
 
 
 def changed(run: Translator, **data: Any) -> Translator:

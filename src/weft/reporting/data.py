@@ -17,7 +17,7 @@ from weft.evaluation.confusions import Units, choose_units
 from weft.markup.charts import Bar, bar_chart
 from weft.markup.elements import Html, data_text, element, join
 from weft.markup.tables import table
-from weft.preparation import has_corpus, read_corpus
+from weft.preparation import find_corpora, has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.reporting.section import note, paragraph
 from weft.runs.training_log import TrainingLog
@@ -192,6 +192,8 @@ def _read(recipe: Recipe, split: str) -> tuple[list[Pair], str]:
     """The pairs of a split, at most `MAX_PAIRS`, and what was wrong with it."""
     pairs: list[Pair] = []
     try:
+        if any("-" in entry.corpus.paths() for entry in find_corpora(recipe, split)):
+            return pairs, "was read from standard input"
         pairs.extend(islice(read_corpus(recipe, split), MAX_PAIRS + 1))
     except (DataError, OSError) as error:
         return pairs, f"cannot be read: {error}"

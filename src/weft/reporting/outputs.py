@@ -116,15 +116,23 @@ def find_test_set(recipe: Recipe, request: ReportRequest) -> TestSet | None:
     return None
 
 
-def translate_test_set(run: Translator, request: ReportRequest) -> TestOutputs | None:
-    """Translate the test set and score it; None if there is none."""
-    metrics = run.recipe.evaluation.metrics if request.metrics is None else request.metrics
-    check_metrics(metrics)
-    chosen = find_test_set(run.recipe, request)
-    if chosen is None:
-        return None
-    name, note, split, given = chosen
-    check_metrics(metrics, several_references=any(len(line) > 1 for line in given.items.references))
+def choose_metrics(recipe: Recipe, request: ReportRequest, test_set: TestSet | None) -> Sequence[str]:
+    """The metrics that were asked for, or those of the recipe; they must fit the test set."""
+    names = recipe.evaluation.metrics if request.metrics is None else request.metrics
+    references = [] if test_set is None else test_set.given.items.references
+    check_metrics(names, several_references=any(len(line) > 1 for line in references))
+    return names
+
+
+def translate_test_set(
+    run: Translator, request: ReportRequest, test_set: TestSet, units: tuple[Units, Units] | None
+) -> TestOutputs:
+    """Translate the test set and score it.
+
+    ``units``: those that the frequencies of the training data are of; None if they are not known.
+    """
+    name, note, split, given = test_set
+    metrics = choose_metrics(run.recipe, request, test_set)
     likelihood = _perplexity(run.score(given.pairs))
     if run.source_role == "none":
         return TestOutputs(name, note, split, given, likelihood, request.resampling)
@@ -133,7 +141,10 @@ def translate_test_set(run: Translator, request: ReportRequest) -> TestOutputs |
     sources, references = given.items
     texts = [translation.text for translation in result.translations]
     tokenizer = run.recipe.tokenizer
-    units = choose_units((text for line in references for text in line), tokenizer.target_unit)
+    source_units, target_units = units or (
+        choose_units(sources, tokenizer.kind),
+        choose_units((text for line in references for text in line), tokenizer.target_unit),
+    )
     return TestOutputs(
         name,
         note,
@@ -146,9 +157,9 @@ def translate_test_set(run: Translator, request: ReportRequest) -> TestOutputs |
         metrics=_with_intervals(result, request.resampling),
         right=[matches(text, line) for text, line in zip(texts, references, strict=True)],
         seen=_seen(run, given),
-        aligned=[compare_units(text, line, units) for text, line in zip(texts, references, strict=True)],
-        source_units=choose_units(sources, tokenizer.kind),
-        target_units=units,
+        aligned=[compare_units(text, line, target_units) for text, line in zip(texts, references, strict=True)],
+        source_units=source_units,
+        target_units=target_units,
         alignment=score_alignment(run, given.pairs),
     )
 

@@ -27,7 +27,14 @@ from weft.reporting.data import DataSection, data_section
 from weft.reporting.decisions import decisions_section
 from weft.reporting.examples import examples_section
 from weft.reporting.learning import learning_section
-from weft.reporting.outputs import ReportRequest, ScoredMetric, TestOutputs, translate_test_set
+from weft.reporting.outputs import (
+    ReportRequest,
+    ScoredMetric,
+    TestOutputs,
+    choose_metrics,
+    find_test_set,
+    translate_test_set,
+)
 from weft.reporting.parts import parts_section
 from weft.reporting.scores import ScoresSection
 from weft.reporting.section import Section, interval_text, score_text
@@ -139,9 +146,13 @@ def report(
     folder = None if run.folder is None else RunFolder(run.folder)
     log = None if folder is None else read_training_log(folder.log)
     name = run.recipe.name if folder is None else folder.path.resolve().name
-    outputs = translate_test_set(run, request)
-    known = {} if outputs is None or outputs.split is None else {outputs.split: outputs.given.pairs}
+    choose_metrics(run.recipe, request, None)
+    test_set = find_test_set(run.recipe, request)
+    choose_metrics(run.recipe, request, test_set)
+    known = {} if test_set is None or test_set.split is None else {test_set.split: test_set.given.pairs}
     data = data_section(run, log, known)
+    units = None if data.frequencies is None else data.frequencies.units
+    outputs = None if test_set is None else translate_test_set(run, request, test_set, units)
     parameters = sum(parameter.numel() for parameter in getattr(run.model, "parameters", list)())
     size = folder.model.stat().st_size if folder is not None and folder.model.is_file() else None
     sections: list[Section] = [
