@@ -132,7 +132,8 @@ CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
     ("answers", _answers, 2_000, {"search.kind": "greedy", "training.metric": "exact_match"}),
     ("no spaces", _without_spaces, 300, {"tokenizer.kind": "character", "tokenizer.joint": False,
      "training.metric": "chrf"}),
-    ("sums", _sums, 1_000, {"tokenizer.kind": "character", "tokenizer.joint": True}),
+    ("sums", _sums, 1_000, {"tokenizer.kind": "character", "tokenizer.joint": True, "model.dropout": 0.1,
+     "model.encoder.kind": "gru", "training.metric": "exact_match"}),
     ("corrections", _corrections, 2_000, {"tokenizer.kind": "bpe", "training.metric": "edit_f05"}),
 ]  # fmt: skip
 

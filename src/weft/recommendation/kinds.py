@@ -15,6 +15,8 @@ Kind = Literal["spelling", "inflection", "correction", "summary", "copying", "an
 
 WORD_CHARACTERS = 60
 """Characters that a form of a word has at most, with its particles."""
+STRING_CHARACTERS = 200
+"""Characters that the target of a short string has at most."""
 CLOSED_SIZE = 3_000
 """Different tokens that a closed set has at most."""
 CLOSED_UNSEEN = 0.01
@@ -50,7 +52,7 @@ class Task:
 
 
 NAMES: dict[Kind, str] = {
-    "spelling": "words",
+    "spelling": "short strings",
     "inflection": "words with features",
     "correction": "correction",
     "summary": "summaries",
@@ -71,13 +73,14 @@ def find_task(profile: PairProfile) -> Task:
     def task(kind: Kind, reason: str) -> Task:
         return Task(kind, source_unit, target_unit, source_reason, target_reason, reason)
 
-    if source_unit == "character" and not source.is_sentences and not _is_unspaced(source):
+    if source_unit == "character" and not _is_unspaced(source):
         if target_unit == "bpe" and target.characters.p95 <= WORD_CHARACTERS:
             target_unit, target_reason = "character", f"forms of words, {target.alphabet} different characters"
         if profile.columns.features and target_unit == "character":
             features = len(profile.columns.features)
             return task("inflection", f"words, and {features} column{'s' * (features > 1)} of features")
-        return task("spelling", f"{source.single:.0%} of the sources are single words")
+        if target.characters.p95 <= STRING_CHARACTERS:
+            return task("spelling", _short_reason(source))
     if _is_answer(target, profile.sampled):
         return task("answer", f"only {target.spaced.size:,} different targets")
     if copied > 0.85 and relations.monotone > 0.9 and 0.7 < relations.length_ratio < 1.4:
@@ -104,6 +107,12 @@ def find_task(profile: PairProfile) -> Task:
         if target_unit != "bpe":
             target_unit, target_reason = "bpe", "the source is text; both sides alike"
     return task("text", f"{target.tokens.mean:.0f} words in a target on average")
+
+
+def _short_reason(source: SideProfile) -> str:
+    if source.single > 0.5:
+        return f"{source.single:.0%} of the sources are single words"
+    return f"sources of {source.characters.mean:.0f} characters on average"
 
 
 def _is_formal(target: SideProfile, unit: Unit) -> bool:

@@ -8,7 +8,7 @@ from weft.data.profiling.profile import PairProfile
 from weft.errors import plural
 from weft.recommendation.choices import Choice
 from weft.recommendation.devices import Device
-from weft.recommendation.kinds import Task
+from weft.recommendation.kinds import MOSTLY_DIGITS, Task
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
@@ -85,15 +85,15 @@ def _spelling(profile: PairProfile, device: Device) -> list[Choice]:
     attention = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
     attention["model.attention.normalizer"] = "entmax15"
     if profile.pairs < FEW_WORDS or device == "cpu":
-        reason = f"only {plural(profile.pairs, 'pair')} of words" if profile.pairs < FEW_WORDS else "words, on a CPU"
+        reason = f"only {plural(profile.pairs, 'pair')} of words" if profile.pairs < FEW_WORDS else "short strings, on a CPU"
         model = Choice("model", "GRU 256", reason, recurrent("gru", 256, 128))
     else:
         model = Choice("model", "LSTM 512", f"{profile.pairs:,} pairs of words", recurrent("lstm", 512, 256))
-    return [
-        model,
-        Choice("attention", "sparse", "few characters of the source matter for each token", attention),
-        Choice("dropout", "0.4", "words are short and soon learned by heart", {"model.dropout": 0.4}),
-    ]
+    choices = [model, Choice("attention", "sparse", "few characters of the source matter for each token", attention)]
+    if min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS:
+        return [*choices, Choice("dropout", "0.1", "numbers follow strict rules", {"model.dropout": 0.1})]
+    reason = "words are short and soon learned by heart"
+    return [*choices, Choice("dropout", "0.4", reason, {"model.dropout": 0.4})]
 
 
 def _summary(profile: PairProfile) -> list[Choice]:

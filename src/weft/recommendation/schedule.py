@@ -131,7 +131,7 @@ def _metrics(profile: PairProfile, task: Task, *, several: bool) -> tuple[list[s
     if task.is_word_level:
         symbols = task.target == "symbol"
         second = "token_error_rate" if symbols else "character_error_rate"
-        return ["exact_match"] if several else ["exact_match", second], "a word is right or wrong"
+        return ["exact_match"] if several else ["exact_match", second], "right or wrong as a whole"
     if task.kind == "answer":
         return ["exact_match"], "an answer is right or wrong"
     if task.kind == "correction":
