@@ -85,10 +85,10 @@ def _spelling(profile: PairProfile, device: Device) -> list[Choice]:
     attention = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
     attention["model.attention.normalizer"] = "entmax15"
     if profile.pairs < FEW_WORDS or device == "cpu":
-        reason = f"only {plural(profile.pairs, 'pair')} of words" if profile.pairs < FEW_WORDS else "short strings, on a CPU"
+        reason = f"only {plural(profile.pairs, 'pair')}" if profile.pairs < FEW_WORDS else "short strings, on a CPU"
         model = Choice("model", "GRU 256", reason, recurrent("gru", 256, 128))
     else:
-        model = Choice("model", "LSTM 512", f"{profile.pairs:,} pairs of words", recurrent("lstm", 512, 256))
+        model = Choice("model", "LSTM 512", f"{profile.pairs:,} pairs of short strings", recurrent("lstm", 512, 256))
     choices = [model, Choice("attention", "sparse", "few characters of the source matter for each token", attention)]
     if min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS:
         return [*choices, Choice("dropout", "0.1", "numbers follow strict rules", {"model.dropout": 0.1})]
