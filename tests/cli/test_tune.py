@@ -20,13 +20,14 @@ def runner(monkeypatch):
     """Three candidates, in this process."""
     runner = InlineRunner()
     monkeypatch.setattr("weft.tuning.tune._process_runner", lambda *arguments: runner)
-    monkeypatch.setattr("weft.tuning.worker.MEASURED_STEPS", {"cpu": (1, 2)})
+    monkeypatch.setattr("weft.training.speed.MIN_UPDATES", 4)
+    monkeypatch.setattr("weft.tuning.tune.MEASURED_SHARE", 0.0)
     monkeypatch.setattr("weft.tuning.candidates.VARIANTS", (more_dropout, lower_rate))
     return runner
 
 
 def test_from_the_candidates_to_the_commands(command, runner, tmp_path):
-    arguments = ("tune", "grammar", *SETTINGS, "--minutes", "5", "--out", tmp_path / "out")
+    arguments = ("tune", "grammar", *SETTINGS, "--minutes", "500", "--out", tmp_path / "out")
     said = command(*arguments)
     assert "3 candidates, 1 at once" in said.stderr
     assert "dropout-0.2  dropout 0 → 0.2 (more regularization, for small data)" in said.stderr

@@ -69,7 +69,7 @@ def test_what_is_counted_in_steps_or_validations_is_scaled():
     changes = ["training.patience=6", "training.decay_patience=2", "training.valid_sentences=300"]
     recipe = make_recipe({}, ["training.steps=1600", "training.validate_every=50", "training.warmup=400", *changes])
     training = fitted(recipe, Plan([], steps=160, rungs=[], validations=16, valid_sentences=150, seconds=0.0)).training
-    assert (training.steps, training.warmup, training.validate_every) == (160, 40, 10)
+    assert (training.steps, training.warmup, training.validate_every) == (160, 40, 10)  # a tenth of everything
     assert (training.patience, training.decay_patience, training.valid_sentences) == (3, 1, 150)
     assert training.learning_rate == recipe.training.learning_rate
 

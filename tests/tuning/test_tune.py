@@ -10,6 +10,7 @@ from fixtures.tuning_runners import InlineRunner, InventedRunner
 from weft.errors import CheckpointError, DataError, RecipeError, TrainingError
 from weft.preparation import corpora
 from weft.recipe import load_recipe, make_recipe
+from weft.training.train import train
 from weft.tuning.candidates import higher_rate, lower_rate, more_dropout
 from weft.tuning.events import Failed, Planned, RungFinished, RungStarted, Scored, Tuned
 from weft.tuning.tune import tune
@@ -176,6 +177,8 @@ def test_what_cannot_be_tuned(tmp_path):
             tuned(InventedRunner(score), tmp_path, minutes=minutes)
     with pytest.raises(RecipeError, match=r"data\.valid: candidates are compared on a validation set; name one"):
         tuned(InventedRunner(score), tmp_path, make_recipe({"data": {"train": "pairs.tsv"}}))
+    with pytest.raises(RecipeError, match=r"data\.valid: several candidates cannot all read standard input \(-\)"):
+        tuned(InventedRunner(score), tmp_path, make_recipe({"data": {"train": "pairs.tsv", "valid": "-"}}))
     with pytest.raises(RecipeError, match="tune: a str was given; expected a recipe"):
         tuned(InventedRunner(score), tmp_path, "grammar")
     assert not list(tmp_path.iterdir())
@@ -210,21 +213,26 @@ REAL = {
 
 @pytest.fixture
 def _quick(monkeypatch):
-    monkeypatch.setattr("weft.tuning.worker.MEASURED_STEPS", {"cpu": (1, 2)})
+    monkeypatch.setattr("weft.training.speed.MIN_UPDATES", 4)
+    monkeypatch.setattr("weft.tuning.tune.MEASURED_SHARE", 0.0)
     monkeypatch.setattr("weft.tuning.candidates.VARIANTS", (more_dropout, lower_rate, higher_rate))
 
 
 @pytest.mark.usefixtures("_quick")
 def test_real_trainings(tiny, tmp_path):
     """On a built-in task: the models can be loaded, the best recipe trains, and the ensemble has a score."""
-    events = tuned(InlineRunner(), tmp_path / "out", tiny(REAL), minutes=5.0)
+    events = tuned(InlineRunner(), tmp_path / "out", tiny(REAL))
     result = events[-1].result
     assert isinstance(events[-1], Tuned) and len(result.finished) == 3 and result.pairs == 6
     assert result.ensemble.members[0] in {candidate.name for candidate in result.finished}
     assert not [event for event in events if isinstance(event, Failed)]
     assert all(event.value is not None for event in events if isinstance(event, Scored))
     best = load_recipe(tmp_path / "out" / "best.toml")
-    assert best.training.validate_every == 2 and best.training.steps == 16
+    assert best.training.validate_every == 2 and best.training.steps == 16 and best.data.prepared is None
+    for _ in train(best, tmp_path / "again"):
+        pass
+    run = tmp_path / "out" / "runs" / result.best.name
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
     assert {candidate.curve[-1][0] for candidate in result.finished} == {16}
 
 
@@ -232,11 +240,12 @@ class TestTestSet:
     """The test set is never opened, in a file of its own or as a part of the training file."""
 
     @pytest.fixture
-    def pairs(self, tmp_path):
+    def pairs(self, tmp_path, monkeypatch):
         lines = [f"{a} {b}\t{b} {a}\n" for a in "abcdefgh" for b in "abcdefgh"]
         for name, part in (("train", lines[:50]), ("valid", lines[50:56]), ("test", lines[56:])):
             (tmp_path / f"{name}.tsv").write_text("".join(part), "utf-8")
-        return {"data.train": "train.tsv", "data.folder": str(tmp_path)}
+        monkeypatch.chdir(tmp_path.parent)
+        return {"data.train": "train.tsv", "data.folder": tmp_path.name}  # relative to the current folder
 
     @pytest.fixture(autouse=True)
     def _one_candidate(self, _quick, _no_picture, monkeypatch):

@@ -51,11 +51,12 @@ def command(
     """
     from weft.recipe import load_recipe
     from weft.tuning.folder import TuningFolder
-    from weft.tuning.tune import check_request, default_folder
+    from weft.tuning.tune import check_request, default_folder, with_absolute_paths
 
     settings = load_recipe(recipe, changes or [])
-    folder = TuningFolder(out or default_folder(settings))
     check_request(settings, minutes)
+    settings = with_absolute_paths(settings)
+    folder = TuningFolder(out or default_folder(settings))
     folder.check(settings, minutes)
     try:
         _tune(settings, folder, minutes, parallel, device, as_json=as_json)

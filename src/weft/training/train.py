@@ -142,7 +142,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
     if not prepared.pairs:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "there were none"
         raise DataError(f"data.train: no pair is left to train on ({reasons})")
-    model = _build_model(recipe, prepared.tokenizers, device) if options.model is None else options.model
+    model = build_initial_model(recipe, prepared.tokenizers, device) if options.model is None else options.model
     _check_output_layer(model, recipe.training.loss)
     if start is not None:
         _initialize(model, start)
@@ -170,7 +170,8 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
     yield from _logged(Diagnostics(recipe, prepared.data).watch(events), trainer)
 
 
-def _build_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
+def build_initial_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.device) -> Model:
+    """The model of a recipe as training starts with it, if there is memory for its training."""
     source_size, target_size = tokenizers.source.size, tokenizers.target.size
     check_training_memory(recipe, source_size=source_size, target_size=target_size, device=device)
     model = build_model(

@@ -3,6 +3,7 @@
 tuning.json         the recipe and the minutes it was started with, the candidates and, once it is made, the plan
 progress.json       the time used so far, and which candidates train in each rung
 recipes/NAME.toml   the recipe of each candidate
+corpora/            the prepared corpus of each tokenizer
 runs/NAME/          its run folder
 results/            the result of each job
 logs/NAME.log       what its processes wrote to stderr
@@ -11,6 +12,7 @@ results.json, results.tsv, best.toml, curves.svg          the outcome
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -82,6 +84,11 @@ class TuningFolder:
         return self.runs / name
 
     def write_recipe(self, name: str, recipe: Recipe) -> None:
+        """Candidates with the same tokenizer share a prepared corpus in this folder."""
+        if not recipe.data.streaming:
+            key = hashlib.sha256(repr(recipe.tokenizer).encode()).hexdigest()[:8]
+            data = recipe.data.model_copy(update={"prepared": str(self.path.resolve() / "corpora" / key)})
+            recipe = recipe.model_copy(update={"data": data})
         save_text(self.recipe_path(name), write_toml(recipe))
 
     def read_plan(self) -> Plan | None:

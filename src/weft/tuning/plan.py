@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.recipe import Recipe
+from weft.training.budget import fit_warmup
 from weft.tuning.candidates import Candidate
 from weft.tuning.halving import Speed, affordable_steps, expected_seconds, rung_sizes, rung_steps
 
@@ -91,7 +92,7 @@ def fitted(recipe: Recipe, plan: Plan) -> Recipe:
     before = training.steps / training.validate_every if training.validate_every else validations
     changes = {
         "steps": steps,
-        "warmup": min(round(training.warmup * min(steps / training.steps, 1.0)), steps),
+        "warmup": fit_warmup(training, steps),
         "validate_every": steps // validations,
         "valid_sentences": min(training.valid_sentences, plan.valid_sentences),
         "patience": _scaled(training.patience, validations / before),

@@ -184,7 +184,8 @@ class TuningResult:
                 "recipe; more may be better.",
             ]
         header = "".join(f"# {line}".rstrip() + "\n" for line in comments)
-        named = best.model_copy(update={"name": f"{recipe.name}-tuned", "summary": summary})
+        data = best.data.model_copy(update={"prepared": recipe.data.prepared})
+        named = best.model_copy(update={"name": f"{recipe.name}-tuned", "summary": summary, "data": data})
         return f"{header}\n{write_toml(named)}"
 
 

@@ -20,6 +20,8 @@ from weft.tuning.plan import Plan, make_plan
 from weft.tuning.result import TuningResult
 
 Events = Generator[TuningEvent, None, None]
+MEASURED_SHARE = 0.005
+"""The fraction of the time for which a candidate is measured: from half a second to eight."""
 SAME_FOR_ALL = ("DataError", "RecipeError", "VocabularyError", "CheckpointError")
 """Errors of the recipe itself that no other candidate would be spared."""
 
@@ -40,6 +42,7 @@ def tune(
     ``runner``: does the jobs in place of processes on this machine.
     """
     check_request(recipe, minutes)
+    recipe = with_absolute_paths(recipe)
     folder = TuningFolder(out or default_folder(recipe))
     folder.check(recipe, minutes)
     candidates = find_candidates(recipe)
@@ -61,16 +64,26 @@ def default_folder(recipe: Recipe) -> Path:
     return Path("runs") / f"{recipe.name}-tuned"
 
 
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """The recipe for a file in another folder."""
+    data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
+    return recipe.model_copy(update={"data": data})
+
+
 def check_request(recipe: Recipe, minutes: float) -> None:
     """Fail on what cannot be tuned; imports no torch."""
     if not isinstance(recipe, Recipe):
         raise RecipeError(f"tune: a {type(recipe).__name__} was given; expected a recipe: weft.load_recipe(NAME)")
     if not 0 < minutes < math.inf:
         raise RecipeError(f"{option('minutes', minutes)}: expected a number of minutes above 0")
-    from weft.preparation.corpora import has_corpus
+    from weft.data.reading.corpora import reads_standard_input
+    from weft.preparation.corpora import find_corpora, has_corpus
 
     if not has_corpus(recipe, "valid"):
         raise RecipeError("data.valid: candidates are compared on a validation set; name one")
+    for split in ("train", "valid"):
+        if any(reads_standard_input(entry.corpus) for entry in find_corpora(recipe, split, allow_missing=True)):
+            raise RecipeError(f"data.{split}: several candidates cannot all read standard input (-); give them a file")
 
 
 class _Tuning:
@@ -152,7 +165,8 @@ class _Tuning:
             groups.setdefault(candidate.speed_key(), []).append(candidate)
         jobs = []
         for first, *_ in groups.values():
-            arguments = {"recipe": str(self.folder.recipe_path(first.name))}
+            path, seconds = self.folder.recipe_path(first.name), min(max(MEASURED_SHARE * self.seconds, 0.5), 8.0)
+            arguments = {"recipe": str(path), "seconds": seconds}
             job = self.folder.job("measure", first.name, arguments)
             if is_new:
                 self.folder.write_recipe(first.name, first.recipe)

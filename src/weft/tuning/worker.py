@@ -10,9 +10,9 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from math import prod
@@ -32,45 +32,37 @@ PARENT_SECONDS = 0.25
 """How often a worker looks whether its parent still runs."""
 LOCK_SECONDS = 60.0
 """How long to wait for a worker of a killed parent, which is saving its checkpoint."""
-MEASURED_STEPS = {"cpu": (2, 12), "cuda": (10, 40)}
-"""The steps before the measurement, in which graphs are captured and layers compiled, and the last measured step."""
-MEASURED_SENTENCES = 100
-"""Validation sentences that are translated when a validation is timed."""
 
 
 def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds to start, of a step and of a validation, from the first steps of a training that is thrown away."""
+    """Seconds to start, of a step and of a validation; ``seconds``: how long to measure."""
     from weft.models.build import choose_device
-    from weft.training.events import Started, Step, Validation
-    from weft.training.train import train
+    from weft.preparation import check_files, prepare
+    from weft.runs.layout import RunFolder
+    from weft.training import speed
+    from weft.training.train import build_initial_model
+    from weft.training.update import TrainingContext
+    from weft.training.validation import RecipeValidation, read_validation_pairs
 
     recipe = _recipe(arguments)
-    first, last = MEASURED_STEPS[choose_device(recipe.training.device).type]
-    sentences = min(recipe.training.valid_sentences, MEASURED_SENTENCES)
-    changes = {"validate_every": last, "valid_sentences": sentences, "save_every": 0, "patience": 0}
-    training = recipe.training.model_copy(update=changes)
-    ready = timed = first_step = 0.0
-    parameters = 0
-    with tempfile.TemporaryDirectory() as folder:
-        events = train(recipe.model_copy(update={"training": training}), Path(folder) / "run")
-        with closing(events):
-            for event in events:
-                now = time.monotonic()
-                if isinstance(event, Started):
-                    ready, parameters = now, event.parameters
-                elif isinstance(event, Step) and event.step == first:
-                    first_step = now
-                elif isinstance(event, Step) and event.step == last:
-                    timed = now
-                elif isinstance(event, Validation):
-                    outputs, whole = event.sample or (1, 1)
-                    validation = (now - timed) * min(recipe.training.valid_sentences, whole) / max(outputs, 1)
-                    break
+    training = recipe.training.model_copy(update={"validate_every": max(recipe.training.validate_every, 1)})
+    recipe = recipe.model_copy(update={"training": training})
+    device = choose_device(training.device)
+    check_files(recipe)
+    pairs = read_validation_pairs(recipe, Counter())
+    assert pairs is not None
+    start = () if training.start is None else RunFolder(training.start).tokenizer_paths()
+    prepared = prepare(recipe, start=start)
+    model = build_initial_model(recipe, prepared.tokenizers, device)
+    validation = RecipeValidation(recipe, pairs, prepared, device)
+    ready = time.monotonic()
+    run = speed.Measured(model, prepared.data, TrainingContext(training, recipe.seed, device), validation)
+    translates = training.metric != "loss"
+    measured = speed.measure(run, seconds=arguments["seconds"], translates=translates)
     return {
-        "start": ready - STARTED + max(first_step - ready, 0.0),
-        "step": (timed - first_step) / (last - first),
-        "validation": validation,
-        "parameters": parameters,
+        "start": ready - STARTED + measured.startup,
+        "step": measured.step,
+        "validation": measured.validation(len(validation.items.sources) if translates else 0),
     }
 
 
