@@ -1,5 +1,8 @@
 """How much is trained in a given time."""
 
+import pytest
+
+from weft.errors import RecipeError
 from weft.recipe import make_recipe
 from weft.tuning.candidates import find_candidates
 from weft.tuning.halving import Speed
@@ -34,6 +37,14 @@ def test_candidates_are_left_out_before_less_than_half_of_the_steps_is_trained()
     assert fewer.candidates == [candidate.name for candidate in CANDIDATES[:MIN_CANDIDATES]]
 
 
+def test_far_too_little_time_is_refused_with_what_is_needed():
+    with pytest.raises(RecipeError) as refused:
+        plan_for(20)
+    message = "20 s are left after measuring the speed, time for 8 steps of each candidate; give at least 1 min more"
+    assert str(refused.value) == f"minutes: {message}"
+    assert plan_for(80).steps >= 80
+
+
 def test_candidates_that_could_not_be_measured_are_not_planned():
     speeds = {candidate.name: Speed(1.0, 0.1) for candidate in CANDIDATES if candidate.name != "wider"}
     plan = make_plan(CANDIDATES, speeds, seconds=1e6, parallel=1)
@@ -47,7 +58,7 @@ def test_slow_validations_translate_fewer_sentences():
     plan = make_plan(candidates, slow, seconds=3_600.0, parallel=2)
     assert plan.valid_sentences == round(1000 * 0.25 * 3_600 * 2 / (60 * (9 * 4 + 5 * 4 + 3 * 8)))
     assert make_plan(candidates, slow, seconds=1e9, parallel=2).valid_sentences == 1000
-    assert make_plan(candidates, slow, seconds=60.0, parallel=2).valid_sentences == 100
+    assert make_plan(candidates, slow, seconds=600.0, parallel=2).valid_sentences == 100
 
 
 def test_the_share_of_validations():

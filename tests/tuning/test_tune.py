@@ -142,6 +142,15 @@ def test_little_time_trains_few_candidates_for_few_steps(tmp_path):
 
 
 @pytest.mark.usefixtures("_no_picture")
+def test_a_time_that_was_too_short_can_be_extended(tmp_path):
+    with pytest.raises(RecipeError, match="time for 8 steps of each candidate; give at least 1 min more"):
+        tuned(InventedRunner(score), tmp_path / "out", minutes=0.1)
+    runner = InventedRunner(score)
+    tuned(runner, tmp_path / "out")
+    assert "measure" not in {action for action, *_ in runner.jobs}
+
+
+@pytest.mark.usefixtures("_no_picture")
 def test_a_slow_rung_lets_fewer_continue(tmp_path):
     class Slow(InventedRunner):
         def outcome(self, job):

@@ -61,7 +61,7 @@ class TuningFolder:
             raise CheckpointError(
                 f"{self.path}: was tuned with {then}, not {now}; choose another {option('out')}, or the same settings"
             )
-        if saved["minutes"] != minutes:
+        if saved["minutes"] != minutes and "plan" in saved:
             planned = f"{saved['minutes']:g}"
             raise CheckpointError(
                 f"{self.path}: was planned for {planned} minutes; continue with {option('minutes', planned)}, or "
@@ -69,10 +69,10 @@ class TuningFolder:
             )
 
     def create(self, recipe: Recipe, minutes: float) -> None:
-        """Write the request, unless it is there already."""
+        """Write the request, unless there is a plan for it already."""
         for folder in (self.recipes, self.runs, self.results, self.logs):
             folder.mkdir(parents=True, exist_ok=True)
-        if not self.request.is_file():
+        if not self.request.is_file() or self.read_plan() is None:
             self._write(self.request, {"format": FORMAT, "minutes": minutes, "recipe": write_toml(recipe)})
         if self.progress.is_file():
             self.seconds_before = float(self._read(self.progress)["seconds"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from weft.errors import RecipeError, option
 from weft.recipe import Recipe
 from weft.training.budget import fit_warmup
 from weft.tuning.candidates import Candidate
@@ -15,6 +17,8 @@ RESERVE = 0.9
 MIN_CANDIDATES = 4
 MIN_SHARE = 0.5
 """Of the steps of the recipe: with fewer, less important candidates are left out."""
+MIN_INTERVAL = 10
+"""Steps between two validations; a plan with fewer would compare chance."""
 VALIDATION_SHARE = 0.25
 """Of the time, for validations; fewer sentences are translated if they would take longer, but not fewer than these: """
 MIN_SENTENCES = 100
@@ -59,6 +63,13 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
         if steps >= MIN_SHARE * limit or len(measured) <= MIN_CANDIDATES:
             break
         measured = measured[:-1]
+    least = min(MIN_INTERVAL, max(limit // validations, 1)) * validations
+    if steps < least:
+        needed = expected_seconds(known, least, validations=validations, parallel=parallel) / RESERVE - seconds
+        raise RecipeError(
+            f"{option('minutes')}: {max(seconds, 0.0):.0f} s are left after measuring the speed, time for {steps} "
+            f"steps of each candidate; give at least {math.ceil(needed / 60)} min more"
+        )
     return Plan(
         candidates=[candidate.name for candidate in measured],
         steps=steps,
