@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fixtures.tuning_runners import InlineRunner, InventedRunner
+from weft.recipe import load_recipe
 from weft.tuning.candidates import lower_rate, more_dropout
 
 TINY = [
@@ -49,11 +50,29 @@ def test_an_interruption(command, monkeypatch, tmp_path):
     assert said.stderr.splitlines()[-1] == "weft: interrupted; the same command continues"
 
 
+def test_pairs_in_place_of_a_recipe(command, monkeypatch, tmp_path):
+    """The recipe for them is chosen first, with its reasons; validation pairs are held out."""
+    lines = [f"{a}{b}{c}\t{a} {b} {c}\n" for a in "abcdefg" for b in "hijklmn" for c in "opqrs"]
+    (tmp_path / "words.tsv").write_text("".join(lines), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    runner = InventedRunner(lambda name, step: float(len(name)))
+    monkeypatch.setattr("weft.tuning.tune._process_runner", lambda *arguments: runner)
+    said = command("tune", "words.tsv", "--minutes", "9000", "--device", "cpu", "--set", "training.steps=800")
+    assert "split: 215 to train on, 13 to validate" in said.stderr and "  recipe " in said.stderr
+    best = load_recipe(tmp_path / "runs" / "words-tuned" / "best.toml")
+    assert best.data.holdout.valid > 0 and best.data.folder == str(tmp_path)
+    assert (best.training.device, best.training.steps, best.name) == ("cpu", 800, "words-tuned")
+    done = len(runner.jobs)
+    command("tune", "words.tsv", "--minutes", "9000", "--device", "cpu", "--set", "training.steps=800")
+    assert len(runner.jobs) == done
+
+
 def test_refusals(refusal, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert refusal("tune", "gramar") == "gramar: no such recipe; did you mean 'grammar'?, or give a .toml file"
     assert refusal("tune", "grammar", "--minutes", "0") == "--minutes 0.0: expected a number of minutes above 0"
     assert refusal("tune", "grammar", "--set", "data.train=x.tsv").startswith("data.valid: candidates are compared")
+    assert refusal("tune", "-").startswith("-: standard input cannot be read again")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
     message = "full: exists already, and is no tuning run; choose another --out"

@@ -53,7 +53,7 @@ app = typer.Typer(
 COMMANDS = (
     ("try", try_.command, "weft try"),
     ("train", train.command, "weft data generate dates --out dates.tsv && weft train dates.tsv --minutes 5"),
-    ("tune", tune.command, "weft tune grammar --minutes 20"),
+    ("tune", tune.command, "weft tune grammar --minutes 20 --out runs/search"),
     ("translate", translate.command, "echo 'he hit me with a pie' | weft translate runs/try"),
     ("attend", attend.command, "weft attend runs/try 'he hit me with a pie' --to map.svg"),
     ("trace", trace.command, "weft trace runs/try 'he hit me with a pie' --to tree.svg"),

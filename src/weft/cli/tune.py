@@ -10,20 +10,37 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.activity import Activity, activity
-from weft.cli.arguments import Changes, DeviceOrNone, Json, RecipeName
+from weft.cli.arguments import Changes, DeviceOrNone, Json
 from weft.cli.json_output import json_text
+from weft.cli.own_pairs import find_pairs
 from weft.cli.signals import exit_code
 from weft.cli.status import duration
-from weft.errors import plural
+from weft.cli.train import Like, Source, Target
+from weft.errors import DataError, plural
 
 if TYPE_CHECKING:
+    from weft.cli.own_pairs import OwnPairs
     from weft.recipe import Recipe
     from weft.tuning.events import Planned, TuningEvent
     from weft.tuning.folder import TuningFolder
 
 
+RecipeOrPairs = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PAIRS|RECIPE",
+        help="A file of pairs (TSV, CSV, JSON lines, Parquet; compressed or not), or a folder with train, valid and "
+        "test; the name of a shipped recipe, or a TOML file.",
+        show_default=False,
+    ),
+]
+
+
 def command(
-    recipe: RecipeName,
+    recipe: RecipeOrPairs = None,
+    source: Source = None,
+    target: Target = None,
+    like: Like = None,
     minutes: Annotated[float, typer.Option("--minutes", help="Time for everything.")] = 60.0,
     out: Annotated[Path | None, typer.Option("--out", help="The folder; by default runs/NAME-tuned.")] = None,
     parallel: Annotated[
@@ -41,33 +58,47 @@ def command(
 ) -> None:
     """Find better settings: train variants of a recipe, stop the worse ones early, and keep the best.
 
-    The candidates are the recipe itself and variants of it that each change one thing: dropout, learning rate, network
-    family, width, vocabulary size or label smoothing. All train to a first step, the better half to twice that step,
+    Given pairs, weft first chooses a recipe for them, as weft train does. The candidates are the recipe itself and
+    variants of it that each change one thing: dropout, learning rate, network family, width, vocabulary size or label
+    smoothing. All train to a first step, the better half to twice that step,
     and so on; the last three train to the end. They are compared on the validation set; the test set is not read.
 
     The speed is measured first, so that everything fits into --minutes. Ctrl-C saves checkpoints; the same command
     continues, also after a crash. The result: a table, curves.svg, best.toml (the recipe of the best candidate), the
     trained models, and the ensemble of the best three.
     """
-    from weft.recipe import load_recipe
     from weft.tuning.folder import TuningFolder
     from weft.tuning.tune import check_request, default_folder, with_absolute_paths
 
-    settings = load_recipe(recipe, changes or [])
+    given = [*(changes or []), *([] if device is None else [f"training.device={device}"])]
+    settings = _find_recipe(recipe, find_pairs(recipe, source, target, like), given)
     check_request(settings, minutes)
     settings = with_absolute_paths(settings)
     folder = TuningFolder(out or default_folder(settings))
     folder.check(settings, minutes)
     try:
-        _tune(settings, folder, minutes, parallel, device, as_json=as_json)
+        _tune(settings, folder, minutes, parallel, as_json=as_json)
     except KeyboardInterrupt as interruption:
         typer.echo("weft: interrupted; the same command continues", err=True)
         raise typer.Exit(exit_code(interruption)) from None
 
 
-def _tune(
-    settings: Recipe, folder: TuningFolder, minutes: float, parallel: int | None, device: str | None, *, as_json: bool
-) -> None:
+def _find_recipe(name: str | None, pairs: OwnPairs | None, changes: list[str]) -> Recipe:
+    """The recipe that was named, or the one for the pairs; of that the choices are shown."""
+    from weft.recipe import load_recipe
+
+    if pairs is None:
+        assert name is not None
+        return load_recipe(name, changes)
+    if pairs.argument.name == "-":
+        raise DataError("-: standard input cannot be read again by the command that continues; give a file")
+    recommended = pairs.recommend(changes, None, Path("runs") / pairs.name)
+    for line in recommended.lines():
+        typer.echo(line, err=True)
+    return recommended.recipe
+
+
+def _tune(settings: Recipe, folder: TuningFolder, minutes: float, parallel: int | None, *, as_json: bool) -> None:
     from rich.console import Console
 
     from weft.tuning.events import Tuned
@@ -75,7 +106,7 @@ def _tune(
     from weft.tuning.tune import tune
     from weft.views.tuning_curves import terminal_curves
 
-    events = tune(settings, folder.path, minutes=minutes, parallel=parallel, device=device)
+    events = tune(settings, folder.path, minutes=minutes, parallel=parallel)
     with closing(events):
         for event in Reporter()(events):
             if isinstance(event, Tuned):

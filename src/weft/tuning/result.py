@@ -173,20 +173,17 @@ class TuningResult:
         comments = [
             f"{summary[0].upper()}{summary[1:]}.",
             f"This recipe trains it again: weft train {folder.best}",
-            "",
             f"Validation {self.metric} ({self.better} is better) and the step it was trained to:",
             *(f"  {_comment_line(candidate, self.metric)}" for candidate in self.candidates),
         ]
         if best.training.steps < recipe.training.steps:
             comments += [
-                "",
                 f"The time allowed for {best.training.steps:,} of the {recipe.training.steps:,} steps of the original "
                 "recipe; more may be better.",
             ]
-        header = "".join(f"# {line}".rstrip() + "\n" for line in comments)
         data = best.data.model_copy(update={"prepared": recipe.data.prepared})
         named = best.model_copy(update={"name": f"{recipe.name}-tuned", "summary": summary, "data": data})
-        return f"{header}\n{write_toml(named)}"
+        return write_toml(named, comments)
 
 
 def _comment_line(candidate: CandidateResult, metric: str) -> str:

@@ -32,22 +32,20 @@ def tune(
     *,
     minutes: float = 60.0,
     parallel: int | None = None,
-    device: str | None = None,
     runner: Runner | None = None,
 ) -> Events:
     """Train variants of a recipe, stop the worse ones early, and keep the best; yields events.
 
     The same call continues a tuning run that was interrupted. ``minutes``: for everything. ``parallel``: candidates
-    that train at once, by default one on every core or two on every GPU. ``device``: by default that of the recipe.
-    ``runner``: does the jobs in place of processes on this machine.
+    that train at once, by default one on every core or two on every GPU. ``runner``: does the jobs in place of
+    processes on this machine.
     """
     check_request(recipe, minutes)
     recipe = with_absolute_paths(recipe)
     folder = TuningFolder(out or default_folder(recipe))
     folder.check(recipe, minutes)
     candidates = find_candidates(recipe)
-    device = recipe.training.device if device is None else device
-    runner = runner or _process_runner(folder, device, parallel, len(candidates))
+    runner = runner or _process_runner(folder, recipe.training.device, parallel, len(candidates))
     folder.path.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder.path, "tuning"):
         folder.create(recipe, minutes)
