@@ -1,6 +1,10 @@
 """``weft tune``."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -80,3 +84,26 @@ def test_refusals(refusal, tmp_path, monkeypatch):
     assert (
         refusal("tune", "grammar", "--device", "tpu") == "--device tpu: no such device; use auto, cpu, cuda or cuda:N"
     )
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_ends_with_the_same_result(tmp_path):
+    """Real processes, two at once: kill -9 of the command after each few results, compared with a run in peace."""
+    arguments = [sys.executable, "-m", "weft", "tune", "grammar", *SETTINGS, "--minutes", "600", "--parallel", "2"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([*arguments, "--out", tmp_path / "peace"], env=environment, check=True, capture_output=True)
+    results, done = tmp_path / "out" / "results", 0
+    for _ in range(4):
+        process = subprocess.Popen([*arguments, "--out", tmp_path / "out"], env=environment, stderr=subprocess.DEVNULL)
+        while process.poll() is None and len(list(results.glob("*.json"))) < done + 4:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        done = len(list(results.glob("*.json")))
+    subprocess.run([*arguments, "--out", tmp_path / "out"], env=environment, check=True, capture_output=True)
+    peace, out = (json.loads((tmp_path / name / "results.json").read_text("utf-8")) for name in ("peace", "out"))
+    for result in (peace, out):
+        for candidate in result["candidates"]:
+            del candidate["seconds"]
+    assert out == peace
+    assert {candidate["state"] for candidate in out["candidates"]} == {"finished", "stopped"}
