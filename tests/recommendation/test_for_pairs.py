@@ -8,6 +8,7 @@ import pytest
 
 from weft.data.profiling.inputs import PairsArgument
 from weft.errors import RecipeError
+from weft.recipe import shipped
 from weft.recommendation.for_pairs import RecommendedRecipe, recommend_recipe
 
 
@@ -61,3 +62,10 @@ def test_pairs_for_validation_are_not_held_out_if_given(pairs: PairsArgument) ->
     assert data.valid == "valid.tsv" and data.holdout.valid == 0 and data.holdout.test > 0
     data = recommend_recipe(pairs, ["data.test=none", "data.holdout.valid=0.2"]).recipe.data
     assert (data.holdout.valid, data.holdout.test, data.test) == (0.2, 0, None)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_settings_of_every_recipe_fit(name: str, pairs: PairsArgument) -> None:
+    recommended = recommend_recipe(pairs, like=name)
+    assert recommended.recipe.model.sources.count == 1 and recommended.recipe.data.holdout.valid > 0
+    assert recommended.lines()[2] == f"all other settings: those of the recipe {name} (--like)"

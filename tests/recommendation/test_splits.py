@@ -69,3 +69,11 @@ def test_features_are_split_as_the_corpus_is_read(tmp_path: Path) -> None:
     recipe = make_recipe({**as_tree(choices), "model": {"sources": {"count": 2}}})
     sizes = [len(list(read_corpus(recipe, part))) for part in ("train", "valid", "test")]
     assert choices[-1].value == "{} to train on, {} to validate, {} to test".format(*sizes)
+
+
+def test_sizes_of_a_sample_are_rough(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"source {number}\tt{number}\n" for number in range(5_000)))
+    profile = profile_pairs(PairInput(str(tmp_path / "a.tsv")), read_bytes=20_000)
+    assert not profile.is_complete
+    [choice] = [choice for choice in choose_pairs(profile, {"train": profile.input}) if choice.topic == "split"]
+    assert choice.value.startswith("about ") and f", about {round(profile.pairs / 16):,} to test" in choice.value

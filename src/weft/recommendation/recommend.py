@@ -63,7 +63,8 @@ def _warnings(profile: PairProfile) -> list[str]:
     if profile.relations.identical > 0.5:
         warnings.append(f"{profile.relations.identical:.0%} of the pairs have equal sides; a copy would score well")
     if profile.looks_swapped:
-        warnings.append("the sides look swapped: symbols in the source, words in the target; swap them if so")
+        swap = ": --source 2 --target 1" if profile.columns.is_plain and profile.input.targets is None else ""
+        warnings.append(f"the sides look swapped: symbols in the source, words in the target; if so, swap them{swap}")
     for part, share in profile.overlaps.items():
         if share > 0.01:
             warnings.append(

@@ -77,12 +77,13 @@ def _split(profile: PairProfile, shares: SplitShares) -> list[Choice]:
     held_out = {part: getattr(shares, part) for part in ("valid", "test") if getattr(shares, part)}
     if not held_out:
         return []
-    sizes, scale = profile.sources.part_sizes(shares), profile.pairs / profile.sources.seen
+    sizes = profile.sources.part_sizes(shares)
     about = "" if profile.is_complete else "about "
+    if about:
+        valid, test = (round(share * profile.pairs) for share in shares)
+        sizes = {"train": profile.pairs - valid - test, "valid": valid, "test": test}
     verbs = {"train": "to train on", "valid": "to validate", "test": "to test"}
-    counts = [
-        f"{about}{round(size * scale):,} {verbs[part]}" for part, size in sizes.items() if part in ("train", *held_out)
-    ]
+    counts = [f"{about}{size:,} {verbs[part]}" for part, size in sizes.items() if part in ("train", *held_out)]
     settings = {f"data.holdout.{part}": share for part, share in held_out.items()}
     return [Choice("split", ", ".join(counts), "by a hash of the source; no source is in two parts", settings)]
 
