@@ -46,7 +46,8 @@ def test_the_summary(command: Command, runs: Runs) -> None:
     assert said.startswith("4 sentences; the best output there is proven for 4 of them\n")
     assert "no: search error" in said and "no: model error" in said
     assert (
-        "search:beam|size:5|length_penalty:1|max_length:3|normalization:power|max_nodes:100000|tolerance:1e-05" in said
+        "search:beam|size:5|length_penalty:1|stop:outranked|max_length:3|normalization:power|max_nodes:100000|"
+        "tolerance:1e-05" in said
     )
 
 
@@ -126,6 +127,7 @@ def test_repetition_is_measured_of_both(copier: Translator) -> None:
         ({"kind": "sample", "seed": 3}, "search:sample|temperature:1|top_k:0|top_p:1|seed:3"),
         ({"kind": "mbr", "top_p": 0.9}, "search:mbr|samples:32|utility:chrf|top_p:0.9"),
         ({"kind": "greedy", "no_loops": False, "banned": ["x"]}, "search:greedy|banned:['x']|no_loops:False"),
+        ({"kind": "greedy", "no_loops": True}, "search:greedy"),
     ],
 )
 def test_a_signature_names_what_was_changed(changes: dict[str, object], said: str) -> None:

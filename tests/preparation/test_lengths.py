@@ -1,16 +1,19 @@
-"""The lengths that limits are learned from: of the tokens that a model is trained on, however they are prepared."""
+"""The lengths and loops that are learned: of the tokens that a model is trained on, however they are prepared."""
 
+import numpy as np
 import pytest
 
 from fixtures.small_corpora import recipe_of, write_tsv
 from oracles.lengths import length_limits
+from oracles.loops import loop_share
+from weft.data.store.token_store import TokenStore
 from weft.preparation import lengths, prepare
 from weft.runs.length_limits import SMALLEST
 from weft.training.train import train
 
 PAIRS = [(" ".join("abc"[: 1 + n % 3]), " ".join("x" * (20 + 5 * (n % 3) + n % 2))) for n in range(12)]
 SHORT = [("a b c", "x y"), ("b c", "x")]
-EXPECTED = length_limits([(len(source.split()), len(target.split()) + 1) for source, target in PAIRS])
+EXPECTED = (*length_limits([(len(source.split()), len(target.split()) + 1) for source, target in PAIRS]), True)
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def test_a_small_corpus_beside_a_large_one_counts(folder):
 
 def test_tokens_count_rather_than_words(folder):
     """Characters, and BPE-dropout in several variants."""
-    characters = length_limits([(len(source), len(target) + 1) for source, target in PAIRS])
+    characters = (*length_limits([(len(source), len(target) + 1) for source, target in PAIRS]), True)
     found = prepare(recipe_of("long.tsv", folder, tokenizer={"kind": "character"})).length_limits
     assert found == pytest.approx(characters, abs=5e-5)
     merges = {"kind": "bpe", "size": 30}
@@ -51,13 +54,40 @@ def test_a_language_model(folder, prompts):
         assert prepare(recipe).length_limits == pytest.approx(EXPECTED)
         return
     expected = length_limits([(0, len(target.split()) + 1) for _, target in PAIRS])
-    assert prepare(recipe).length_limits == expected == (2.0, 48)
+    assert prepare(recipe).length_limits == (*expected, True) == (2.0, 48, True)
 
 
 def test_of_a_large_corpus_a_sample_is_measured(folder, monkeypatch):
     monkeypatch.setattr(lengths, "SAMPLE_PAIRS", 4)
     sampled = length_limits([(len(source.split()), len(target.split()) + 1) for source, target in PAIRS[::3]])
-    assert prepare(recipe_of("long.tsv", folder)).length_limits == pytest.approx(sampled, abs=5e-5)
+    assert prepare(recipe_of("long.tsv", folder)).length_limits == pytest.approx((*sampled, True), abs=5e-5)
+
+
+class TestLoops:
+    @pytest.mark.parametrize("data", [{}, {"streaming": True}, {"prepared": "store"}])
+    @pytest.mark.parametrize("loops", [1, 2])
+    def test_more_than_one_target_in_a_thousand(self, tmp_path, data, loops):
+        pairs = [("a b", "x y z")] * 1000
+        for row in (7, 674)[:loops]:
+            pairs[row] = ("a b", " ".join("xyz" * 4))
+        write_tsv(tmp_path / "pairs.tsv", pairs)
+        recipe = recipe_of("pairs.tsv", tmp_path, **data)
+        assert prepare(recipe).length_limits.loops == (loops == 2)
+
+    @pytest.mark.parametrize("vocabulary", [1, 2, 5])
+    def test_the_share(self, vocabulary, monkeypatch):
+        random = np.random.default_rng(vocabulary)
+        phrases = [random.integers(0, vocabulary, random.integers(1, 18)).tolist() for _ in range(97)]
+        rows = [(phrase * random.integers(1, 8))[: random.integers(0, 53)] for phrase in phrases]
+        monkeypatch.setattr(lengths, "LOOP_BATCH_PAIRS", 7)
+        every = np.arange(len(rows))
+        assert lengths.loop_share(TokenStore.of(rows), every) == loop_share(rows) > 0
+        assert lengths.loop_share(TokenStore.of(rows), every[13:19]) == loop_share(rows[13:19])
+        monkeypatch.setattr(lengths, "LOOP_SAMPLE_PAIRS", 33)
+        assert lengths.loop_share(TokenStore.of(rows), every) == loop_share([rows[97 * i // 33] for i in range(33)])
+
+    def test_of_nothing(self):
+        assert lengths.loop_share(TokenStore.of([]), np.arange(0)) == 0.0
 
 
 def test_a_run_keeps_them_and_one_that_starts_from_it_learns_its_own(folder):

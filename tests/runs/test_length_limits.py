@@ -52,12 +52,24 @@ def test_texts_without_a_source():
 
 
 def test_nothing_to_learn_from_or_the_smallest():
-    assert LengthLimits.learn(np.zeros(0, int), np.zeros(0, int)) == learn([(5, 6)] * 3) == SMALLEST == (2.0, 10)
+    assert LengthLimits.learn(np.zeros(0, int), np.zeros(0, int)) == learn([(5, 6)] * 3) == SMALLEST == (2.0, 10, False)
 
 
 def test_the_largest_of_several():
-    assert LengthLimits.largest([LengthLimits(3.5, 12), LengthLimits(2.0, 70)]) == (3.5, 70)
+    assert LengthLimits.largest([LengthLimits(3.5, 12), LengthLimits(2.0, 70)]) == (3.5, 70, False)
+    assert LengthLimits.largest([LengthLimits(3.5, 12), LengthLimits(2.0, 70, loops=True)]) == (3.5, 70, True)
     assert LengthLimits.largest([]) == SMALLEST
+
+
+def test_loops_of_one_target_in_a_thousand_are_errors():
+    lengths = np.full(5000, 12)
+    shares = (0.0, 5 / 5000, 6 / 5000, 1.0)
+    assert [LengthLimits.learn(lengths, lengths, loop_share=share).loops for share in shares] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_what_is_set_wins():
@@ -68,11 +80,14 @@ def test_what_is_set_wins():
 
 class TestFile:
     def test_is_read_as_it_was_written(self, tmp_path):
-        LengthLimits(3.1416, 27).write(tmp_path)
-        assert LengthLimits.read(tmp_path) == (3.1416, 27)
+        for loops in (False, True):
+            LengthLimits(3.1416, 27, loops).write(tmp_path)
+            assert LengthLimits.read(tmp_path) == (3.1416, 27, loops)
 
     def test_a_run_of_an_older_version_has_none(self, tmp_path):
         assert LengthLimits.read(tmp_path) == SMALLEST
+        (tmp_path / "lengths.json").write_text('{"max_ratio": 3.5, "max_extra": 12}\n', "utf-8")
+        assert LengthLimits.read(tmp_path) == (3.5, 12, False)
 
     @pytest.mark.parametrize(
         "content",
@@ -80,6 +95,7 @@ class TestFile:
             *("[]", "3", "null", "{}", '{"max_ratio": 2.0}', '{"max_ratio": "2", "max_extra": 10}'),
             *('{"max_ratio": -1, "max_extra": 10}', '{"max_ratio": NaN, "max_extra": 10}'),
             *('{"max_ratio": 2, "max_extra": 1000001}', '{"max_ratio": Infinity, "max_extra": 10}'),
+            *('{"max_ratio": 2, "max_extra": 10, "loops": 1}', '{"max_ratio": 2, "max_extra": 10, "loops": null}'),
         ],
     )
     def test_a_damaged_one_is_one_line(self, tmp_path, content):
@@ -87,8 +103,8 @@ class TestFile:
         with pytest.raises(CheckpointError) as caught:
             LengthLimits.read(tmp_path)
         assert str(caught.value) == (
-            f"{tmp_path}/lengths.json: damaged; expected max_ratio and max_extra, numbers from 0 to 1,000,000; "
-            "restore it, or remove it and set search.max_length"
+            f"{tmp_path}/lengths.json: damaged; expected max_ratio and max_extra, numbers from 0 to 1,000,000, and "
+            "loops, true or false; restore it, or remove it and set search.max_length and search.no_loops"
         )
 
     def test_no_json(self, tmp_path):

@@ -42,9 +42,9 @@ def test_runs_are_maximal_and_cover_everything(tokens: list[int], period: int) -
 @quick
 @given(st.lists(SEQUENCES, min_size=1, max_size=4), LIMITS)
 def test_the_batch_detector(rows: list[list[int]], limits: LoopLimits) -> None:
-    width = max(map(len, rows))
-    padded_RT = np.array([[*row, *[-1] * (width - len(row))] for row in rows]).reshape(len(rows), width)
-    assert has_loop(padded_RT, limits).tolist() == [loops(row, limits) for row in rows]
+    """Also where the end of a sequence and the beginning of the next would be a loop together."""
+    tokens_N = np.array([token for row in rows for token in row], dtype=np.int64)
+    assert has_loop(tokens_N, np.array(list(map(len, rows))), limits).tolist() == [loops(row, limits) for row in rows]
 
 
 @quick

@@ -142,11 +142,13 @@ class TestEngines:
 
 
 def test_an_ensemble_has_the_largest_length_limits(runs, tmp_path):
-    for name, limits in (("gru", LengthLimits(3.0, 11)), ("transformer", LengthLimits(2.5, 40))):
+    """And its outputs may loop if those of a member may."""
+    for name, limits in (("gru", LengthLimits(3.0, 11)), ("transformer", LengthLimits(2.5, 40, loops=True))):
         shutil.copytree(runs / name, tmp_path / name)
         limits.write(tmp_path / name)
-    assert load(tmp_path / "gru").length_limits == (3.0, 11)
-    assert load(tmp_path / "gru", tmp_path / "transformer").length_limits == (3.0, 40)
+    gru, ensemble = load(tmp_path / "gru"), load(tmp_path / "gru", tmp_path / "transformer")
+    assert gru.length_limits == (3.0, 11, False) and gru.search_settings({}).no_loops is True
+    assert ensemble.length_limits == (3.0, 40, True) and ensemble.search_settings({}).no_loops is False
     (tmp_path / "gru" / "lengths.json").unlink()
     assert load(tmp_path / "gru").length_limits == SMALLEST, "a run of an older version"
 
@@ -157,18 +159,18 @@ def test_both_engines_have_the_same_limits(runs, tmp_path):
     from weft.interop.export import export_run
 
     shutil.copytree(runs / "transformer", tmp_path / "run")
-    LengthLimits(2.0, 14).write(tmp_path / "run")
+    LengthLimits(2.0, 14, loops=True).write(tmp_path / "run")
     ours, theirs = (load(tmp_path / "run", device="cpu", engine=engine) for engine in ("torch", "ctranslate2"))
 
     def outputs(run):
-        found = run.translate(SOURCES, kind="greedy", no_loops=False, return_attention=False)
+        found = run.translate(SOURCES, kind="greedy", return_attention=False)
         return [(one.ids, one.ended_by_length) for one in found]
 
     expected = outputs(ours)
     assert outputs(theirs) == expected and max(len(ids) for ids, _ in expected) > 4
     theirs.engine._model.info = theirs.engine._model.info._replace(max_target_length=4)
     assert outputs(theirs) == expected
-    assert LengthLimits.read(export_run(tmp_path / "run", out=tmp_path / "exported")) == (2.0, 14)
+    assert LengthLimits.read(export_run(tmp_path / "run", out=tmp_path / "exported")) == (2.0, 14, True)
 
 
 def test_members_read_the_same_columns():

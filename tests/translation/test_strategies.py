@@ -135,7 +135,9 @@ def test_what_is_refused(settings: dict[str, Any], fields: dict[str, Any], messa
 
 def test_constraints_come_from_the_settings() -> None:
     values = dict(SearchSettings())
+    assert values["no_loops"] is None
     assert [type(one) for one in make_constraints({**values, "banned": ()})] == [NoLoops]
+    assert [type(one) for one in make_constraints({**values, "banned": (), "no_loops": True})] == [NoLoops]
     values |= {"banned": ((3,),), "no_repeat_ngram": 2, "repetition_penalty": 1.2}
     made = make_constraints(values)
     assert len(made) == len(CONSTRAINTS) and made == make_constraints(values), "the same objects"

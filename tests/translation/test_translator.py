@@ -144,6 +144,18 @@ class TestSearchSettings:
         monkeypatch.setattr("weft.translation.translator.SMALL_VOCABULARY", 4)
         assert copier.search_settings({}).stop == "finished"
 
+    def test_outputs_may_loop_if_training_targets_do(self, copier, monkeypatch):
+        """A definite value in every search; what is set wins."""
+        assert (
+            copier.search_settings({}).no_loops is True
+            and copier.search_settings({"no_loops": False}).no_loops is False
+        )
+        monkeypatch.setattr(copier, "length_limits", LengthLimits(loops=True))
+        for changes in ({}, {"required": ["a"]}, {"stop": "steps"}):
+            assert copier.search_settings(changes).no_loops is False
+        assert copier.search_settings({"no_loops": True}).no_loops is True
+        assert copier.search_settings({"no_loops": False}) == copier.search_settings({})
+
     def test_they_hold_for_one_call(self, copier):
         before = copier.recipe.search
         assert copier.search_settings({"size": 2}).size == 2

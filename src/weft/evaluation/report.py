@@ -334,13 +334,14 @@ ALWAYS_SHOWN = {
 """Settings that the signature of a search shows even at their defaults."""
 NEVER_SHOWN = {"kind", "batch_tokens", "max_nodes", "max_space"}
 """Settings that do not change what is found, or only whether anything is."""
-DEFAULTS = dict(SearchSettings())
+DEFAULTS = {name: (value,) for name, value in SearchSettings()} | {"no_loops": (None, True)}
+"""The values at which a signature does not show a setting."""
 
 
 def search_signature(search: SearchSettings) -> str:
     """A search in one line, so that a score can be reproduced: its main settings, and all that are not at defaults."""
     hidden = NEVER_SHOWN | irrelevant_settings(search.kind)
-    changed = [name for name, value in search if value != DEFAULTS[name] and name not in hidden]
+    changed = [name for name, value in search if value not in DEFAULTS[name] and name not in hidden]
     shown = dict.fromkeys([*ALWAYS_SHOWN.get(search.kind, ()), *changed])
     return "|".join([f"search:{search.kind}", *(f"{name}:{_text(getattr(search, name))}" for name in shown)])
 

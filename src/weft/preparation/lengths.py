@@ -1,4 +1,4 @@
-"""The lengths of the training pairs, from which a run learns how long its outputs may become."""
+"""What a run learns from its training pairs: how long its outputs may become, and whether they may loop."""
 
 from __future__ import annotations
 
@@ -8,29 +8,50 @@ import numpy as np
 
 from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.data.batching.mixture import Part
-from weft.data.batching.streaming import PairLengths, StreamedCorpus
+from weft.data.batching.streaming import StreamedCorpus
+from weft.data.store.token_store import PairStore, TokenStore
 from weft.recipe import Recipe
 from weft.runs.length_limits import LengthLimits
+from weft.search.loops import LoopLimits, has_loop
 
 SAMPLE_PAIRS = 1_000_000
-"""Pairs of each corpus that are measured; of a larger corpus evenly spaced ones."""
+"""Pairs of each corpus whose lengths are measured; of a larger corpus evenly spaced ones."""
+LOOP_SAMPLE_PAIRS = 20_000
+"""Targets of each corpus that are searched for loops; of a larger corpus evenly spaced ones."""
+LOOP_BATCH_PAIRS = 2_000
+"""Targets that are searched for loops at a time."""
 
 
 def learn_length_limits(data: BatchSource, recipe: Recipe) -> LengthLimits:
     """The limits that the pairs of every corpus need, as they are tokenized; of a stream those of its first window."""
     end_tokens = int(recipe.source_role == "text")
     return LengthLimits.largest(
-        LengthLimits.learn(np.maximum(lengths.source - end_tokens, 0), lengths.target)
-        for lengths in _measured_lengths(data)
+        LengthLimits.learn(
+            np.maximum(pairs.source.lengths_of(rows) - end_tokens, 0),
+            pairs.target.lengths_of(rows),
+            loop_share=loop_share(pairs.target, rows),
+        )
+        for pairs, rows in _samples(data)
     )
 
 
-def _measured_lengths(data: BatchSource) -> Iterator[PairLengths]:
-    """The lengths of each corpus, or of a sample."""
+def _samples(data: BatchSource) -> Iterator[tuple[PairStore, np.ndarray]]:
+    """The rows of each corpus, or a sample of them."""
     if isinstance(data, StreamedCorpus):
-        yield data.sampled_lengths
+        yield data.first_window, np.arange(len(data.first_window))
     elif isinstance(data, StoredCorpus):
         for part in data.parts or (Part(0, len(data.pairs)),):
             stop = part.start + part.pairs * part.variants
-            rows = np.arange(part.start, stop, -(-(stop - part.start) // SAMPLE_PAIRS) or 1)
-            yield PairLengths(data.pairs.source.lengths_of(rows), data.pairs.target.lengths_of(rows))
+            yield data.pairs, np.arange(part.start, stop, -(-(stop - part.start) // SAMPLE_PAIRS) or 1)
+
+
+def loop_share(targets: TokenStore, rows: np.ndarray) -> float:
+    """The fraction of the targets, or of a sample of them, that contain a loop (`weft.search.loops`)."""
+    count = min(len(rows), LOOP_SAMPLE_PAIRS)
+    rows = rows[np.arange(count) * len(rows) // max(count, 1)]
+    long_rows = rows[targets.lengths_of(rows) >= LoopLimits().tokens]
+    looping = 0
+    for start in range(0, len(long_rows), LOOP_BATCH_PAIRS):
+        batch = long_rows[start : start + LOOP_BATCH_PAIRS]
+        looping += int(has_loop(targets.values_of(batch), targets.lengths_of(batch)).sum())
+    return looping / max(count, 1)

@@ -51,7 +51,7 @@ class PreparedCorpus(NamedTuple):
     """Kept and dropped rows of each corpus; empty for a stream."""
     names: list[str]
     length_limits: LengthLimits = SMALLEST
-    """How long outputs may become, learned from the lengths of the pairs."""
+    """How long outputs may become and whether they may loop, learned from the pairs."""
     fingerprints: Fingerprints | None = None
     """Of the pairs; None for a stream, and for a folder that was prepared without them."""
 

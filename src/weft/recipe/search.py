@@ -68,8 +68,10 @@ class SearchSettings(Settings):
     required: list[str] = Field([], description="beam: phrases that every output contains")
     no_repeat_ngram: CountOrNone = Field(0, description="length of n-grams that may not occur twice; 0: no such limit")
     repetition_penalty: float = Field(1.0, ge=1, description="factor on log p of a token that occurred before")
-    no_loops: bool = Field(
-        True, description="forbid phrases of up to 16 tokens 3 or more times in a row, over 10 tokens or more"
+    no_loops: bool | None = Field(
+        None,
+        description="forbid phrases of up to 16 tokens 3 or more times in a row, over 10 tokens or more; if not set, "
+        "on unless more than 1 in 1,000 training targets contain such a repetition",
     )
     replace_unknown: bool = Field(
         False, description="replace unknown tokens by the source word with the most attention"

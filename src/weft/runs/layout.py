@@ -2,7 +2,7 @@
 
     recipe.toml              every setting, defaults included
     tokenizer.json           or tokenizer.source.json and tokenizer.target.json
-    lengths.json             how long outputs may become, learned from the training pairs
+    lengths.json             how long outputs may become and whether they may loop, learned from the training pairs
     model.safetensors        the weights to use: the best so far, or at the end the mean of the best if it is better;
                              which they are (origin.py), the format's version, the tokenizer's fingerprint
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data

@@ -218,7 +218,7 @@ CONSTRAINTS: dict[str, Callable[[Any], LogitsConstraint | None]] = {
     "banned": lambda phrases: BannedPhrases(phrases) if phrases else None,
     "no_repeat_ngram": lambda n: NoRepeatNgrams(n) if n else None,
     "repetition_penalty": lambda theta: RepetitionPenalty(theta) if theta != 1.0 else None,
-    "no_loops": lambda enabled: NoLoops() if enabled else None,
+    "no_loops": lambda enabled: NoLoops() if enabled is not False else None,
 }
 """From the settings of ``[search]`` to constraints, in the order they are applied; None: the setting is off."""
 

@@ -43,13 +43,15 @@ def runs(tokens: Sequence[Any], period: int) -> Iterator[tuple[int, int]]:
             start = position - period + 1
 
 
-def has_loop(tokens_RT: np.ndarray, limits: LoopLimits) -> np.ndarray:
-    """Whether each row contains a loop. Ids are 0 or more; rows are padded with negative numbers on the right."""
-    loops_R = np.zeros(len(tokens_RT), dtype=bool)
-    for period in range(1, min(limits.longest, tokens_RT.shape[1] - 1) + 1):
-        needed = limits.length(period) - period
-        same_RT = (tokens_RT[:, period:] == tokens_RT[:, :-period]) & (tokens_RT[:, period:] >= 0)
-        if same_RT.shape[1] >= needed:
-            counts_RT = np.pad(same_RT.cumsum(1), ((0, 0), (1, 0)))
-            loops_R |= (counts_RT[:, needed:] - counts_RT[:, :-needed] == needed).any(1)
+def has_loop(tokens_N: np.ndarray, lengths_R: np.ndarray, limits: LoopLimits = LoopLimits()) -> np.ndarray:
+    """Whether each sequence contains a loop. ``tokens_N``: sequences of ``lengths_R`` tokens, end to end."""
+    rows_N = np.repeat(np.arange(len(lengths_R)), lengths_R)
+    loops_R = np.zeros(len(lengths_R), dtype=bool)
+    for period in range(1, min(limits.longest, len(tokens_N) - 1) + 1):
+        same = (tokens_N[period:] == tokens_N[:-period]) & (rows_N[period:] == rows_N[:-period])
+        ends = period + np.flatnonzero(same)
+        needed = limits.length(period) - period  # consecutive matches
+        if len(ends) >= needed:
+            consecutive = ends[needed - 1 :] - ends[: len(ends) - needed + 1] == needed - 1
+            loops_R[rows_N[ends[needed - 1 :][consecutive]]] = True
     return loops_R

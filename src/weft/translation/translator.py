@@ -81,7 +81,8 @@ class Translator:
         self.tokenizers = tokenizers
         self.folder = folder
         self.length_limits = LengthLimits()
-        """How long outputs may become where `search` does not say; `weft.load` sets those that a run has learned."""
+        """How long outputs may become, and whether they may loop, where `search` does not say; `weft.load` sets what a
+        run has learned."""
         self._sentence_ids = sentence_ids(self.recipe.model, tokenizers)
         self._postprocessor = Postprocessor(
             tokenizers, has_source=self.recipe.model.has_source, sentence_ids=self._sentence_ids
@@ -108,13 +109,17 @@ class Translator:
         return self.recipe.model.sources.count
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
-        """The recipe's search settings with some of them changed, and `search.stop` chosen where it is not set."""
+        """The recipe's search settings with some of them changed, and what this model needs where they are not set:
+        `search.stop` and `search.no_loops`."""
         settings = self.recipe.search
         if changes:
             settings = make_recipe({"search": {**settings.model_dump(), **changes}}).search
-        if settings.stop is not None or settings.required:
-            return settings
-        return settings.model_copy(update={"stop": self._default_stop()})
+        chosen: dict[str, Any] = {}
+        if settings.stop is None and not settings.required:
+            chosen["stop"] = self._default_stop()
+        if settings.no_loops is None:
+            chosen["no_loops"] = not self.length_limits.loops
+        return settings.model_copy(update=chosen) if chosen else settings
 
     def _default_stop(self) -> str:
         """When beams stop. With few tokens, or with a gate, the end token is among the best extensions of most beams.

@@ -39,13 +39,6 @@ class StreamedPart(NamedTuple):
     """Its weight and steps. How many pairs it has is not known: bytes of text take their place."""
 
 
-class PairLengths(NamedTuple):
-    """The lengths of pairs, end tokens included."""
-
-    source: np.ndarray
-    target: np.ndarray
-
-
 CorpusBlock = tuple[int, int, Block]
 """The number of a corpus, how often it was read before, and a block of it."""
 TokenizeBlocks = Callable[[Iterator[CorpusBlock]], Iterator[TokenizedBlock]]
@@ -64,19 +57,18 @@ class StreamedCorpus:
     """Of the rows read so far: see `weft.data.store.block_tokenizer`."""
 
     @cached_property
-    def sampled_lengths(self) -> PairLengths:
-        """The lengths of the pairs in the first window that has any."""
+    def first_window(self) -> PairStore:
+        """The first window that has pairs."""
         windows = self.windows(self._mixture(1), 0, 0)
         window = next(window for window in windows if len(window))
         windows.close()
         self.drop_reasons.clear()  # these rows will be read again
-        return PairLengths(window.source.lengths, window.target.lengths)
+        return window
 
     @cached_property
     def corpus_size(self) -> CorpusSize:
         """The proportion of the sides as in the first window with pairs, and the greatest lengths allowed."""
-        source_lengths, target_lengths = self.sampled_lengths
-        size = CorpusSize(len(target_lengths), int(source_lengths.sum()), int(target_lengths.sum()), 0, 0)
+        size = self.first_window.corpus_size
         max_length = self.max_length + 1
         max_source_length = max_length if size.source_tokens else 1
         return size._replace(max_source_length=max_source_length, max_target_length=max_length)

@@ -41,13 +41,17 @@ class TokenStore:
     def lengths_of(self, rows: np.ndarray) -> np.ndarray:
         return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
 
-    def gather(self, rows: np.ndarray) -> Ragged:
-        """The given rows as a batch."""
+    def values_of(self, rows: np.ndarray) -> np.ndarray:
+        """The ids of the given rows, end to end."""
         starts, lengths = self.offsets[rows], self.lengths_of(rows)
         ends = np.cumsum(lengths)
         positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
-        values = torch.from_numpy(self.values[positions].astype(np.int64))
-        return Ragged(values, Layout(torch.from_numpy(lengths)))
+        return np.asarray(self.values[positions])
+
+    def gather(self, rows: np.ndarray) -> Ragged:
+        """The given rows as a batch."""
+        values = torch.from_numpy(self.values_of(rows).astype(np.int64))
+        return Ragged(values, Layout(torch.from_numpy(self.lengths_of(rows))))
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:

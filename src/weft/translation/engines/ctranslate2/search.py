@@ -65,7 +65,7 @@ def search(
         prefixes=list(map(model.target_names, request.prefixes)) if any(request.prefixes) else None,
     )
     outputs = _run(model, rows, request)
-    if settings.no_loops:
+    if settings.no_loops is not False:
         for row in looping_rows(outputs):
             outputs[row] = []
     beam = settings.kind == "beam"
@@ -209,8 +209,6 @@ def looping_rows(outputs: list[list[Output]]) -> list[int]:
     if not candidates:
         return []
     ids: dict[str, int] = {}
-    width = max(len(names) for _, names in candidates)
-    tokens_RT = np.full((len(candidates), width), -1)
-    for index, (_, names) in enumerate(candidates):
-        tokens_RT[index, : len(names)] = [ids.setdefault(name, len(ids)) for name in names]
-    return sorted({candidates[index][0] for index in has_loop(tokens_RT, limits).nonzero()[0]})
+    tokens_N = np.array([ids.setdefault(name, len(ids)) for _, names in candidates for name in names])
+    loops_R = has_loop(tokens_N, np.array([len(names) for _, names in candidates]), limits)
+    return sorted({candidates[index][0] for index in loops_R.nonzero()[0]})
