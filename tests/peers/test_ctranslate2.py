@@ -91,7 +91,8 @@ def limits_of(sources: list[list[int]]) -> list[int]:
 
 
 def ours(translator: Translator, sources: list[str], **search: Any) -> list[Translation]:
-    return translator.translate(sources, return_attention=False, max_ratio=1.5, max_extra=4, no_loops=False, **search)
+    search = {"stop": "finished", "no_loops": False, **search}
+    return translator.translate(sources, return_attention=False, max_ratio=1.5, max_extra=4, **search)
 
 
 def theirs(
@@ -264,7 +265,7 @@ class TestBeam:
 
     def test_attention(self, learner: Translator, engine: CTranslate2Model) -> None:
         sources = texts(8)
-        expected = learner.translate(sources, max_ratio=1.5, max_extra=4, no_loops=False)
+        expected = learner.translate(sources, max_ratio=1.5, max_extra=4, stop="finished", no_loops=False)
         ids = ids_of(learner, sources)
         for one, many in zip(expected, found_by(engine, ids, limits_of(ids), return_attention=True), strict=True):
             assert one.attention is not None and many[0].attention_TS is not None
