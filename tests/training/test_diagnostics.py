@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -155,6 +156,11 @@ class TestTooShort:
         assert "exact_match 30.00 at step 400, 45.00" in str(
             too_short(curves(falling(60), [3] * 6, [0, 10, 20, 30, 40, 45]))
         )
+
+    def test_a_metric_that_is_still_at_its_worst(self) -> None:
+        run = curves(falling(60), [3, 2.5, 2, 1.8, 1.6, 1.4], [0.0] * 6)
+        run.validations = [replace(event, is_best=True) for event in run.validations]
+        assert "better: validation loss 1.80 at step 400, 1.40 at step 600" in str(too_short(run))
 
     @pytest.mark.parametrize("valid", [[3, 2, 1.5, 1.4, 1.39, 1.39], [3, 2, 1.4, 1.5, 1.6, 1.7], [3.0, 2.0], []])
     def test_it_was_as_good_as_it_gets(self, valid: list[float]) -> None:

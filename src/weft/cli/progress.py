@@ -212,8 +212,8 @@ def machine(device: str) -> str:
 
 def rounded(seconds: float) -> str:
     """An expected duration, no more exact than it can be: ``40 s``, ``4 min``, ``2 h 10 min``."""
-    if seconds < 90:
-        return duration(max(round(seconds, -1), 10))
+    if seconds < 100:
+        return f"{max(round(seconds, -1), 10):.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else duration(600 * round(seconds / 600))
 

@@ -171,9 +171,11 @@ def too_short(curves: Curves) -> str | None:
     if len(validations) < 3 or not earlier or bests[-1] < len(validations) - 2 or bests[-1] == earlier[-1]:
         return None
     before, after = earlier[-1], bests[-1]
+    name = curves.metric or "validation loss"
+    if scores[before] == scores[after]:  # a metric at its worst, while the loss has decided
+        name, scores = "validation loss", [event.loss for event in validations]
     if abs(scores[after] - scores[before]) < IMPROVEMENT * max(abs(scores[before]), abs(scores[after])):
         return None
-    name = curves.metric or "validation loss"
     return (
         f"ended while still getting better: {name} {scores[before]:.2f} at step {validations[before].step:,}, "
         f"{scores[after]:.2f} at step {validations[after].step:,}; more minutes would help"

@@ -75,7 +75,10 @@ def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
 
 
 def _timed_updates(trainer: Trainer, seconds: float) -> list[float]:
-    """The durations of updates: for at least so many seconds and `MIN_UPDATES`, but never four times as long."""
+    """The durations of updates: for at least so many seconds and `MIN_UPDATES`, but never four times as long.
+
+    The time starts after the first updates, in which layers may be compiled.
+    """
     steps, pending, durations = trainer.steps(), None, []
     start = last = time.monotonic()
     while True:
@@ -85,8 +88,11 @@ def _timed_updates(trainer: Trainer, seconds: float) -> list[float]:
             now = time.monotonic()
             durations.append(now - last)
             last = now
+            if len(durations) <= SKIPPED_UPDATES:
+                start = now
+                continue
             enough = len(durations) >= MIN_UPDATES and now - start >= seconds
-            if enough or (now - start >= 4 * seconds and len(durations) > SKIPPED_UPDATES):
+            if enough or now - start >= 4 * seconds:
                 trainer.report(pending)
                 return durations
 
