@@ -13,7 +13,7 @@ import pytest
 
 from weft.errors import DataError
 from weft.evaluation.metrics import exact_match
-from weft.evaluation.summary import Summary, judged_by, summarize
+from weft.evaluation.summary import Summary, exact_interval, judged_by, summarize
 from weft.recipe import Recipe
 from weft.translation.translator import Translator
 
@@ -93,7 +93,7 @@ def test_all_right_or_all_wrong(run: Callable[..., Translator]) -> None:
 
 def test_without_a_test_set(run: Callable[..., Translator]) -> None:
     summary = summarize(run(answer, {"data.valid": "pairs.tsv"}))
-    assert summary.split == "valid" and str(summary).startswith("Validation set: 20 items; there is no test set, and ")
+    assert summary.split == "valid" and str(summary).startswith("Validation set: 20 items (there is no test set; ")
     with pytest.raises(DataError, match="its recipe has neither a test set nor a validation set"):
         summarize(run(answer, {}))
 
@@ -109,7 +109,7 @@ def test_a_sample_of_a_large_test_set(run: Callable[..., Translator]) -> None:
 def test_one_pair(run: Callable[..., Translator]) -> None:
     summary = summarize(run(answer, {"data.test": "pairs.tsv"}, pairs="13 13\t13\n"))
     assert str(summary).startswith("Test set: 1 item\n") and len(summary.wrong) == 1
-    assert summary.scores[0].interval == (0.0, 0.0)
+    assert summary.scores[0].interval == pytest.approx((0.0, 97.5))
 
 
 def test_the_nearest_of_several_references(run: Callable[..., Translator]) -> None:
@@ -121,7 +121,21 @@ def test_the_nearest_of_several_references(run: Callable[..., Translator]) -> No
 def test_texts_that_were_trained_on() -> None:
     summary = Summary("test", 3, 3, [], 0, [], [], seen_sources=2)
     shown = replace(summary, scores=[(exact_match(["a"], ["a"]), None)])  # type: ignore[list-item]
-    assert shown.lines()[0] == "Test set: 3 items; 2 with a source that is in the training data, too"
+    assert shown.lines()[:2] == ["Test set: 3 items", "  2 sources of them in the training data, too"]
+
+
+@pytest.mark.parametrize("items", [1, 2, 8, 100])
+def test_an_exact_interval(items: int) -> None:
+    """Its limit is the share that would give this result in 2.5 % of all cases."""
+    lower, upper = exact_interval(items, 100.0)
+    assert upper == 100.0 and (lower / 100) ** items == pytest.approx(0.025)
+    assert exact_interval(items, 0.0) == pytest.approx((0.0, 100.0 - lower))
+
+
+def test_equal_outputs_are_shown_if_there_are_no_others(run: Callable[..., Translator]) -> None:
+    pairs = "".join(f"{number}\tsame\n" for number in range(9))
+    summary = summarize(run(lambda _: "same", {"data.test": "pairs.tsv"}, pairs=pairs))
+    assert [example.source for example in summary.right] == ["0", "2", "4", "6", "8"]
 
 
 def test_what_the_task_is_judged_by() -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import DataError, plural
 from weft.evaluation.comparison import RunResult, matches_of, translate_and_score
+from weft.evaluation.line_statistics import LineStatistics
 from weft.evaluation.marked_differences import Mark, in_brackets, marked, shortened
 from weft.evaluation.metrics import MetricScore, check_metrics, perplexity
 from weft.evaluation.output_differences import similarity
@@ -28,12 +29,14 @@ MAX_RANKED = 200
 """Wrong outputs that are ranked by their similarity to the reference: of more, every n-th."""
 MAX_COMPARED = 500
 """Characters of a text that are compared for that."""
+SHARES = ("exact match", "token match", "item error rate")
+"""Metrics that are a share of the items."""
 SEED = 1
 """Of the sample of a large test set."""
 
 
 class ScoreWithInterval(NamedTuple):
-    """A score, and the interval in which it lies for 95 % of random samples of the test set (bootstrap)."""
+    """A score, and its 95 % interval: in it lie the scores of 95 % of random samples of the test set (bootstrap)."""
 
     score: MetricScore
     interval: tuple[float, float] | None
@@ -86,9 +89,9 @@ class Summary:
         sample = f"a sample of {self.items:,} of the " if self.items < self.all_items else ""
         lines = [f"{self.name.capitalize()}: {sample}{plural(self.all_items, 'item')}"]
         if self.split != "test":
-            lines[0] += "; there is no test set, and training has chosen the model by these: expect less on other texts"
+            lines[0] += " (there is no test set; the model was chosen by these, so expect less on other texts)"
         if self.seen_sources:
-            lines[0] += f"; {self.seen_sources:,} with a source that is in the training data, too"
+            lines.append(f"  {plural(self.seen_sources, 'source')} of them in the training data, too")
         width = max(len(score.name) for score, _ in self.scores) + 2
         for score, limits in self.scores:
             line = f"  {score.name:<{width}}{score.value:8.2f}"
@@ -181,9 +184,25 @@ def _sampled(given: EvaluationSet, limit: int | None) -> EvaluationSet:
 
 def _with_intervals(result: RunResult) -> list[ScoreWithInterval]:
     return [
-        ScoreWithInterval(score, None if lines is None else interval(bootstrap_scores(lines, Resampling())))
+        ScoreWithInterval(score, None if lines is None else _interval(score, lines))
         for score, lines in zip(result.scores, result.statistics, strict=True)
     ]
+
+
+def _interval(score: MetricScore, statistics: LineStatistics) -> tuple[float, float]:
+    """By bootstrap; if all outputs are right or all are wrong, which no sample of them changes, exact."""
+    if score.name in SHARES and score.value in (0.0, 100.0):
+        return exact_interval(len(statistics.lines), score.value)
+    return interval(bootstrap_scores(statistics, Resampling()))
+
+
+def exact_interval(items: int, percent: float) -> tuple[float, float]:
+    """The 95 % interval of a share of 0 % or 100 % of some items (Clopper & Pearson 1934).
+
+    A true share p gives 100 % in n of n cases with probability p^n; the limit is the p for which that is 2.5 %.
+    """
+    limit = 100.0 * 0.025 ** (1 / items)
+    return (limit, 100.0) if percent else (0.0, 100.0 - limit)
 
 
 def _perplexity(run: Translator, given: EvaluationSet) -> MetricScore:
@@ -201,13 +220,12 @@ def _choose(
         nearest = max(references, key=lambda reference: _similarity(output, [reference]))
         return ExampleOutput(item + 1, items.sources[item], output, nearest)
 
-    correct = list({outputs[item]: item for item in range(len(outputs)) if right[item]}.values())
-    wrong = [item for item in range(len(outputs)) if not right[item]]
-    wrong = _evenly(wrong, MAX_RANKED)
-    ranked = sorted(wrong, key=lambda item: (-_similarity(outputs[item], items.references[item]), item))
-    return [example(item) for item in _evenly(sorted(correct), count)], [
-        example(item) for item in _evenly(ranked, count)
-    ]
+    correct = [item for item in range(len(outputs)) if right[item]]
+    distinct = sorted({outputs[item]: item for item in correct}.values())
+    wrong = _evenly([item for item in range(len(outputs)) if not right[item]], MAX_RANKED)
+    wrong.sort(key=lambda item: (-_similarity(outputs[item], items.references[item]), item))
+    shown_right = _evenly(distinct if len(distinct) >= count else correct, count)
+    return [example(item) for item in shown_right], [example(item) for item in _evenly(wrong, count)]
 
 
 def _similarity(output: str, references: Sequence[str]) -> float:
