@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,15 @@ def test_standard_input_is_kept_beside_the_run(command: Command, monkeypatch: py
         [recipe] = recommended(command, monkeypatch, ["-", "--out", "runs/mine"])
         assert recipe.data.train == f"runs/mine{suffix}" and Path(recipe.data.train).read_bytes() == content
         assert recipe.name == "mine"
+
+
+def test_a_pipe_is_kept_too(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo("pipe")
+    content = Path("pairs.tsv").read_bytes()
+    with ThreadPoolExecutor() as writer:
+        writer.submit(Path("pipe").write_bytes, content)
+        [recipe] = recommended(command, monkeypatch, ["pipe"])
+    assert recipe.data.train == "runs/pairs.tsv" and Path("runs/pairs.tsv").read_bytes() == content
 
 
 def test_choices_of_another_recipe(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

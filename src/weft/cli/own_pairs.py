@@ -36,13 +36,13 @@ class OwnPairs(NamedTuple):
         return self.argument.run_name
 
     def recommend(self, changes: list[str], start: Path | None, folder: Path) -> RecommendedRecipe:
-        """The recipe for them. Standard input is first saved beside the run folder, so that the run can be repeated."""
+        """The recipe for them. Standard input or a pipe is first saved beside the run folder: it can be read once."""
         from weft.data.profiling.inputs import PairsArgument
         from weft.recommendation.for_pairs import recommend_recipe
 
         argument = self.argument
-        if argument.name == "-":
-            argument = PairsArgument(str(_save_standard_input(folder)), argument.source, argument.target)
+        if argument.name is not None and argument.is_pipe:
+            argument = PairsArgument(str(_save_pipe(argument.name, folder)), argument.source, argument.target)
         return recommend_recipe(argument, changes, like=self.like, start=start)
 
 
@@ -76,7 +76,7 @@ def _names_pairs(name: str) -> bool:
     if format_of(name) is not None or compression_of(name) is not None or has_magic(name):
         return True
     try:
-        return path.is_dir() or (path.is_file() and not is_recipe(path))
+        return path.exists() and (path.is_dir() or not is_recipe(path))
     except (OSError, ValueError):  # too long for a name, or with a NUL: no file
         return False
 
@@ -86,19 +86,19 @@ def _is_empty_of_pairs(folder: Path) -> bool:
     return folder.is_dir() and not any(folder.glob("train[!i]*"))
 
 
-def _save_standard_input(folder: Path) -> Path:
-    """A copy of standard input, compressed if it was: RUN.tsv beside the run folder RUN."""
-    from weft.data.reading.compression import open_rereadable
+def _save_pipe(name: str, folder: Path) -> Path:
+    """A copy of standard input or of a pipe, compressed if it was: RUN.tsv beside the run folder RUN."""
+    from weft.data.reading.compression import display_name, open_rereadable
     from weft.files import replacing
 
-    with open_rereadable("-") as spool:
+    with open_rereadable(name) as spool:
         start = spool.read(8)
         suffix = next((suffix for magic, suffix in SUFFIXES.items() if start.startswith(magic)), ".tsv")
         path = folder.with_name(folder.name + suffix)
         if path.exists():
             raise DataError(f"{path}: exists already; remove it, or choose another --out")
         if not start:
-            raise DataError("<standard input>: no pairs; it is empty")
+            raise DataError(f"{display_name(name)}: no pairs; it is empty")
         path.parent.mkdir(parents=True, exist_ok=True)
         spool.seek(0)
         with replacing(path) as file:

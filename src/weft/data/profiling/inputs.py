@@ -71,10 +71,16 @@ class PairsArgument:
         return find_inputs(self.name)
 
     @property
+    def is_pipe(self) -> bool:
+        """Whether the pairs are standard input or another pipe, which can be read only once."""
+        name = self.name or self.source or ""
+        return name == "-" or Path(name).is_fifo()
+
+    @property
     def run_name(self) -> str:
         """The name of a run on these pairs: that of the file without its suffixes, or of the folder."""
         name = self.name or self.source or ""
-        path = Path(name).resolve() if name != "-" else Path("pairs")
+        path = Path("pairs") if self.is_pipe else Path(name).resolve()
         stem = path.name if path.is_dir() else inner_name(path).split(".", 1)[0]
         return re.sub(r"[^\w .+-]", "_", stem).lstrip(" .+-") or "pairs"
 
