@@ -99,18 +99,16 @@ class RunReport:
         return str(fragment(*self._content()))
 
     def _content(self) -> list[Content]:
-        links = (element("li", element("a", section.title, href=f"#{section.key}")) for section in self.sections)
+        links = [element("a", section.title, href=f"#{section.key}") for section in self.sections]
         scores = [
-            element(
-                "li", metric.score.name, element("b", score_text(metric.score.value)), interval_text(metric.interval)
-            )
-            for metric in self.metrics
+            element("div", item.score.name, element("b", score_text(item.score.value)), interval_text(item.interval))
+            for item in self.metrics
         ]
         header = [
             element("h1", one_line(self.name)),
             *([element("p", one_line(self.summary_line), class_="faint")] if self.summary_line else []),
-            *([element("ul", *scores, class_="key")] if scores else []),
-            element("nav", element("ul", *links), aria_label="sections"),
+            *([element("div", *scores, class_="key")] if scores else []),
+            element("nav", *links, aria_label="sections"),
         ]
         footer = element("p", f"weft {__version__}", class_="faint small")
         return [element("header", *header), *map(_section, self.sections), element("footer", footer)]
