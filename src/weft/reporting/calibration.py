@@ -15,6 +15,8 @@ from weft.reporting.outputs import TestOutputs
 from weft.reporting.section import note, paragraph
 from weft.translation.translator import Translator
 
+HONEST = 1.0
+"""Points by which mean confidence and accuracy may differ."""
 EQUATION = "ECE = Σ_m n_m / n · |accuracy(m) − confidence(m)|"
 
 
@@ -47,7 +49,7 @@ class CalibrationSection:
         return join(
             [
                 paragraph(
-                    _verdict(self.outputs, "outputs"),
+                    _verdict(self.outputs, "whole outputs"),
                     " ",
                     "" if self.tokens is None else _verdict(self.tokens, "tokens"),
                 ),
@@ -91,7 +93,7 @@ def _diagram(title: str, item: Calibration) -> Html:
 def _verdict(item: Calibration, what: str) -> str:
     """One sentence: over- or underconfident, and by how much."""
     difference = 100 * (item.confidence - item.accuracy)
-    if abs(difference) < 1.0:
-        return f"On average the probabilities of {what} are honest (within a point)."
     kind = "overconfident" if difference > 0 else "underconfident"
-    return f"Of its {what} the model is {kind} by {abs(difference):.1f} points."
+    judgment = kind if abs(difference) >= HONEST else "neither over- nor underconfident"
+    given, right = (f"{100 * share:.1f}\N{NO-BREAK SPACE}%" for share in (item.confidence, item.accuracy))
+    return f"For {what} the model is {judgment}: it gives them {given} on average, and {right} are right."
