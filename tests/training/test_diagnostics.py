@@ -113,10 +113,10 @@ class TestDiverges:
     @pytest.mark.parametrize(
         "losses",
         [
-            [*falling(20, end=1.0), 2.5],  # one block
+            [*falling(20, end=1.0), 2.5, 3.0],  # two blocks
             [*falling(20, end=0.05), 0.4, 0.5, 0.4],  # little in nats
             [*falling(20, end=4.0), 5.0, 5.0, 5.0],  # little in proportion
-            [3.0, 1.0, 5.0, 5.0],  # too early
+            [3.0, 1.0, 5.0, 5.0, 5.0],  # too early
         ],
     )
     def test_ups_and_downs(self, losses: list[float]) -> None:
@@ -162,7 +162,10 @@ class TestTooShort:
         run.validations = [replace(event, is_best=True) for event in run.validations]
         assert "better: validation loss 1.80 at step 400, 1.40 at step 600" in str(too_short(run))
 
-    @pytest.mark.parametrize("valid", [[3, 2, 1.5, 1.4, 1.39, 1.39], [3, 2, 1.4, 1.5, 1.6, 1.7], [3.0, 2.0], []])
+    @pytest.mark.parametrize(
+        "valid",
+        [[3, 2, 1.5, 1.4, 1.39, 1.39], [1, 0.03, 0.02, 0.01, 0.002, 0.001], [3, 2, 1.4, 1.5, 1.6, 1.7], [3.0, 2.0], []],
+    )
     def test_it_was_as_good_as_it_gets(self, valid: list[float]) -> None:
         assert too_short(curves(falling(60), valid)) is None
 

@@ -39,6 +39,7 @@ GUESSING = 0.98
 """… by so much, as a fraction of it."""
 DIVERGENCE = 0.5
 """How far the loss may rise above its minimum: by so many nats, and by this fraction of it."""
+DIVERGENCE_BLOCKS = 3
 OVERFITTING = 1.15
 """How many times its minimum the validation loss may reach, and its opposite for the training loss."""
 OVERFITTING_VALIDATIONS = 3
@@ -46,7 +47,9 @@ OVERFITTING_VALIDATIONS = 3
 WORSE = 0.05
 """… while the metric is worse than its best by this fraction."""
 IMPROVEMENT = 0.02
-"""An improvement in the last third of a run by this fraction shows that it was too short."""
+"""An improvement in the last third of a run by this fraction shows that it was too short …"""
+LEAST_IMPROVEMENT = {"loss": 0.02, "metric": 0.5}
+"""… if it is at least this, in nats or in percent."""
 SAMPLED_TOKENS = 1_000_000
 
 
@@ -121,12 +124,12 @@ def nothing_right(curves: Curves) -> str | None:
 
 
 def diverges(curves: Curves) -> str | None:
-    """The training loss is far above its minimum, in two blocks in a row."""
+    """The training loss is far above its minimum, in three blocks in a row."""
     if len(curves.losses) < 5 or curves.losses[-1].step < MIN_STEPS:
         return None
     best = min(curves.losses, key=lambda loss: loss.value)
     limit = best.value + max(DIVERGENCE, DIVERGENCE * best.value)
-    if any(loss.value <= limit for loss in curves.losses[-2:]):
+    if any(loss.value <= limit for loss in curves.losses[-DIVERGENCE_BLOCKS:]):
         return None
     last = curves.losses[-1]
     return (
@@ -171,10 +174,12 @@ def too_short(curves: Curves) -> str | None:
     if len(validations) < 3 or not earlier or bests[-1] < len(validations) - 2 or bests[-1] == earlier[-1]:
         return None
     before, after = earlier[-1], bests[-1]
-    name = curves.metric or "validation loss"
-    if scores[before] == scores[after]:  # a metric at its worst, while the loss has decided
-        name, scores = "validation loss", [event.loss for event in validations]
-    if abs(scores[after] - scores[before]) < IMPROVEMENT * max(abs(scores[before]), abs(scores[after])):
+    name, least = curves.metric, LEAST_IMPROVEMENT["metric"]
+    if name is None or scores[before] == scores[after]:  # the loss has decided, maybe for a metric at its worst
+        name, least = "validation loss", LEAST_IMPROVEMENT["loss"]
+        scores = [event.loss for event in validations]
+    improvement = abs(scores[after] - scores[before])
+    if improvement < max(IMPROVEMENT * max(abs(scores[before]), abs(scores[after])), least):
         return None
     return (
         f"ended while still getting better: {name} {scores[before]:.2f} at step {validations[before].step:,}, "
