@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from fixtures.small_corpora import weights_of
+from weft.cli import train
 from weft.cli.own_pairs import find_pairs
 from weft.cli.train import TrainingRequest
 from weft.recipe import Recipe, load_recipe
+from weft.runs.layout import RunFolder
+from weft.training.events import Fitted, Started
 
 Command = Callable[..., tuple[str, str]]
 Refusal = Callable[..., str]
@@ -86,8 +89,6 @@ def test_other_forms_of_the_same_pairs(command: Command, arguments: list[str], m
 
 def recommended(command: Command, monkeypatch: pytest.MonkeyPatch, *commands: list[str]) -> list[Recipe]:
     """The recipes that these commands would train."""
-    from weft.cli import train
-
     recipes: list[Recipe] = []
     with monkeypatch.context() as patch:
         patch.setattr(train, "_train", lambda request, team: recipes.append(request.settings()))
@@ -147,6 +148,21 @@ def test_workers_get_the_recipe_and_its_reasons(tmp_path: Path) -> None:
     assert recipe.seed == 3 and recipe.data.folder == str(tmp_path) and recipe.name == "pairs"
     worker = TrainingRequest(path, [], Path("runs/pairs"), None, False)
     assert worker.comments() == request.comments() != []
+
+
+def test_steps_that_were_fitted_have_another_reason(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.recipe.write_text("seed = 1\n")
+    started = Started(0, 1, {}, 1, 1, 1, "cpu", 50, "run")
+    fitted = Fitted(0, 2.0, 50, 900, 0.1, 1, 0.1, 9.0)
+    comments = ["task: words (why)", "steps: up to 900 (why)", "learning rate: 0.1 (warmup of 90 steps)"]
+    events = train._annotated((event for event in (started, fitted)), run, comments)
+    assert [next(events)] == [started] and run.recipe.read_text().count("# ") == 3
+    assert [*events] == [fitted]
+    assert run.recipe.read_text() == (
+        "# task: words (why)\n# steps: up to 50 (fitted to 2 min, with warmup and validations; 900 without a limit)\n\n"
+        "seed = 1\n"
+    )
 
 
 class TestRefused:

@@ -215,6 +215,19 @@ CASES = [
     ),
     change("set a lone surrogate", "data.train=\udcff", "'\\udcff' has a lone surrogate, which no text has"),
     change("set into a number", "seed.x=1", "seed: {'x': 1} was given; input should be a valid integer"),
+    change(
+        "set too large a share",
+        "data.holdout.valid=0.9",
+        "data.holdout.valid: 0.9 was given; input should be less than 0.5",
+    ),
+    Case(
+        "pairs of one column",
+        {"p.tsv": "a\nb\n"},
+        ["train", "p.tsv"],
+        "p.tsv: 1 column; expected a source, a tab and a target in each line; …",
+    ),
+    Case("pairs not UTF-8", {"p.tsv": b"a\t\xff\n"}, ["train", "p.tsv"], "p.tsv:1: not valid UTF-8 (byte 0xff …"),
+    Case("a folder without pairs", {"p/x.tsv": "a\tb\n"}, ["train", "p"], "p: no file whose name begins with train; …"),
     change("set an unknown group", "modle.tie=all", "modle: unknown setting; did you mean 'model'?"),
     change(
         "set huge layers",
