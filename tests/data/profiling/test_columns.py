@@ -17,6 +17,9 @@ def test_headers() -> None:
     assert header_of([["source", "Target"], *body]) == ("source", "Target")
     assert header_of([["en", "de"], *body]) == ("en", "de")
     assert header_of([["id", "source", "target"], ["1", "a", "b"]]) is not None
+    assert header_of([["English words/sentences", "French words/sentences"], *body]) is not None
+    assert header_of([["the French and the English sentence", "a German one, or a Dutch one"], *body]) is None
+    assert header_of([["French bread", "pain"], *body]) is None
     assert header_of([["in", "dans"], *body]) is None
     assert header_of([["en", "en"], *body]) is None
     assert header_of([["source", "target"]]) is None

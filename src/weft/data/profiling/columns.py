@@ -131,6 +131,17 @@ LANGUAGES = frozenset(
         "zho",
     ]
 )
+LANGUAGE_NAMES = frozenset(
+    [
+        *("arabic", "basque", "bulgarian", "catalan", "chinese", "croatian", "czech", "danish", "dutch", "english"),
+        *("estonian", "finnish", "french", "german", "greek", "hebrew", "hindi", "hungarian", "irish", "italian"),
+        *("japanese", "korean", "latin", "latvian", "lithuanian", "norwegian", "persian", "polish", "portuguese"),
+        *("romanian", "russian", "serbian", "slovak", "slovenian", "spanish", "swahili", "swedish", "turkish"),
+        *("ukrainian", "urdu", "vietnamese", "welsh"),
+    ]
+)
+_NAME_WORDS = 3
+"""Words that the name of a column has at most: "English words/sentences"."""
 OTHER_NAMES = frozenset(
     ["id", "index", "number", "language", "lang", "score", "split", "source_id", "domain", "alignment", "links"]
 )
@@ -189,13 +200,20 @@ class ColumnLayout:
         return tree
 
 
+def _is_column_name(name: str) -> bool:
+    """Whether a cell names a column: "source", "de", "German sentence"."""
+    if name in SOURCE_NAMES | TARGET_NAMES | FEATURE_NAMES | LANGUAGES | OTHER_NAMES:
+        return True
+    words = re.findall(r"\w+", name)
+    return len(words) <= _NAME_WORDS and not LANGUAGE_NAMES.isdisjoint(words)
+
+
 def header_of(rows: Sequence[list[str]]) -> tuple[str, ...] | None:
     """The first row, if its cells are names of columns: all different, and at least two of them, or all, known."""
     if len(rows) < 2 or len(rows[0]) < 2:
         return None
     names = [cell.strip().lower() for cell in rows[0]]
-    known = SOURCE_NAMES | TARGET_NAMES | FEATURE_NAMES | LANGUAGES | OTHER_NAMES
-    matches = sum(name in known for name in names)
+    matches = sum(map(_is_column_name, names))
     is_header = len(set(names)) == len(names) and matches >= 2 and len(names) - matches <= matches
     return tuple(rows[0]) if is_header else None
 
