@@ -26,7 +26,7 @@ def runner(monkeypatch):
     runner = InlineRunner()
     monkeypatch.setattr("weft.tuning.tune._process_runner", lambda *arguments: runner)
     monkeypatch.setattr("weft.training.speed.MIN_UPDATES", 4)
-    monkeypatch.setattr("weft.tuning.tune.MEASURED_SHARE", 0.0)
+    monkeypatch.setattr("weft.tuning.tune.MEASURED_SECONDS", (0.0, 0.02))
     monkeypatch.setattr("weft.tuning.candidates.VARIANTS", (more_dropout, lower_rate))
     return runner
 

@@ -223,7 +223,7 @@ REAL = {
 @pytest.fixture
 def _quick(monkeypatch):
     monkeypatch.setattr("weft.training.speed.MIN_UPDATES", 4)
-    monkeypatch.setattr("weft.tuning.tune.MEASURED_SHARE", 0.0)
+    monkeypatch.setattr("weft.tuning.tune.MEASURED_SECONDS", (0.0, 0.02))
     monkeypatch.setattr("weft.tuning.candidates.VARIANTS", (more_dropout, lower_rate, higher_rate))
 
 

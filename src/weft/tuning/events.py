@@ -23,7 +23,6 @@ class TuningStarted(TuningEvent):
     candidates: list[Candidate]
     parallel: int
     """How many train at once."""
-    device: str
     path: str
 
 

@@ -21,7 +21,9 @@ from weft.tuning.result import TuningResult
 
 Events = Generator[TuningEvent, None, None]
 MEASURED_SHARE = 0.005
-"""The fraction of the time for which a candidate is measured: from half a second to eight."""
+"""The fraction of the time for which a candidate is measured …"""
+MEASURED_SECONDS = (0.5, 8.0)
+"""… and its bounds, in seconds."""
 SAME_FOR_ALL = ("DataError", "RecipeError", "VocabularyError", "CheckpointError")
 """Errors of the recipe itself that no other candidate would be spared."""
 
@@ -116,9 +118,7 @@ class _Tuning:
 
     def events(self) -> Iterator[TuningEvent]:
         try:
-            yield TuningStarted(
-                self.candidates, self.runner.parallel, self.recipe.training.device, str(self.folder.path)
-            )
+            yield TuningStarted(self.candidates, self.runner.parallel, str(self.folder.path))
             yield from self._prepare()
             plan = self.folder.read_plan()
             assert plan is not None
@@ -162,9 +162,10 @@ class _Tuning:
         for candidate in self.candidates:
             groups.setdefault(candidate.speed_key(), []).append(candidate)
         jobs = []
+        shortest, longest = MEASURED_SECONDS
+        measured_seconds = min(max(MEASURED_SHARE * self.seconds, shortest), longest)
         for first, *_ in groups.values():
-            path, seconds = self.folder.recipe_path(first.name), min(max(MEASURED_SHARE * self.seconds, 0.5), 8.0)
-            arguments = {"recipe": str(path), "seconds": seconds}
+            arguments = {"recipe": str(self.folder.recipe_path(first.name)), "seconds": measured_seconds}
             job = self.folder.job("measure", first.name, arguments)
             if is_new:
                 self.folder.write_recipe(first.name, first.recipe)
