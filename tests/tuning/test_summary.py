@@ -68,7 +68,7 @@ def test_both_trained_to_the_end_are_compared_on_the_whole_set():
 def test_what_next():
     folder, recipe = TuningFolder("runs/my x"), make_recipe({})
     ensemble = "'runs/my x/runs/wider' --with 'runs/my x/runs/dropout-0.3' --with 'runs/my x/runs/recipe'"
-    commands = [line.strip().split("   ")[0].strip() for line in next_commands(RESULT, folder, recipe)]
+    commands = [line.strip().split("  # ")[0] for line in next_commands(RESULT, folder, recipe)]
     assert commands[1:5] == [
         "weft translate 'runs/my x/runs/wider'",
         f"weft translate {ensemble}",

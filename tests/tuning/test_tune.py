@@ -19,10 +19,10 @@ RECIPE = make_recipe({"name": "x"}, ["training.steps=1600", "training.validate_e
 VALUES = {
     "recipe": 50.0,
     "dropout-0.3": 61.0,
-    "rate-0.001": 43.0,
-    "transformer": 70.0,
-    "wider": 58.0,
     "rate-0.004": 10.0,
+    "transformer": 70.0,
+    "rate-0.001": 43.0,
+    "wider": 58.0,
     "vocabulary-2000": 59.0,
     "narrower": 20.0,
     "smoothing-0": 55.0,

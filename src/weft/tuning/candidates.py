@@ -196,10 +196,10 @@ def judged_by_text(recipe: Recipe) -> bool:
 
 VARIANTS: tuple[Callable[[Recipe], Iterator[Variant]], ...] = (
     more_dropout,
-    lower_rate,
-    other_family,
-    wider,
     higher_rate,
+    other_family,
+    lower_rate,
+    wider,
     smaller_vocabulary,
     narrower,
     other_smoothing,

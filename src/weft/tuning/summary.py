@@ -115,8 +115,7 @@ def next_commands(result: TuningResult, folder: TuningFolder, recipe: Recipe) ->
     chosen = options if is_better else best
     commands.append((f"weft evaluate {chosen}", "on the test set: once, when all is decided"))
     commands.append((f"weft train {shlex.quote(str(folder.best))}", "train the best recipe again"))
-    width = max(len(command) for command, _ in commands)
     yield "What next:"
     for command, purpose in commands:
-        yield f"  {command:<{width}}   {purpose}"
+        yield f"  {command}  # {purpose}"
     yield f"Table: {folder.path / 'results.tsv'}; picture: {folder.picture}"
