@@ -64,6 +64,14 @@ def test_pairs_for_validation_are_not_held_out_if_given(pairs: PairsArgument) ->
     assert (data.holdout.valid, data.holdout.test, data.test) == (0.2, 0, None)
 
 
+def test_a_share_of_few_pairs(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"a{n}\tb{n}\n" for n in range(6)))
+    few = PairsArgument(str(tmp_path / "a.tsv"))
+    assert recommend_recipe(few).recipe.data.valid is not None
+    data = recommend_recipe(few, ["data.holdout.valid=0.3"]).recipe.data
+    assert (data.holdout.valid, data.valid) == (0.3, None)
+
+
 @pytest.mark.parametrize("name", shipped())
 def test_the_settings_of_every_recipe_fit(name: str, pairs: PairsArgument) -> None:
     recommended = recommend_recipe(pairs, like=name)

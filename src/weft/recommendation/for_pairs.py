@@ -47,7 +47,7 @@ def recommend_recipe(
     device = _device(changes)
     parts = pairs.inputs()
     profile = profile_parts(parts, columns=pairs.columns)
-    hold_out = [part for part in ("valid", "test") if ["data", part] not in given]
+    hold_out = [part for part in ("valid", "test") if not _is_given(part, given)]
     recommendation = recommend(profile, parts, device, hold_out)
     choices, tree = recommendation.choices, recommendation.tree()
     if base is not None and like is not None:
@@ -60,6 +60,11 @@ def recommend_recipe(
     choices = [choice for choice in choices if not _sets(choice, given)]
     recipe, choices = _checked(tree, changes, choices)
     return RecommendedRecipe(recipe, choices, recommendation.warnings)
+
+
+def _is_given(part: str, given: Sequence[Sequence[str]]) -> bool:
+    """Whether the changes say which pairs a part has."""
+    return any([*name] in (["data", part], ["data", "holdout"], ["data", "holdout", part]) for name in given)
 
 
 def _device(changes: Sequence[str]) -> Device:
@@ -92,7 +97,8 @@ def _like(
     own = [
         choice
         for choice in recommendation.choices
-        if all(name.startswith(OF_THE_CORPUS) for name in choice.settings) and (choice.settings or _is_data(choice))
+        if choice.topic in ("columns", "direction")
+        or (choice.settings and all(name.startswith(OF_THE_CORPUS) for name in choice.settings))
     ]
     kept = {"pipeline", "max_length", "blank_rows", "temperature", "prompts"}
     tree = {name: value for name, value in base.items() if name not in ("name", "summary", "data")}
@@ -103,10 +109,6 @@ def _like(
     if sources.get("count", 1) not in (1, columns):
         tree["model"] = {**tree["model"], "sources": {**sources, "count": columns}}
     return [*own, Choice("all other settings", f"those of the recipe {like}", "--like")], tree
-
-
-def _is_data(choice: Choice) -> bool:
-    return choice.topic == "columns"
 
 
 def _checked(tree: dict[str, Any], changes: Sequence[str], choices: list[Choice]) -> tuple[Recipe, list[Choice]]:
