@@ -126,9 +126,11 @@ def test_it_ends_if_everything_fails(tmp_path):
 
 
 def test_an_error_of_the_recipe_itself_is_raised(tmp_path):
-    recipe = make_recipe({"data": {"train": str(tmp_path / "no.tsv"), "valid": "no.tsv"}})
-    with pytest.raises(DataError, match=r"no\.tsv: no such file"):
-        tuned(InlineRunner(), tmp_path / "out", recipe)
+    (tmp_path / "bad.tsv").write_text("one column\n", "utf-8")
+    recipe = make_recipe({"data": {"train": str(tmp_path / "bad.tsv"), "valid": str(tmp_path / "bad.tsv")}})
+    for _ in range(2):  # the failure is not kept: the file may be mended
+        with pytest.raises(DataError, match=r"bad\.tsv:1: 1 column"):
+            tuned(InlineRunner(), tmp_path / "out", recipe)
 
 
 @pytest.mark.usefixtures("_no_picture")
@@ -188,6 +190,10 @@ def test_what_cannot_be_tuned(tmp_path):
         tuned(InventedRunner(score), tmp_path, make_recipe({"data": {"train": "pairs.tsv"}}))
     with pytest.raises(RecipeError, match=r"data\.valid: several candidates cannot all read standard input \(-\)"):
         tuned(InventedRunner(score), tmp_path, make_recipe({"data": {"train": "pairs.tsv", "valid": "-"}}))
+    with pytest.raises(DataError, match=r"data\.train: .*no\.tsv: no such file"):
+        tuned(InventedRunner(score), tmp_path, make_recipe({"data": {"train": "no.tsv", "valid": "no.tsv"}}))
+    with pytest.raises(RecipeError, match=r"training\.metric: unknown metric 'blue'; did you mean 'bleu'\?"):
+        tuned(InventedRunner(score), tmp_path, make_recipe({"training": {"metric": "blue"}}))
     with pytest.raises(RecipeError, match="tune: a str was given; expected a recipe"):
         tuned(InventedRunner(score), tmp_path, "grammar")
     assert not list(tmp_path.iterdir())

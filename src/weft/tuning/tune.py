@@ -71,19 +71,23 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
 
 
 def check_request(recipe: Recipe, minutes: float) -> None:
-    """Fail on what cannot be tuned; imports no torch."""
+    """Fail on what cannot be tuned."""
     if not isinstance(recipe, Recipe):
         raise RecipeError(f"tune: a {type(recipe).__name__} was given; expected a recipe: weft.load_recipe(NAME)")
     if not 0 < minutes < math.inf:
         raise RecipeError(f"{option('minutes', minutes)}: expected a number of minutes above 0")
     from weft.data.reading.corpora import reads_standard_input
-    from weft.preparation.corpora import find_corpora, has_corpus
+    from weft.evaluation.metrics import check_metrics
+    from weft.preparation.corpora import check_files, find_corpora, has_corpus
 
+    if recipe.training.metric != "loss":
+        check_metrics([recipe.training.metric], setting="training.metric")
     if not has_corpus(recipe, "valid"):
         raise RecipeError("data.valid: candidates are compared on a validation set; name one")
     for split in ("train", "valid"):
         if any(reads_standard_input(entry.corpus) for entry in find_corpora(recipe, split, allow_missing=True)):
             raise RecipeError(f"data.{split}: several candidates cannot all read standard input (-); give them a file")
+    check_files(recipe)
 
 
 class _Tuning:
