@@ -275,7 +275,7 @@ def _trace(positions: Positions, tokens: list[int], parents: list[int], end: int
     totals: list[float] = []
     for time, (record, position) in enumerate(positions):
         step = map_tree(lambda leaf, position=position: leaf[position], record)  # type: ignore[misc]
-        branches = _branches(step, end, totals)
+        branches = branches_of(step, end, totals)
         totals = step.totals_BK.tolist()
         steps.append(branches)
         if time < len(tokens):
@@ -285,8 +285,11 @@ def _trace(positions: Positions, tokens: list[int], parents: list[int], end: int
     return BeamTrace(steps, winner)
 
 
-def _branches(step: BeamRecord, end: int, before: list[float]) -> list[Branch]:
-    """The extensions of one step: the k² best, and any other that was kept. ``before``: log p of the parents."""
+def branches_of(step: BeamRecord, end: int, before: list[float]) -> list[Branch]:
+    """The extensions of one step of one sentence: the k² best, and any other that was kept.
+
+    ``before``: log p of the parents; empty at the first step.
+    """
     from weft.search.trace import Branch
 
     tokens, parents = step.tokens_BK.tolist(), step.parents_BK.tolist()

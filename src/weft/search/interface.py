@@ -21,6 +21,9 @@ FORBIDDEN = float("-inf")
 NO_TOKEN = -1
 """Fills a history before its first token, and a forced prefix after its last."""
 
+TRACED_CANDIDATES = 12
+"""Candidates of a step of greedy search or sampling that a trace contains, unless somebody asks for more."""
+
 
 class StepModel(Protocol):
     """All that a search needs of a model. An ensemble is one, and so is a table in a test."""
@@ -64,6 +67,8 @@ class SearchRequest:
     """Hypotheses to return for each sentence."""
     return_attention: bool = False
     return_trace: bool = False
+    traced_candidates: int = TRACED_CANDIDATES
+    """Candidates of a step of greedy search or sampling that a trace contains."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     loop: StepLoop | None = None
     """Takes the steps; None: a plain loop."""

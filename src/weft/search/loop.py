@@ -1,10 +1,14 @@
-"""The loop that takes the steps of a search. Finished sentences leave the batch after every step."""
+"""The loop that takes the steps of a search. Finished sentences leave the batch after every step.
+
+An `ObservedLoop` tells an observer of every step as it is taken, and drops sentences whose output nobody waits for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from weft.search.state import SearchState
@@ -36,12 +40,42 @@ class StepLoop:
             sentences_B = state.sentences_B
             state, record = step(state)
             steps.append(StepRecords(sentences_B, map_tree(lambda leaf: leaf[None], record)))
+            state = self._after_step(state, sentences_B, record)
             running = (~state.done_B).nonzero()[:, 0]
             if not len(running):
                 break
             if len(running) < len(state.done_B):
                 state = state.keep_sentences(running)
         return steps
+
+    def _after_step(self, state: SearchState, sentences_B: Tensor, record: Tree) -> SearchState:
+        """The state to go on with; ``sentences_B``: those that took the step."""
+        return state
+
+
+class StepObserver(Protocol):
+    """Sees the steps of a search while it goes on. An exception that it raises ends the search."""
+
+    def on_step(self, sentences: Sequence[int], record: Any) -> None:
+        """A step was taken: the positions of its sentences in the batch, and what it did, tensors (B, …)."""
+
+    def is_abandoned(self, sentence: int) -> bool:
+        """Whether nobody waits for the output of a sentence: it leaves the batch, and its output has no meaning."""
+
+
+class ObservedLoop(StepLoop):
+    """A loop that tells an observer of every step."""
+
+    def __init__(self, observer: StepObserver) -> None:
+        self.observer = observer
+
+    def _after_step(self, state: SearchState, sentences_B: Tensor, record: Tree) -> SearchState:
+        sentences = sentences_B.tolist()
+        self.observer.on_step(sentences, record)
+        abandoned = [self.observer.is_abandoned(sentence) for sentence in sentences]
+        if not any(abandoned):
+            return state
+        return state._replace(done_B=state.done_B | torch.tensor(abandoned, device=state.done_B.device))
 
 
 def steps_of(steps: Sequence[StepRecords], sentence: int) -> list[tuple[Any, tuple[int, int]]]:

@@ -30,9 +30,6 @@ from weft.search.top_k import top_k, top_k_constrained
 from weft.search.trace import Draw, PathTrace
 from weft.tree import map_tree, repeat
 
-TRACED_CANDIDATES = 12
-"""Candidates of a step that a trace contains."""
-
 
 class TokenChooser(Protocol):
     """How the next token is chosen."""
@@ -87,14 +84,17 @@ class PathRecord(NamedTuple):
     active_BK: Tensor
     """Whether the hypothesis had not ended before, and a token could follow."""
     attention_BKS: Tensor | None
-    candidates: _Candidates | None
+    candidates: PathCandidates | None
 
 
-class _Candidates(NamedTuple):
-    """For a trace."""
+class PathCandidates(NamedTuple):
+    """For a trace: the most likely tokens of every hypothesis, best first; the chosen one is among them."""
 
     tokens_BKC: Tensor
     probabilities_BKC: Tensor
+    """After the temperature and before any filter."""
+    log_probs_BKC: Tensor
+    """Of the model itself."""
     kept_BKC: Tensor
     mass_BK: Tensor
     count_BK: Tensor
@@ -127,7 +127,8 @@ def _search(
     model_state = model.start(request.memory)
     if samples > 1:
         model_state = repeat(model_state, samples)
-    step = PathStep(model, chooser, request.end, request.constraints, return_attention, request.return_trace)
+    candidates = request.traced_candidates if request.return_trace else 0
+    step = PathStep(model, chooser, request.end, request.constraints, return_attention, candidates)
     state = SearchState.start(request, model_state, rows=samples, extra=PathState(active_BK, rng_keys_B))
     records = (request.loop or StepLoop()).run(step, state, return_attention=return_attention)
     return _hypotheses(records, request, ranking, with_gap=chooser is GREEDY)
@@ -142,7 +143,8 @@ class PathStep:
     end: int
     constraints: tuple[LogitsConstraint, ...]
     return_attention: bool
-    return_trace: bool
+    traced_candidates: int
+    """0: no trace is kept."""
 
     def __call__(self, state: SearchState) -> tuple[SearchState, PathRecord]:
         paths: PathState = state.extra
@@ -160,9 +162,9 @@ class PathStep:
         after = after._replace(extra=PathState(active_BK, paths.rng_keys_B), done_B=~active_BK.any(1))
         return after, PathRecord(tokens_BK, log_probs_BK, continues_BK, attention_BKS, candidates)
 
-    def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[Tensor, Tensor, _Candidates | None]:
+    def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[Tensor, Tensor, PathCandidates | None]:
         """The next token of each row, its log p (−∞ where no token may follow), and what a trace shows."""
-        if self.chooser is GREEDY and not self.return_trace and all(one.forbids for one in self.constraints):
+        if self.chooser is GREEDY and not self.traced_candidates and all(one.forbids for one in self.constraints):
             totals_R1 = logits_RV.new_zeros(len(logits_RV), 1, dtype=torch.float32)
             best = top_k_constrained(logits_RV, totals_R1, 1, state, self.constraints, self.end)
             return best.tokens_BC[:, 0], best.scores_BC[:, 0], None
@@ -174,10 +176,12 @@ class PathStep:
         rng_keys_R = paths.rng_keys_B.repeat_interleave(shape[1])
         tokens_R = self.chooser.choose(scores_RV, rng_keys_R, samples_BK.flatten(), state.length_1)
         log_probs_R = log_probs_RV.gather(1, tokens_R[:, None])[:, 0]
-        candidates = self._candidates(scores_RV, log_probs_RV, tokens_R, shape) if self.return_trace else None
+        candidates = self._candidates(scores_RV, log_probs_RV, tokens_R, shape) if self.traced_candidates else None
         return tokens_R, log_probs_R.masked_fill(scores_RV.amax(-1).isneginf(), FORBIDDEN), candidates
 
-    def _candidates(self, scores_RV: Tensor, log_probs_RV: Tensor, tokens_R: Tensor, shape: torch.Size) -> _Candidates:
+    def _candidates(
+        self, scores_RV: Tensor, log_probs_RV: Tensor, tokens_R: Tensor, shape: torch.Size
+    ) -> PathCandidates:
         """The most likely candidates of each row, the chosen one among them."""
         sampler = self.chooser if isinstance(self.chooser, Sampler) else None
         temperature = sampler.filters.temperature if sampler else 1.0
@@ -185,12 +189,13 @@ class PathStep:
         kept_RV = ~scores_RV.isneginf()
         if sampler is None:
             kept_RV = torch.zeros_like(kept_RV).scatter(1, tokens_R[:, None], True)
-        tokens_RC = top_k(log_probs_RV, min(TRACED_CANDIDATES, log_probs_RV.shape[1]))[1]
+        tokens_RC = top_k(log_probs_RV, min(self.traced_candidates, log_probs_RV.shape[1]))[1]
         missing_R = (tokens_RC != tokens_R[:, None]).all(1)
         tokens_RC[:, -1] = torch.where(missing_R, tokens_R, tokens_RC[:, -1])
-        return _Candidates(
+        return PathCandidates(
             tokens_RC.view(*shape, -1),
             probabilities_RV.gather(1, tokens_RC).view(*shape, -1),
+            log_probs_RV.gather(1, tokens_RC).view(*shape, -1),
             kept_RV.gather(1, tokens_RC).view(*shape, -1),
             probabilities_RV.masked_fill(~kept_RV, 0.0).sum(1).view(shape),
             kept_RV.sum(1).view(shape),
@@ -247,19 +252,19 @@ def _hypotheses(
 
 
 def _trace(positions: Sequence[tuple[PathRecord, tuple[int, int]]], number: int) -> PathTrace:
-    draws = []
-    for record, position in positions:
-        candidates = record.candidates
-        assert candidates is not None
-        tokens = candidates.tokens_BKC[position][number].tolist()
-        draws.append(
-            Draw(
-                tokens=tokens,
-                probabilities=candidates.probabilities_BKC[position][number].tolist(),
-                kept=candidates.kept_BKC[position][number].tolist(),
-                chosen=tokens.index(int(record.tokens_BK[position][number])),
-                mass=float(candidates.mass_BK[position][number]),
-                kept_count=int(candidates.count_BK[position][number]),
-            )
-        )
-    return PathTrace(draws)
+    return PathTrace([draw_of(record, (*position, number)) for record, position in positions])
+
+
+def draw_of(record: PathRecord, position: tuple[int, ...]) -> Draw:
+    """What a step did with one hypothesis, whose position in the record's tensors is given."""
+    candidates = record.candidates
+    assert candidates is not None
+    tokens = candidates.tokens_BKC[position].tolist()
+    return Draw(
+        tokens=tokens,
+        probabilities=candidates.probabilities_BKC[position].tolist(),
+        kept=candidates.kept_BKC[position].tolist(),
+        chosen=tokens.index(int(record.tokens_BK[position])),
+        mass=float(candidates.mass_BK[position]),
+        kept_count=int(candidates.count_BK[position]),
+    )

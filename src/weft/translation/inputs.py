@@ -1,18 +1,22 @@
 """Texts and pairs as users give them: lists, tuples, generators, columns of a table; all else is an error.
 
 A text where several are expected would be read letter by letter, and a missing value of a table is a float: both are
-refused here, with the name of the argument and what was given.
+refused here, with the name of the argument and what was given. A `TranslationRequest` holds what was checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ColumnCountError, DataError, SearchError, plural
+from weft.recipe.search import SearchSettings
+from weft.search.interface import TRACED_CANDIDATES
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
+    from weft.search.loop import StepObserver
 
 SHOWN = 40
 """Characters of a value that an error message shows."""
@@ -99,3 +103,32 @@ def as_count(value: Any, name: str) -> int:
     if (number := value.__index__()) < 1:
         raise SearchError(f"{name}: {number} was given, expected at least 1")
     return int(number)
+
+
+OBSERVED_CANDIDATES = 100
+"""Candidates of a step of greedy search or sampling that an observer sees."""
+
+
+def traced_candidates(observer: StepObserver | None) -> int:
+    """Candidates of a step of greedy search or sampling that a trace contains."""
+    return TRACED_CANDIDATES if observer is None else OBSERVED_CANDIDATES
+
+
+@dataclass(frozen=True)
+class TranslationRequest:
+    """Sources to translate. `Translator.translate` makes one of its arguments; `Translator.search` carries it out."""
+
+    sources: Sequence[str]
+    settings: SearchSettings
+    prefixes: Sequence[Sequence[int]] = ()
+    """For each source, the ids that its outputs must begin with; empty: none."""
+    n_best: int = 1
+    return_attention: bool = True
+    return_trace: bool = False
+    observer: StepObserver | None = None
+    """Sees every step of the search; its sentences are the sources of this request, without those that are empty."""
+
+    @property
+    def traced_candidates(self) -> int:
+        """See `weft.search.interface.SearchRequest`."""
+        return traced_candidates(self.observer)

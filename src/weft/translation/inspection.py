@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from weft.errors import SearchError
+from weft.models.edited import unedited
 from weft.models.ensemble import Ensemble
 from weft.models.interface import HasCopyProbabilities, Model
 from weft.models.prefix_lm import PrefixLM
@@ -41,7 +42,7 @@ def attention_heads(
         "encoder": source,
         "cross": source,
         "copy": source,
-        "decoder": [*source, *history] if isinstance(model, PrefixLM) else history,
+        "decoder": [*source, *history] if isinstance(unedited(model), PrefixLM) else history,
         "history": [NO_TOKEN, *history[:-1]],
     }
     return [

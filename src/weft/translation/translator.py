@@ -26,7 +26,16 @@ from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest
 from weft.translation.engines.torch import TorchEngine
-from weft.translation.inputs import as_count, as_pairs, as_source, as_sources, as_text, as_texts
+from weft.translation.inputs import (
+    TranslationRequest,
+    as_count,
+    as_pairs,
+    as_source,
+    as_sources,
+    as_text,
+    as_texts,
+    traced_candidates,
+)
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.results import (
     CopiedTokens,
@@ -39,10 +48,12 @@ from weft.translation.results import (
 from weft.translation.word_alignment import Sentence
 
 if TYPE_CHECKING:
+    from weft.attention.edits import AttentionEdits
     from weft.data.pairs import Pair
     from weft.data.store.encode import SourceRole
     from weft.data.store.token_store import PairStore
     from weft.models.interface import Model
+    from weft.search.loop import StepObserver
 
 COMPLETION_LENGTH = 100
 """The least number of tokens by which a text may be continued, where nothing else limits it."""
@@ -97,6 +108,19 @@ class Translator:
         from weft.translation.notebook import run_html
 
         return run_html(self)
+
+    def with_edits(self, edits: AttentionEdits) -> Translator:
+        """A translator of the same model whose attention is edited; for one source at a time. It shares all weights."""
+        if not edits:
+            return self
+        from weft.models.edited import edit_attention
+
+        model = edit_attention(self.model, edits)
+        engine = TorchEngine(model, self.tokenizers.target, device=self.device, seed=self.recipe.seed)
+        engine.loop = None  # a step of a search differs from the others: it cannot be recorded once for all
+        edited = Translator(model, self.tokenizers, self.recipe, device=self.device, engine=engine, folder=self.folder)
+        edited.length_limits = self.length_limits
+        return edited
 
     @property
     def source_role(self) -> SourceRole:
@@ -177,28 +201,44 @@ class Translator:
         prefixes = [prefix] * len(sources) if isinstance(prefix, str) else as_texts(prefix, "prefix")
         if len(prefixes) != len(sources):
             raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
+        request = TranslationRequest(
+            sources,
+            settings,
+            [self.encode_target(text, line) if text else [] for text, line in zip(prefixes, sources, strict=True)],
+            n_best=n_best,
+            return_attention=return_attention,
+            return_trace=return_trace,
+        )
+        results = self.search(request)
+        return results[0] if isinstance(source, str) else results
+
+    def search(self, request: TranslationRequest) -> list[Translation]:
+        """Carry out a request whose arguments have been checked: the best output of each source."""
+        sources, settings = request.sources, request.settings
         prompts = self.source_role == "prompt"
         end = [] if prompts else [specials.END]
         encoded = [[*ids, *end] if ids else [] for ids in self._encode_sources(sources)]
         self._check_lengths(encoded)
         rows = [row for row, ids in enumerate(encoded) if ids]
         replace_unknown = settings.replace_unknown and not prompts
-        request = EngineRequest(
+        engine_request = EngineRequest(
             [encoded[row] for row in rows],
-            [self.encode_target(prefixes[row], sources[row]) if prefixes[row] else [] for row in rows],
+            [request.prefixes[row] if request.prefixes else [] for row in rows],
             settings,
-            n_best=n_best,
-            return_attention=(return_attention or replace_unknown) and not prompts,
-            return_trace=return_trace,
+            n_best=request.n_best,
+            return_attention=(request.return_attention or replace_unknown) and not prompts,
+            return_trace=request.return_trace,
             prompts=prompts,
             length_limits=self.length_limits,
             decoders=[] if self._sentence_ids is None else [self._decoder(sources[row], encoded[row]) for row in rows],
+            observer=request.observer,
+            traced_candidates=request.traced_candidates,
         )
         results = [empty_translation(text) for text in sources]
-        for row, hypotheses in zip(rows, self.engine.search(request), strict=True):
+        for row, hypotheses in zip(rows, self.engine.search(engine_request), strict=True):
             sentence = Sentence(sources[row], encoded[row])
             results[row] = self._postprocessor.best_of(sentence, hypotheses, replace_unknown=replace_unknown)
-        return results[0] if isinstance(source, str) else results
+        return results
 
     def _check_lengths(self, encoded: Sequence[Sequence[int]]) -> None:
         """Refuse sources that are far longer than all that the model was trained on: they take time and memory."""
@@ -230,12 +270,14 @@ class Translator:
         count: int = 1,
         length: int | None = None,
         return_trace: bool = False,
+        observer: StepObserver | None = None,
         **search: Any,
     ) -> list[Translation]:
         """Continuations of a prompt by a language model, best first; by sampling, unless ``search`` says otherwise.
 
         ``length``: the most tokens after the prompt; by default as `search.max_length` says or, where that is not set,
-        as many as are learned from the training texts, at least `COMPLETION_LENGTH`.
+        as many as are learned from the training texts, at least `COMPLETION_LENGTH`. ``observer``: sees every step of
+        the search.
         """
         if self.recipe.model.has_source:
             raise RecipeError(
@@ -254,6 +296,8 @@ class Translator:
             n_best=count // copies,
             return_attention=self.recipe.model.attends,
             return_trace=return_trace,
+            observer=observer,
+            traced_candidates=traced_candidates(observer),
         )
         [hypotheses] = self.engine.search(request)
         return [self._postprocessor.translation(Sentence("", []), one) for one in hypotheses] * copies

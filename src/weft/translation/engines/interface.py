@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import SMALLEST, LengthLimits
-from weft.search.interface import Hypothesis
+from weft.search.interface import TRACED_CANDIDATES, Hypothesis
+
+if TYPE_CHECKING:
+    from weft.search.loop import StepObserver
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,17 @@ class EngineRequest:
     """What holds where the settings do not limit the length."""
     decoders: Sequence[Callable[[Sequence[int]], str]] = ()
     """For each source, the text of ids that may hold for its outputs alone; empty: the tokenizer decodes them all."""
+    observer: StepObserver | None = None
+    """Sees every step of the search; its sentences are the rows of this request."""
+    traced_candidates: int = TRACED_CANDIDATES
+    """Candidates of a step of greedy search or sampling that a trace contains."""
 
     def select(self, rows: Iterable[int]) -> EngineRequest:
         """The same request for some of the sources."""
         rows = list(rows)
         return replace(
             self,
+            observer=None if self.observer is None else _RowsObserver(self.observer, rows),
             sources=[self.sources[row] for row in rows],
             prefixes=[self.prefixes[row] for row in rows],
             decoders=[self.decoders[row] for row in rows] if self.decoders else (),
@@ -75,6 +83,20 @@ def max_output_length(
     limit = max(limit, prefix + 1)
     longest = model.max_target_length(source) if isinstance(model, HasMaxTargetLength) else None
     return max(limit if longest is None else min(limit, longest), prefix, 1)
+
+
+class _RowsObserver:
+    """Passes steps on to the observer of a request of which some rows were selected."""
+
+    def __init__(self, observer: StepObserver, rows: Sequence[int]) -> None:
+        self.observer = observer
+        self.rows = rows
+
+    def on_step(self, sentences: Sequence[int], record: Any) -> None:
+        self.observer.on_step([self.rows[sentence] for sentence in sentences], record)
+
+    def is_abandoned(self, sentence: int) -> bool:
+        return self.observer.is_abandoned(self.rows[sentence])
 
 
 class Engine(Protocol):

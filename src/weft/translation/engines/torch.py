@@ -130,10 +130,19 @@ class TorchEngine:
             n_best=request.n_best,
             return_attention=request.return_attention,
             return_trace=request.return_trace,
+            traced_candidates=request.traced_candidates,
             device=self.device,
-            loop=None if request.prompts else self.loop,
+            loop=self._loop(request),
         )
         return search(model, inputs, request.settings)
+
+    def _loop(self, request: EngineRequest) -> StepLoop | None:
+        """What takes the steps: a plain loop where each of them is to be seen."""
+        if request.observer is not None:
+            from weft.search.loop import ObservedLoop
+
+            return ObservedLoop(request.observer)
+        return None if request.prompts else self.loop
 
     def _to_device(self, batch: Ragged) -> Ragged:
         """The batch on the device, its longest length rounded up where steps are recorded as CUDA graphs."""
