@@ -244,6 +244,8 @@ ELSEWHERE = {
     "model.sources.count": "tests/models/test_source_columns.py",
     "model.sources.encoders": "tests/models/test_source_columns.py",
     "model.sources.attention": "tests/models/test_source_columns.py",
+    "serve.source": "tests/serve/test_libretranslate.py",
+    "serve.target": "tests/serve/test_libretranslate.py",
     "tokenizer.file": "tests/text/test_external.py",
     "tokenizer.target_file": "tests/text/test_external.py",
     "tokenizer.extend": "tests/training/test_train_start.py",

@@ -1,6 +1,7 @@
 """Edits of attention weights: what a model says if it looks elsewhere. The sources of a batch are one text.
 
-    blocked      e_j = −∞ for every blocked source position j: α'_j = 0, and with softmax α'_i = α_i / Σ_{k not blocked} α_k
+    blocked      e_j = −∞ for every blocked source position j: α'_j = 0, and with softmax the others are scaled so that
+                 they sum to one again
     rows         α'_tj = m_t w_j at step t: the given weights w, Σ_j w_j = 1, with the mass m_t that the source had (1,
                  unless the attention is over source and history together)
     heads_off    α' = 0: the head adds nothing to the output of its layer

@@ -27,6 +27,7 @@ from weft.cli import (
     runs,
     sample,
     score,
+    serve,
     standard_streams,
     tokenizer,
     trace,
@@ -63,6 +64,7 @@ COMMANDS = (
     ("report", report.command, "weft report runs/try"),
     ("score", score.command, "weft score runs/try pairs.tsv"),
     ("sample", sample.command, "weft sample runs/lm --prompt 'le roi'"),
+    ("serve", serve.command, "weft serve runs/try --open"),
     ("runs", runs.command, "weft runs"),
     ("export", export.command, "weft export RUN --to ctranslate2"),
 )

@@ -14,6 +14,7 @@ from weft.recipe.data import DataSettings
 from weft.recipe.evaluation import EvaluationSettings
 from weft.recipe.model import ModelSettings, TransformerSettings
 from weft.recipe.search import SearchSettings
+from weft.recipe.serving import ServingSettings
 from weft.recipe.tokenizer import TokenizerSettings
 from weft.recipe.training import TrainingSettings
 
@@ -30,6 +31,7 @@ class Recipe(Settings):
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    serve: ServingSettings = ServingSettings()
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r}: {self.model.kind}, {self.training.steps:,} steps, seed {self.seed}>"

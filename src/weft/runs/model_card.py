@@ -62,6 +62,8 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
         f"- data: {_corpus(recipe.data.train)}{_held_out(recipe)}",
         f"- seed: {recipe.seed}",
     ]
+    if recipe.serve.source or recipe.serve.target:
+        lines.append(f"- languages: {recipe.serve.source or 'source'} → {recipe.serve.target or recipe.name}")
     if (finished := status.finished) is None:
         lines.append(f"- state: training has started; after an interruption, continue it with `{resume_command(run)}`")
     else:

@@ -111,16 +111,9 @@ class Translator:
 
     def with_edits(self, edits: AttentionEdits) -> Translator:
         """A translator of the same model whose attention is edited; for one source at a time. It shares all weights."""
-        if not edits:
-            return self
-        from weft.models.edited import edit_attention
+        from weft.translation.editing import edited_translator
 
-        model = edit_attention(self.model, edits)
-        engine = TorchEngine(model, self.tokenizers.target, device=self.device, seed=self.recipe.seed)
-        engine.loop = None  # a step of a search differs from the others: it cannot be recorded once for all
-        edited = Translator(model, self.tokenizers, self.recipe, device=self.device, engine=engine, folder=self.folder)
-        edited.length_limits = self.length_limits
-        return edited
+        return edited_translator(self, edits) if edits else self
 
     @property
     def source_role(self) -> SourceRole:
@@ -374,9 +367,9 @@ class Translator:
             target_ids = [*result.ids, *(end if result.ended == "end" else [])]
         else:
             target_ids = [*self.tokenizers.target.encode(source), *end]
-        source_ids = [*self._encode_sources([source])[0], *end] if self.recipe.model.has_source else []
-        tokenizers, sentence = self._postprocessor.readable(Sentence(source, source_ids))
-        source_tokens = NamedTokens(source_ids, tokenizers.source.tokens(sentence.ids) if source_ids else [])
+        tokenizers, source_tokens = self.tokenizers_for(source), NamedTokens([], [])
+        if self.recipe.model.has_source:
+            source_tokens = NamedTokens([*self._encode_sources([source])[0], *end], self.source_tokens(source))
         target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
         heads = attention_heads(self.model, source_tokens, target_tokens, device=self.device)
         if not heads:
@@ -398,6 +391,12 @@ class Translator:
     def tokenizers_for(self, source: str) -> Tokenizers:
         """The tokenizers that read the ids of translations of a source: if the model copies, its tokens have some."""
         return self._postprocessor.readable(Sentence(source, []))[0]
+
+    def source_tokens(self, source: str) -> list[str]:
+        """The tokens of a source and its end token, as text: the columns of attention to it."""
+        ids = [*self._encode_sources([source])[0], specials.END]
+        tokenizers, sentence = self._postprocessor.readable(Sentence(source, ids))
+        return tokenizers.source.tokens(sentence.ids)
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
         from weft.data.store.encode import encode_pairs

@@ -1,0 +1,151 @@
+"""``weft serve``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.arguments import Device, Engine, Precision, check_runs
+from weft.errors import DataError, RecipeError, plural
+
+if TYPE_CHECKING:
+    from weft.serve.models import Models
+    from weft.serve.settings import ServeSettings
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def command(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN...", help="Run folders, or NAME=RUN.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0: any that is free.")] = 8000,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    key_file: Annotated[
+        Path | None, typer.Option("--key-file", help="A file of hashed keys; requests need one of them.")
+    ] = None,
+    new_key: Annotated[
+        str | None,
+        typer.Option("--new-key", metavar="NAME", help="Print a new key, add its hash to --key-file, and end."),
+    ] = None,
+    open_to_all: Annotated[bool, typer.Option("--open-to-all", help="Listen on another --host without keys.")] = False,
+    precision: Precision = None,
+    engine: Engine = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the service; may be repeated."),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Serve runs: a page to explore them, and an HTTP API to use them.
+
+    The page shows searches step by step, where a model looks, its heads, and two models side by side. The API
+    translates, scores and streams; it also understands the clients of LibreTranslate. On SIGTERM the service finishes
+    what is running and ends with exit code 0. docs/serving.md describes the API, the settings and how to deploy it.
+    """
+    if new_key is not None:
+        return _make_key(key_file, new_key)
+    if not runs:
+        raise DataError("RUN: missing; name at least one run folder")
+    named = _named(runs)
+    check_runs(*named.values())
+    options: dict[str, Any] = {"device": device, "precision": precision, "engine": engine}
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = _settings({"host": host, "port": port, **given}, changes)
+    if settings.host not in LOCAL and key_file is None and not open_to_all:
+        raise DataError(
+            f"--host {settings.host}: other machines could use the service; add --key-file FILE (make a key with "
+            "`weft serve --new-key NAME --key-file FILE`), or --open-to-all"
+        )
+    _serve(named, settings, key_file, open_browser=open_browser)
+
+
+def _make_key(key_file: Path | None, name: str) -> None:
+    from weft.serve.keys import new_key
+
+    if key_file is None:
+        raise DataError("--new-key: needs --key-file FILE, where the hash of the key is kept")
+    typer.echo(new_key(key_file, name))
+    print(f"weft: its hash was added to {key_file}; the key itself is not stored", file=sys.stderr)
+
+
+def _named(runs: list[str]) -> dict[str, Path]:
+    """Run folders by name."""
+    from weft.serve.naming import name_runs
+
+    named: dict[str, Path] = {}
+    unnamed: list[Path] = []
+    for run in runs:
+        name, equals, path = run.partition("=")
+        if equals and name and not Path(run).exists():
+            named[name] = Path(path)
+        else:
+            unnamed.append(Path(run))
+    return named | name_runs(unnamed, used=named)
+
+
+def _settings(given: dict[str, Any], changes: list[str] | None) -> ServeSettings:
+    from weft.recipe import parse_change
+    from weft.serve.settings import make_settings
+
+    for change in changes or ():
+        names, value = parse_change(change)
+        if len(names) != 1:
+            raise RecipeError(f"--set {change}: expected a setting of the service, for example max_lines=100")
+        given[names[0]] = value
+    return make_settings(given)
+
+
+def _serve(named: dict[str, Path], settings: ServeSettings, key_file: Path | None, *, open_browser: bool) -> None:
+    try:
+        from weft.serve.app import create_app
+        from weft.serve.server import address, listen, run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("weft"):
+            raise
+        raise DataError(f"serve: {error.name} is not installed; pip install 'weft[serve]'") from None
+    service = create_app(named, settings, key_file=key_file)
+    bound = listen(settings)
+    url = address(bound)
+
+    def on_start() -> None:
+        print(f"weft: serving {', '.join(named)} at {url}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        _report_models(service.models)
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(url)
+
+    signals = run(service, settings, bound, on_start)
+    if signals and signals[0] != _sigterm():
+        raise KeyboardInterrupt
+
+
+def _sigterm() -> int:
+    import signal
+
+    return signal.SIGTERM
+
+
+def _report_models(models: Models) -> None:
+    """Say when the models are loaded, or what is wrong with one."""
+    import asyncio
+
+    async def report() -> None:
+        waiting = list(models.by_name.values())
+        while waiting and not models.draining:
+            for model in list(waiting):
+                if model.state == "failed":
+                    print(f"weft: warning: {model.name}: {model.problem}", file=sys.stderr, flush=True)
+                if model.state != "loading":
+                    waiting.remove(model)
+            await asyncio.sleep(0.1)
+        if models.ready:
+            print(f"weft: {plural(len(models.by_name), 'model')} ready", file=sys.stderr, flush=True)
+
+    models.reporting = asyncio.ensure_future(report())

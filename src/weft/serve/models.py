@@ -1,0 +1,227 @@
+"""The runs that a service has: each is answered for by a worker process, which is started again when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from weft.errors import WeftError, nearest
+from weft.recipe.files import read_tree
+from weft.runs.layout import RunFolder
+from weft.serve.errors import DeadlineError, ModelUnavailableError, ServiceError
+from weft.serve.lanes import Lane
+from weft.serve.metrics import ABANDONED, READY, REFUSED, RESTARTS, Metrics
+from weft.serve.queueing import Job
+from weft.serve.settings import ServeSettings
+from weft.serve.worker_process import WorkerEndedError, WorkerProcess
+
+MAX_FAILURES = 5
+"""Starts in a row that may fail before a model is given up."""
+
+
+class ServedModel:
+    """A run under a name."""
+
+    def __init__(self, name: str, run: Path, settings: ServeSettings, metrics: Metrics) -> None:
+        self.name = name
+        self.run = run
+        self.settings = settings
+        self.metrics = metrics
+        self.state = "loading"
+        self.problem: str | None = None
+        self.facts: dict[str, Any] = {}
+        self.examples: list[dict[str, Any]] = []
+        self.languages = languages_of(run, name)
+        self.worker: WorkerProcess | None = None
+        self.ready = asyncio.Event()
+        self.lanes = {
+            "batch": Lane("batch", self, settings.max_waiting),
+            "exact": Lane("exact", self, settings.max_waiting_exact),
+        }
+        self.tasks: list[asyncio.Task[None]] = []
+        self.version = 0
+        """How often a model was loaded."""
+
+    def start(self) -> None:
+        """Start the worker, and keep it running."""
+        if not self.tasks:
+            lanes = [lane.run() for lane in self.lanes.values()]
+            self.tasks = [asyncio.create_task(one) for one in (self._supervise(), *lanes)]
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        if self.worker is not None:
+            await self.worker.stop()
+        for task in self.tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        self.tasks = []
+
+    async def _supervise(self) -> None:
+        failures = 0
+        while True:
+            self.worker = WorkerProcess(self._config(), self._on_event)
+            version = self.version
+            code = await self.worker.run()
+            failures = failures + 1 if version == self.version else 0
+            self.ready.clear()
+            self.metrics.set(READY, 0, model_name=self.name)
+            self.metrics.add(RESTARTS, model_name=self.name)
+            if failures >= MAX_FAILURES:
+                self.state, self.problem = "failed", f"its worker ended {failures} times in a row (exit code {code})"
+                self._fail_waiting()
+                return
+            self.state, self.problem = "loading", f"its worker ended (exit code {code}) and is started again"
+            await asyncio.sleep(min(0.1 * 4**failures, 10.0) if failures else 0.0)
+
+    def _config(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "run": str(self.run),
+            "device": settings.device,
+            "precision": settings.precision,
+            "engine": settings.engine,
+            "threads": settings.threads,
+            "log": settings.log,
+        }
+
+    def _on_event(self, event: str, body: bytes) -> None:
+        """What the worker says of its model."""
+        data = json.loads(body)
+        if event == "examples":
+            self.examples = data["examples"]
+            return
+        if event == "failed":
+            self.state, self.problem = "failed", data["problem"]
+            self.version += 1  # it has started; it is the run that cannot be loaded
+            self._fail_waiting()
+            return
+        self.facts, self.state, self.problem = data, "ready", None
+        self.languages = languages_of(self.run, self.name)
+        self.version += 1
+        self.metrics.set(READY, 1, model_name=self.name)
+        self.ready.set()
+
+    def _fail_waiting(self) -> None:
+        for lane in self.lanes.values():
+            for job in list(lane.queue):
+                lane.queue.remove(job)
+                job.fail(ModelUnavailableError(f"{self.name}: {self.problem}"))
+
+    async def loaded(self) -> None:
+        """Wait until the model can answer, for as long as a request may take."""
+        if self.state == "failed":
+            raise ModelUnavailableError(f"{self.name}: {self.problem}")
+        try:
+            await asyncio.wait_for(self.ready.wait(), self.settings.deadline)
+        except TimeoutError:
+            raise ModelUnavailableError(f"{self.name}: is still being loaded") from None
+
+    async def submit(self, job: Job, *, lane: str = "batch") -> list[bytes]:
+        """The results of a job. If whoever waits is cancelled, or the deadline passes, its rows are dropped."""
+        if self.state == "failed":
+            raise ModelUnavailableError(f"{self.name}: {self.problem}")
+        try:
+            self.lanes[lane].add(job)
+        except ServiceError:
+            self.metrics.add(REFUSED, model_name=self.name)
+            raise
+        deadline = self.settings.deadline
+        try:
+            return await asyncio.wait_for(asyncio.shield(job.done), deadline - (time.monotonic() - job.arrived))
+        except TimeoutError:
+            self.abandon(job)
+            raise DeadlineError(deadline) from None
+        except asyncio.CancelledError:
+            self.abandon(job)
+            raise
+
+    def abandon(self, job: Job) -> None:
+        """Nobody waits for a job any more."""
+        if not job.done.done():
+            self.metrics.add(ABANDONED, model_name=self.name)
+            job.abandoned = True
+            job.done.cancel()
+            for lane in self.lanes.values():
+                lane.abandon(job)
+
+    async def reload(self) -> None:
+        """Load what the run folder holds now; until that has succeeded, the old model answers."""
+        if self.worker is None:
+            raise ModelUnavailableError(f"{self.name}: is not running")
+        if self.state == "failed" and self.worker.process is not None and self.worker.process.returncode is not None:
+            self.tasks[0] = asyncio.create_task(self._supervise())
+            self.state = "loading"
+            return await self.loaded()
+        _, answer = self.worker.send({"op": "reload", "lane": "exact"}, {})
+        try:
+            await asyncio.wait_for(answer, max(self.settings.deadline, 60.0))
+        except WorkerEndedError:
+            raise ModelUnavailableError(f"{self.name}: its worker ended while it loaded the run") from None
+        except TimeoutError:
+            raise ModelUnavailableError(f"{self.name}: the run is still being loaded") from None
+        except ServiceError as error:
+            raise ServiceError(409, error.message) from None
+
+    def record(self) -> dict[str, Any]:
+        """The entry of /api/models."""
+        from weft.files import lock_owner
+
+        source, target = self.languages
+        return {
+            "name": self.name,
+            "title": self.name,
+            **self.facts,
+            "state": self.state,
+            "problem": self.problem,
+            "source": source,
+            "target": target,
+            "examples": self.examples,
+            "training": lock_owner(self.run) is not None,
+        }
+
+
+def languages_of(run: Path, name: str) -> tuple[str, str]:
+    """The names that a run gives its languages (serve.source, serve.target); else "source", and its own name."""
+    try:
+        section = read_tree(RunFolder(run).recipe).get("serve", {})
+    except (WeftError, OSError):
+        section = {}
+    names = section if isinstance(section, dict) else {}
+    return str(names.get("source") or "source"), str(names.get("target") or name)
+
+
+class Models:
+    """All models of a service by name; the first is the default."""
+
+    def __init__(self, runs: dict[str, Path], settings: ServeSettings, metrics: Metrics) -> None:
+        self.by_name = {name: ServedModel(name, run, settings, metrics) for name, run in runs.items()}
+        self.draining = False
+        self.reporting: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        for model in self.by_name.values():
+            model.start()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(model.stop() for model in self.by_name.values()))
+
+    def get(self, name: str | None) -> ServedModel:
+        """The model of a name, or the first."""
+        if self.draining:
+            raise ModelUnavailableError("the service is ending", retry_after=10.0)
+        self.start()
+        if name is None:
+            return next(iter(self.by_name.values()))
+        if name not in self.by_name:
+            raise ServiceError(404, f"model: {name[:60]!r} is not served; {nearest(name[:60], self.by_name)}")
+        return self.by_name[name]
+
+    @property
+    def ready(self) -> bool:
+        return not self.draining and all(model.state == "ready" for model in self.by_name.values())

@@ -1,0 +1,233 @@
+"""What a worker can be asked to do with its model. Each operation takes the payload of a request and returns JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.attention.edits import AttentionEdits, AttentionRow, Head
+from weft.errors import SearchError, WeftError, nearest
+from weft.serve.frames import to_json
+from weft.serve.observation import StreamObserver
+from weft.serve.records import Label, head_record, matrix, number, numbers, translation_record
+from weft.text import specials
+from weft.translation.inputs import TranslationRequest
+from weft.translation.postprocessing import NO_TOKEN
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from weft.search.loop import StepObserver
+    from weft.translation.results import Translation
+    from weft.translation.translator import Translator
+
+Payload = dict[str, Any]
+TRACELESS = ("mbr", "exact", "exhaustive")
+"""Searches without steps that could be shown."""
+
+
+def translate(translator: Translator, payload: Payload, observer: StepObserver | None = None) -> list[bytes]:
+    """A record for each of the texts."""
+    translator = translator.with_edits(edits_of(payload))
+    results = search(translator, payload, observer=observer)
+    traced, attention = payload.get("trace", False), payload.get("attention", False)
+    records = []
+    for result in results:
+        record = translation_record(result, label_of(translator, result.source) if traced else None)
+        if attention and result.ids and (copied := translator.copied_tokens(result)):
+            record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
+        records.append(to_json(record))
+    return records
+
+
+def search(translator: Translator, payload: Payload, *, observer: StepObserver | None = None) -> list[Translation]:
+    """The translations of texts, or the continuations of prompts."""
+    settings = translator.search_settings(payload["search"])
+    texts: list[str] = payload["texts"]
+    if translator.source_role == "none":
+        options = {"count": payload["n_best"], "return_trace": payload.get("trace", False), "observer": observer}
+        texts = [text + payload.get("prefix", "") for text in texts]
+        return [_continuation(translator.complete(text, **options, **payload["search"]), text) for text in texts]
+    prefix, prefix_ids = payload.get("prefix") or settings.prefix, payload.get("prefix_ids") or []
+    if prefix_ids and max(prefix_ids) >= translator.tokenizers_for(texts[0]).target.size:
+        raise SearchError(f"prefix_ids: {max(prefix_ids)}; no token has this id")
+    prefixes = [prefix_ids or (translator.encode_target(prefix, text) if prefix else []) for text in texts]
+    request = TranslationRequest(
+        texts,
+        settings,
+        prefixes,
+        n_best=payload["n_best"],
+        return_attention=payload.get("attention", False),
+        return_trace=payload.get("trace", False),
+        observer=observer,
+    )
+    return translator.search(request)
+
+
+def _continuation(continuations: Sequence[Translation], prompt: str) -> Translation:
+    from dataclasses import replace
+
+    best, *others = continuations
+    return replace(best, source=prompt, alternatives=tuple(others))
+
+
+def edits_of(payload: Payload) -> AttentionEdits:
+    """The edits of attention that a request names."""
+    edits = payload.get("edits") or {}
+    rows = [
+        AttentionRow(row["step"], tuple(row["weights"]), row.get("layer"), row.get("head"))
+        for row in edits.get("attention", ())
+    ]
+    heads = [Head(head["kind"], head["layer"], head["head"]) for head in edits.get("heads_off", ())]
+    return AttentionEdits(tuple(edits.get("blocked", ())), tuple(rows), tuple(heads))
+
+
+def label_of(translator: Translator, source: str) -> Label:
+    """The text of the tokens of outputs for a source."""
+    target = translator.tokenizers_for(source).target
+    return lambda token: target.tokens([token])[0] if token < target.size else NO_TOKEN
+
+
+def stream(
+    translator: Translator, payload: Payload, send: Callable[[str, Any], None], abandoned: Callable[[], bool]
+) -> None:
+    """Send what the search for one text does: start, step by step, done."""
+    settings = translator.search_settings(payload["search"])
+    [source] = payload["texts"]
+    edited = translator.with_edits(edits_of(payload))
+    send(
+        "start",
+        {
+            "kind": settings.kind,
+            "search": settings.model_dump(),
+            "source_tokens": [] if translator.source_role == "none" else translator.source_tokens(source),
+            "size": settings.size if settings.kind == "beam" else payload["n_best"],
+        },
+    )
+    label = label_of(translator, source)
+    vocabulary = translator.tokenizers.target.size
+    observer = StreamObserver(send, abandoned, label, end=specials.END, vocabulary=vocabulary)
+    payload = {**payload, "attention": True, "trace": settings.kind not in TRACELESS}
+    [result] = search(edited, payload, observer=observer)
+    record = translation_record(result)
+    if result.ids and (copied := edited.copied_tokens(result)):
+        record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
+    send("done", {"translation": record, "winner": getattr(result.trace, "winner", None)})
+
+
+def heads(translator: Translator, payload: Payload) -> bytes:
+    """The weights of every head for a text and its translation, or a given target."""
+    edited = translator.with_edits(edits_of(payload))
+    [source] = payload["texts"]
+    target = payload.get("target")
+    if target is None and payload.get("target_ids") is not None:
+        target = translator.tokenizers_for(source).target.decode(payload["target_ids"])
+    maps = edited.heads(source, target, **payload["search"])
+    of_target = next((one.target for one in maps if one.kind in ("cross", "decoder", "copy")), [])
+    return to_json({"target_tokens": of_target, "heads": list(map(head_record, maps))})
+
+
+def score(translator: Translator, payload: Payload) -> list[bytes]:
+    """log p of the targets of pairs."""
+    edited = translator.with_edits(edits_of(payload))
+    pairs = [(source, target) for source, target in payload["pairs"]]
+    end = specials.SPECIALS[specials.END]
+    records = []
+    for (source, target), result in zip(pairs, edited.score(pairs), strict=True):
+        ids = translator.encode_target(target, source)
+        tokens = [*translator.tokenizers_for(source).target.tokens(ids), end]
+        records.append(
+            to_json(
+                {
+                    "log_probability": number(result.log_probability),
+                    "token_scores": numbers(result.token_scores),
+                    "tokens": tokens,
+                }
+            )
+        )
+    return records
+
+
+def tokens(translator: Translator, payload: Payload) -> bytes:
+    """A text as tokens."""
+    tokenizer = translator.tokenizers.source if payload["side"] == "source" else translator.tokenizers.target
+    ids = tokenizer.encode(payload["text"])
+    return to_json({"tokens": tokenizer.tokens(ids), "ids": ids})
+
+
+def neighbors(translator: Translator, payload: Payload) -> bytes:
+    """The tokens whose embeddings have the largest cosine with that of a given one."""
+    import torch
+
+    side, count = payload["side"], payload["count"]
+    weight_VE = embedding_of(translator, side)
+    tokenizer = translator.tokenizers.source if side == "source" else translator.tokenizers.target
+    names = tokenizer.tokens(range(tokenizer.size))
+    token_id = payload.get("id")
+    if token_id is None:
+        token_id = _find_token(payload["token"], names, tokenizer.encode(payload["token"]))
+    if not 0 <= token_id < len(names):
+        raise SearchError(f"id: {token_id}; the {side} vocabulary has the ids 0 to {len(names) - 1}")
+    with torch.no_grad():
+        rows_VE = torch.nn.functional.normalize(weight_VE.float(), dim=-1)[: len(names)]
+        cosines_V = rows_VE @ rows_VE[token_id]
+        cosines_V[token_id] = -math.inf
+        best = cosines_V.topk(min(count, len(names) - 1))
+    listed = [
+        {"token": names[index], "id": index, "cosine": number(cosine)}
+        for cosine, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    ]
+    return to_json({"token": names[token_id], "id": token_id, "side": side, "neighbors": listed})
+
+
+class UnknownTokenError(WeftError):
+    """A token that the vocabulary does not have."""
+
+
+def _find_token(token: str, names: list[str], encoded: list[int]) -> int:
+    """The id of a token by its name or, where it is a text of one token, by that text."""
+    if token in names:
+        return names.index(token)
+    if len(encoded) == 1 and encoded[0] != specials.UNKNOWN:
+        return encoded[0]
+    raise UnknownTokenError(f"token: {token[:40]!r} is not in the vocabulary; {_near(token, names)}")
+
+
+def _near(token: str, names: list[str]) -> str:
+    suggestion = nearest(token, names)
+    return suggestion if suggestion.startswith("did") else "look at the tokens of a text"
+
+
+def embedding_of(translator: Translator, side: str) -> Tensor:
+    """The embedding matrix of a side."""
+    from weft.models.layers import Embedding
+
+    for name in (f"{side}_embedding", "embedding"):
+        module = getattr(translator.model, name, None)
+        if isinstance(module, Embedding):
+            return module.weight_VE
+    raise UnknownTokenError(f"{translator.recipe.name}: this model has no {side} embedding to look into")
+
+
+def positions(translator: Translator, payload: Payload) -> bytes:
+    """The vectors that stand for the first positions."""
+    import torch
+
+    from weft.models.positions import Learned, Sinusoidal
+    from weft.models.transformer import TransformerStack
+
+    stacks: dict[str, TransformerStack] = {}
+    for name, module in translator.model.named_modules():  # type: ignore[attr-defined]
+        if isinstance(module, TransformerStack):
+            stacks.setdefault("encoder" if name.startswith("encoder") else "decoder", module)
+    for side, stack in stacks.items():
+        if isinstance(stack.positions, Sinusoidal | Learned):
+            length = min(payload["length"], stack.max_positions or payload["length"])
+            with torch.no_grad():
+                device = next(stack.parameters()).device
+                table_PD = stack.positions(torch.arange(length, device=device), length).float().cpu()
+            return to_json({"kind": stack.settings.positions, "side": side, "matrix": matrix(table_PD.numpy())})
+    kinds = {stack.settings.positions for stack in stacks.values()}
+    reason = f"positions are {', '.join(sorted(kinds))}, which have no table" if kinds else "it has no positions"
+    raise UnknownTokenError(f"{translator.recipe.name}: {reason}")

@@ -1,0 +1,128 @@
+"""What requests hold, and what answers do: the description that `/api/openapi.json` gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Position = Annotated[int, Field(ge=0, le=100_000)]
+Number = Annotated[int, Field(ge=1, le=10_000)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Side = Literal["source", "target"]
+
+
+class Request(BaseModel):
+    """A request body: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class HeadName(Request):
+    """A head of a layer, counted from 1."""
+
+    kind: Literal["encoder", "decoder", "cross", "copy"]
+    layer: Number
+    head: Number
+
+
+class EditedRow(Request):
+    """The weights over the source tokens with which one output token is made."""
+
+    step: Position
+    weights: list[Annotated[float, Field(ge=0.0, le=1e6)]] = Field(min_length=1, max_length=100_000)
+    layer: Number | None = None
+    head: Number | None = None
+
+
+class Edits(Request):
+    """Edits of the attention of a model."""
+
+    blocked: list[Position] = Field([], max_length=100_000, description="source tokens that are not attended to")
+    attention: list[EditedRow] = Field([], max_length=10_000)
+    heads_off: list[HeadName] = Field([], max_length=10_000)
+
+
+class ModelRequest(Request):
+    """What all requests have in common."""
+
+    model: str | None = Field(None, description="a name of /api/models; the first of them by default")
+    search: dict[str, Any] = Field({}, description="search settings to change; see /api/settings")
+    edits: Edits | None = None
+
+
+class TranslateRequest(ModelRequest):
+    """Texts to translate, or prompts to continue."""
+
+    text: str | list[str]
+    n_best: Number = 1
+    attention: bool = False
+    trace: bool = False
+    prefix: str = Field("", description="what every output begins with")
+    prefix_ids: list[TokenId] = Field([], max_length=10_000, description="the same as token ids")
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.text] if isinstance(self.text, str) else self.text
+
+
+class HeadsRequest(ModelRequest):
+    """A text whose attention heads are wanted."""
+
+    text: str
+    target: str | None = None
+    target_ids: list[TokenId] | None = Field(None, max_length=10_000)
+
+
+class ScoreRequest(ModelRequest):
+    """Pairs of a source and a target."""
+
+    pairs: list[tuple[str, str]]
+
+
+class Problem(BaseModel):
+    """Any answer but a result."""
+
+    error: str
+
+
+class Translations(BaseModel):
+    """The answer to a `TranslateRequest`."""
+
+    model: str
+    translations: list[dict[str, Any]]
+
+
+class Heads(BaseModel):
+    """The answer to a `HeadsRequest`."""
+
+    model: str
+    target_tokens: list[str]
+    heads: list[dict[str, Any]]
+
+
+class Scores(BaseModel):
+    """The answer to a `ScoreRequest`."""
+
+    model: str
+    scores: list[dict[str, Any]]
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text}
+    for status, text in {
+        400: "not JSON",
+        401: "a key is needed",
+        403: "the host or the origin is not allowed",
+        404: "no such model, token or page",
+        405: "another method is needed",
+        408: "the request did not arrive in time",
+        413: "more than the service takes at once",
+        415: "another content type is needed",
+        422: "a value is wrong",
+        429: "too many requests; see Retry-After",
+        500: "an internal error",
+        503: "not ready; see Retry-After",
+    }.items()
+}
+"""The answers that every path may give."""

@@ -1,0 +1,94 @@
+"""The settings of a service: where it listens, who may use it, and how much a request may ask for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from weft.errors import RecipeError, nearest
+from weft.recipe.base import Count, Settings
+
+Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
+
+
+class ServeSettings(Settings):
+    """Settings of `weft serve`. The command line changes them with --set NAME=VALUE."""
+
+    host: str = Field("127.0.0.1", description="address to listen on; any other needs keys or --open-to-all")
+    port: Annotated[int, Field(ge=0, le=65_535)] = Field(8000, description="port to listen on; 0: any that is free")
+    hosts: list[str] = Field(
+        [],
+        description="host names by which the service may be addressed, beside those of this machine; behind a reverse "
+        "proxy, its public name",
+    )
+    origins: list[str] = Field(
+        [], description="origins of other web pages and browser extensions that may use the service"
+    )
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    precision: str = Field("auto", description="auto, fp32, bf16 or int8")
+    engine: str = Field("auto", description="auto, torch or ctranslate2")
+    threads: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0, description="threads of each model on a CPU; 0: one a core"
+    )
+    log: Literal["errors", "requests", "texts"] = Field(
+        "errors", description="what is logged; only texts includes the texts that are sent"
+    )
+
+    max_body: Count = Field(2_000_000, description="bytes of a request")
+    max_lines: Count = Field(1_000, description="texts of a request")
+    max_characters: Count = Field(5_000, description="characters of a text")
+    max_beam: Count = Field(64, description="the largest search.size")
+    max_n_best: Count = Field(64, description="outputs for each text")
+    max_samples: Count = Field(128, description="the largest search.samples")
+    max_output: Count = Field(1_000, description="tokens of an output")
+    max_nodes: Count = Field(20_000, description="the largest search.max_nodes of an exact search")
+    max_space: Count = Field(100_000, description="the largest search.max_space of an exhaustive search")
+    max_waiting: Count = Field(256, description="requests that wait for a model; more are refused")
+    max_waiting_exact: Count = Field(4, description="exact searches that wait for a model; more are refused")
+    max_streams: Count = Field(64, description="streams that are open at once")
+    deadline: Seconds = Field(60.0, description="seconds after which a request is given up")
+    body_timeout: Seconds = Field(20.0, description="seconds in which a request must arrive")
+    drain_timeout: Seconds = Field(
+        30.0, description="seconds that running requests have to finish when the service ends"
+    )
+
+    batch_tokens: Count = Field(4_096, description="source tokens that are searched together, at most")
+    batch_seconds: Seconds = Field(
+        1.0, description="a batch is kept so small that it takes about this long: short requests wait no longer"
+    )
+    batch_wait: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+        0.005, description="seconds that a request waits for others to be searched together with"
+    )
+
+    def limits(self) -> dict[str, Any]:
+        """What a request may ask for, as clients see it."""
+        return {
+            "body_bytes": self.max_body,
+            "lines": self.max_lines,
+            "characters": self.max_characters,
+            "beam": self.max_beam,
+            "n_best": self.max_n_best,
+            "samples": self.max_samples,
+            "output_tokens": self.max_output,
+            "exact_nodes": self.max_nodes,
+            "exact_space": self.max_space,
+            "waiting": self.max_waiting,
+            "deadline_s": self.deadline,
+        }
+
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+def make_settings(changes: dict[str, Any]) -> ServeSettings:
+    """Settings with some of them changed; a `RecipeError` names the first that is wrong."""
+    try:
+        return ServeSettings.model_validate(changes)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise RecipeError(f"serve: {name}: unknown setting; {nearest(name, ServeSettings.model_fields)}") from None
+        message = str(first["msg"]).removeprefix("Input should be ")
+        raise RecipeError(f"serve: {name}: {first['input']!r} was given; expected {message}") from None

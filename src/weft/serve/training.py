@@ -1,0 +1,148 @@
+"""/api/training: the logs of runs that are being trained, line by line, and translations as the weights get better."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from weft.runs.layout import RunFolder
+from weft.runs.status import RunStatus
+from weft.serve.errors import ServiceError
+from weft.serve.frames import to_json
+from weft.serve.jobs import models_of
+from weft.serve.models import Models, ServedModel
+from weft.serve.queueing import Job
+from weft.serve.schemas import PROBLEMS
+from weft.serve.streaming import EVENTS, event
+
+MAX_STEPS = 2_000
+"""Lines of steps that are sent of what was logged before."""
+MAX_LOG = 64 << 20
+"""Bytes at the end of a log that are read."""
+SAMPLES = 4
+POLL_SECONDS = 0.5
+STATE_POLLS = 4
+"""Polls after which the state of a run is read again."""
+router = APIRouter(prefix="/api/training", responses=PROBLEMS)
+
+
+@router.get("")
+async def runs(request: Request) -> dict[str, Any]:
+    """The runs of this service, and where their training stands."""
+    served = models_of(request).by_name.values()
+    return {"runs": [{"name": model.name, **status_record(model.run)} for model in served]}
+
+
+@router.get("/{name}/stream", response_class=StreamingResponse, responses=EVENTS)
+async def watch(request: Request, name: str) -> StreamingResponse:
+    """The log of a run so far and as it grows, and samples whenever its weights have changed."""
+    model = models_of(request).get(name)
+    return request.app.state.streams.response(lambda: training_events(models_of(request), model))
+
+
+def status_record(run: Path) -> dict[str, Any]:
+    status = RunStatus.read(run).record()
+    return {key: status[key] for key in ("state", "step", "steps", "metric", "score", "problem")}
+
+
+async def training_events(models: Models, model: ServedModel) -> AsyncIterator[bytes]:
+    """Server-sent events until training ends, the service ends or the client leaves."""
+    log = LogReader(RunFolder(model.run).log)
+    for line in thinned(log.read()):
+        yield event("log", line)
+    weights: float | None = None
+    polls = 0
+    while True:
+        if polls % STATE_POLLS == 0:
+            status = await asyncio.to_thread(status_record, model.run)
+            changed = modified(RunFolder(model.run).model)
+            if changed is not None and changed != weights:
+                weights = changed
+                yield event("samples", to_json(await samples(model, first=polls == 0, step=status["step"])))
+            yield event("state", to_json(status))
+            if status["state"] != "training" or models.draining:
+                for line in log.read():
+                    yield event("log", line)
+                yield event("end", to_json({"state": status["state"]}))
+                return
+        polls += 1
+        await asyncio.sleep(POLL_SECONDS)
+        for line in log.read():
+            yield event("log", line)
+
+
+class LogReader:
+    """The complete lines of a log that grows; a log that was shortened (by a resumed run) is read from its start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position: int | None = None
+        self.rest = b""
+
+    def read(self) -> list[bytes]:
+        """The lines since the last call, as JSON."""
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, 2)
+                if self.position is None or size < self.position:
+                    self.position, self.rest = max(size - MAX_LOG, 0), b""
+                file.seek(self.position)
+                content = file.read(size - self.position)
+        except OSError:
+            return []
+        self.position += len(content)
+        *lines, self.rest = (self.rest + content).split(b"\n")
+        return list(valid(lines))
+
+
+def valid(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """The lines that are JSON objects; the first may be cut."""
+    for line in lines:
+        try:
+            record = json.loads(line)
+            if isinstance(record, dict):
+                yield to_json(record)
+        except (ValueError, RecursionError):
+            continue
+
+
+def thinned(lines: Sequence[bytes]) -> list[bytes]:
+    """At most `MAX_STEPS` of the lines of steps, evenly, and all others."""
+    steps = [index for index, line in enumerate(lines) if b'"event":"step"' in line]
+    stride = -(-len(steps) // MAX_STEPS)
+    left_out = {step for number, step in enumerate(steps) if stride > 1 and number % stride and step != steps[-1]}
+    return [line for index, line in enumerate(lines) if index not in left_out]
+
+
+def modified(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+async def samples(model: ServedModel, *, first: bool, step: int | None) -> dict[str, Any]:
+    """Translations of some examples by the weights as they are now."""
+    result: dict[str, Any] = {"step": step, "translations": [], "problem": None}
+    try:
+        if not first or model.state == "failed":
+            await model.reload()
+        await model.loaded()
+        examples = [example for example in model.examples if example["source"].strip()][:SAMPLES]
+        texts = [example["source"] for example in examples]
+        if examples:
+            payload = {"search": model.facts["search"], "n_best": 1, "attention": True, "texts": texts}
+            job = Job("translate", payload, rows=texts, client="training")
+            records = map(json.loads, await model.submit(job))
+            result["translations"] = [
+                {**record, "reference": example["target"]} for record, example in zip(records, examples, strict=True)
+            ]
+    except ServiceError as error:
+        result["problem"] = error.message
+    return result

@@ -1,0 +1,257 @@
+"""The process that has a model: it loads a run, and answers the frames that a service sends it.
+
+Frames come in on stdin and go out on what was stdout; whatever else is printed goes to stderr. There are two lanes: a
+long exact search does not keep the other requests waiting. When stdin ends, so does the process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from weft.errors import CheckpointError, WeftError
+from weft.serve.frames import Frame, encode, read, to_json
+
+if TYPE_CHECKING:
+    from weft.translation.translator import Translator
+
+LANES = ("batch", "exact")
+DEVICE_FAILED = 70
+"""Exit code after an error of the device, which leaves nothing that could be trusted."""
+INTERNAL = "an internal error; the service has logged it"
+
+
+class BatchObserver:
+    """Drops the rows of a batch whose clients have left."""
+
+    def __init__(self, is_abandoned: Callable[[int], bool]) -> None:
+        self.is_abandoned = is_abandoned
+
+    def on_step(self, sentences: Sequence[int], record: Any) -> None:
+        return None
+
+
+class Worker:
+    """A model and the requests that it answers."""
+
+    def __init__(self, stdin: BinaryIO, stdout: BinaryIO) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+        self.writing = threading.Lock()
+        self.lanes: dict[str, SimpleQueue[Frame]] = {lane: SimpleQueue() for lane in LANES}
+        self.abandoned: set[tuple[int, int]] = set()
+        """Request and row; row −1: all."""
+        self.translator: Translator | None = None
+        self.config: dict[str, Any] = {}
+
+    def run(self) -> None:
+        """Load the run, then answer until stdin ends."""
+        first = read(self.stdin)
+        if first is None:
+            return
+        self.config = first.payload()
+        threading.Thread(target=self._read, daemon=True).start()
+        self._load_and_report()
+        threading.Thread(target=self._serve, args=("exact",), daemon=True).start()
+        if self.translator is not None:
+            self.lanes["exact"].put(Frame({"op": "examples", "id": 0}, []))
+        self._serve("batch")
+
+    def send(self, header: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
+        with self.writing:
+            self.stdout.write(encode(header, bodies))
+            self.stdout.flush()
+
+    def _read(self) -> None:
+        while (frame := read(self.stdin)) is not None:
+            if frame.header["op"] == "cancel":
+                self.abandoned.update((frame.header["id"], row) for row in frame.header["rows"])
+            else:
+                self.lanes[frame.header["lane"]].put(frame)
+        os._exit(0)  # the service has ended
+
+    def _load_and_report(self) -> None:
+        """Load the run and say what it is, or what is wrong with it."""
+        from weft.serve.facts import facts
+
+        try:
+            self.translator = self._load()
+        except (WeftError, OSError) as error:
+            self.send({"event": "failed"}, [to_json({"problem": one_line(error)})])
+        else:
+            self.send({"event": "ready"}, [to_json(facts(self.translator))])
+
+    def _load(self) -> Translator:
+        import torch
+
+        from weft.translation.load import load
+
+        if self.config.get("threads"):
+            torch.set_num_threads(self.config["threads"])
+        options = {name: self.config[name] for name in ("device", "precision", "engine") if name in self.config}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            translator = load(self.config["run"], **options)
+            if translator.source_role != "none":
+                with suppress(WeftError):  # whatever is imported at first use, is imported now
+                    translator.translate("a", return_attention=False, max_length=2)
+        return translator
+
+    def _serve(self, lane: str) -> None:
+        while True:
+            frame = self.lanes[lane].get()
+            try:
+                self._answer(frame)
+            except BaseException as error:
+                self._fail(frame, error)
+            self.abandoned -= {entry for entry in self.abandoned.copy() if entry[0] == frame.header["id"]}
+
+    def _answer(self, frame: Frame) -> None:
+        from weft.serve import operations
+
+        op, number = frame.header["op"], frame.header["id"]
+        if op == "reload":
+            return self._reload(number)
+        if self.translator is None:
+            raise CheckpointError("the model is not loaded")
+        if op == "examples":
+            from weft.serve.facts import examples
+
+            return self.send({"event": "examples"}, [to_json({"examples": examples(self.translator)})])
+        if op == "translate":
+            return self._translate(frame)
+        payload = frame.payload()
+        if op == "stream":
+            return self._stream(number, payload)
+        if op == "score":
+            bodies = operations.score(self.translator, payload)
+            return self.send({"id": number}, bodies)
+        operation = {
+            "heads": operations.heads,
+            "tokens": operations.tokens,
+            "neighbors": operations.neighbors,
+            "positions": operations.positions,
+        }[op]
+        self.send({"id": number}, [operation(self.translator, payload)])
+
+    def _translate(self, frame: Frame) -> None:
+        """Rows of several requests that are searched together: a result or an error for each."""
+        from weft.serve import operations
+
+        translator, number = self.translator, frame.header["id"]
+        assert translator is not None
+        payload = frame.payload()
+        texts = payload["texts"]
+        errors: dict[int, tuple[int, str]] = {}
+        results: list[bytes] = [b"null"] * len(texts)
+
+        def translate(rows: list[int]) -> None:
+            rows = [row for row in rows if (number, row) not in self.abandoned]
+            observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
+            try:
+                found = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)
+            except (WeftError, MemoryError, RuntimeError) as error:
+                if is_device_error(error):
+                    raise
+                if len(rows) > 1:
+                    translate(rows[: len(rows) // 2])
+                    translate(rows[len(rows) // 2 :])
+                elif rows:
+                    errors[rows[0]] = status_of(error)
+            else:
+                for row, result in zip(rows, found, strict=True):
+                    results[row] = result
+
+        translate(list(range(len(texts))))
+        self.send({"id": number, "errors": errors}, results)
+
+    def _stream(self, number: int, payload: dict[str, Any]) -> None:
+        from weft.serve import operations
+        from weft.serve.observation import Abandoned
+
+        assert self.translator is not None
+        with suppress(Abandoned):
+            operations.stream(
+                self.translator,
+                payload,
+                lambda name, data: self.send({"id": number, "event": name}, [to_json(data)]),
+                lambda: (number, -1) in self.abandoned,
+            )
+        self.send({"id": number})
+
+    def _reload(self, number: int) -> None:
+        """Replace the model by what the run folder holds now; the old one answers until then."""
+        from weft.serve.facts import facts
+
+        loaded = self._load()
+        self.translator = loaded
+        self.send({"event": "ready"}, [to_json(facts(loaded))])
+        self.lanes["exact"].put(Frame({"op": "examples", "id": 0}, []))
+        self.send({"id": number})
+
+    def _fail(self, frame: Frame, error: BaseException) -> None:
+        """Answer with an error; what is not the request's fault is logged, without its texts."""
+        status, message = status_of(error)
+        if status == 500:
+            log_error(error, texts=self.config.get("log") == "texts")
+        self.send({"id": frame.header["id"], "error": [status, message]})
+        if is_device_error(error):
+            os._exit(DEVICE_FAILED)
+        if not isinstance(error, Exception):
+            raise error
+
+
+def status_of(error: BaseException) -> tuple[int, str]:
+    """The status and the sentence that a client gets."""
+    from weft.serve.operations import UnknownTokenError
+
+    if isinstance(error, UnknownTokenError):
+        return 404, one_line(error)
+    if isinstance(error, CheckpointError):
+        return 503, one_line(error)
+    if isinstance(error, WeftError):
+        return 422, one_line(error)
+    if isinstance(error, MemoryError) or "out of memory" in str(error) or "DefaultCPUAllocator" in str(error):
+        return 413, "not enough memory for this request; send fewer or shorter texts, or search with a smaller beam"
+    if is_device_error(error):
+        return 503, "the device failed; the model is being loaded again"
+    return 500, INTERNAL
+
+
+def is_device_error(error: BaseException) -> bool:
+    """Whether a GPU has failed in a way after which its results cannot be trusted."""
+    if type(error).__name__ == "OutOfMemoryError":
+        return False
+    return type(error).__name__ == "AcceleratorError" or (
+        isinstance(error, RuntimeError) and any(name in str(error) for name in ("CUDA error", "CUBLAS", "CUDNN_STATUS"))
+    )
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def log_error(error: BaseException, *, texts: bool) -> None:
+    """The traceback on stderr; the message of the error, which may quote a text, only on request."""
+    lines = traceback.format_tb(error.__traceback__)
+    message = f": {one_line(error)}" if texts else ""
+    sys.stderr.write(f"weft: error in a request: {type(error).__name__}{message}\n{''.join(lines)}")
+    sys.stderr.flush()
+
+
+def main() -> None:
+    """Answer on what was stdout; prints go to stderr."""
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    Worker(sys.stdin.buffer, channel).run()
+
+
+if __name__ == "__main__":
+    main()
