@@ -159,6 +159,19 @@ def test_a_head_that_is_off_adds_nothing(head: Head) -> None:
         assert silent == [is_of_head and number == head.head for number in (1, 2, 3)]
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("kind", "head"), [("before", Head("cross", 1, 1)), ("feeding", Head("cross", 1, 1)), ("copying", Head("copy", 1, 1))]
+)
+def test_an_attention_without_heads_is_one_head(kind: str, head: Head) -> None:
+    model = make(KINDS[kind])
+    edited = edit_attention(model, AttentionEdits(heads_off=(head,)))
+    for by_steps, whole in zip(stepped(edited), forward(edited), strict=True):
+        torch.testing.assert_close(by_steps, whole)
+    assert not stepped(edited)[1].any()
+    assert stepped(model)[1].any()
+
+
 def test_what_cannot_be_edited() -> None:
     blocked = AttentionEdits(blocked=(1,))
     transformer = make(KINDS["transformer"])

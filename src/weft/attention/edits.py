@@ -128,6 +128,8 @@ class EditedNormalizer:
             weights = self.normalize(scores)
         for row in self.rows:
             weights = self._with_row(weights, row)
+        if self.heads_off and not self.role.multihead:
+            return torch.zeros_like(weights)
         if self.heads_off:
             weights = weights.clone()
             weights[:, self.heads_off] = 0.0

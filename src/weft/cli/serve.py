@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weft.activity import activity
 from weft.cli.arguments import Device, Engine, Precision, check_runs
 from weft.errors import DataError, RecipeError, plural
 
@@ -109,8 +110,9 @@ def _serve(named: dict[str, Path], settings: ServeSettings, key_file: Path | Non
         if (error.name or "").startswith("weft"):
             raise
         raise DataError(f"serve: {error.name} is not installed; pip install 'weft[serve]'") from None
-    service = create_app(named, settings, key_file=key_file)
-    bound = listen(settings)
+    with activity("starting the service"):
+        service = create_app(named, settings, key_file=key_file)
+        bound = listen(settings)
     url = address(bound)
 
     def on_start() -> None:
