@@ -161,7 +161,8 @@ def test_a_head_that_is_off_adds_nothing(head: Head) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("kind", "head"), [("before", Head("cross", 1, 1)), ("feeding", Head("cross", 1, 1)), ("copying", Head("copy", 1, 1))]
+    ("kind", "head"),
+    [("before", Head("cross", 1, 1)), ("feeding", Head("cross", 1, 1)), ("copying", Head("copy", 1, 1))],
 )
 def test_an_attention_without_heads_is_one_head(kind: str, head: Head) -> None:
     model = make(KINDS[kind])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,3 +105,14 @@ def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
 
 def settings(**changes: Any) -> ServeSettings:
     return ServeSettings(device="cpu", threads=1, **changes)
+
+
+def raw_request(running: Running, path: str, body: Any, *, cut: int = 0) -> socket.socket:
+    """A connection on which a request was sent, but for its last ``cut`` bytes; close it to leave."""
+    content = json.dumps(body).encode()
+    url = httpx.URL(running.url)
+    connection = socket.create_connection((url.host, url.port), timeout=PATIENCE)
+    head = f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+    connection.sendall(request[: len(request) - cut])
+    return connection

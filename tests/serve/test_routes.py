@@ -57,7 +57,9 @@ def test_a_trace_and_a_prefix(running: Running, translators: dict[str, Translato
         ]
     [record] = running.translate("a b", trace=True, search={"kind": "greedy"})
     assert record["trace"]["kind"] == "path"
-    assert [step["tokens"][step["chosen"]] for step in record["trace"]["steps"]][: len(record["tokens"])] == record["tokens"]
+    assert [step["tokens"][step["chosen"]] for step in record["trace"]["steps"]][: len(record["tokens"])] == record[
+        "tokens"
+    ]
 
 
 @every_model
@@ -71,7 +73,12 @@ def test_edits(running: Running, translators: dict[str, Translator], model: str)
     assert record["attention"][1] == pytest.approx([0.0, 0.0, 0.75, 0.25])
     off = {"kind": "cross", "layer": 1, "head": 1}
     [record] = running.translate("a b c", model=model, edits={"heads_off": [off]})
-    close(record, translators[model].with_edits(AttentionEdits(heads_off=(Head(**off),))).translate("a b c", return_attention=False))
+    close(
+        record,
+        translators[model]
+        .with_edits(AttentionEdits(heads_off=(Head(**off),)))
+        .translate("a b c", return_attention=False),
+    )
     heads = running.post("/api/heads", text="a b c", model=model, edits={"heads_off": [off]}).json()["heads"]
     [silent] = [head for head in heads if (head["kind"], head["layer"], head["head"]) == ("cross", 1, 1)]
     assert not any(map(any, silent["weights"]))

@@ -165,9 +165,7 @@ class Lane:
             self.queue.remove(job)
             job.attempts += 1
             if job.attempts >= MAX_ATTEMPTS or job.on_event is not None:
-                job.fail(
-                    ServiceError(500, "the worker of the model ended while it searched; the service has logged it")
-                )
+                job.fail(ServiceError(500, "the worker of the model ended twice while it searched for this request"))
             elif not job.abandoned:
                 job.taken, job.missing = 0, len(job.rows)
                 again.append(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from weft.serve.queueing import Job
 from weft.serve.settings import ServeSettings
 from weft.serve.worker_process import WorkerEndedError, WorkerProcess
 
+log = logging.getLogger("weft.serve")
 MAX_FAILURES = 5
 """Starts in a row that may fail before a model is given up."""
 
@@ -69,9 +71,8 @@ class ServedModel:
             version = self.version
             code = await self.worker.run()
             failures = failures + 1 if version == self.version else 0
-            self.ready.clear()
-            self.metrics.set(READY, 0, model_name=self.name)
             self.metrics.add(RESTARTS, model_name=self.name)
+            log.error("%s: its worker ended (exit code %d)", self.name, code)
             if failures >= MAX_FAILURES:
                 self.state, self.problem = "failed", f"its worker ended {failures} times in a row (exit code {code})"
                 self._fail_waiting()
@@ -93,6 +94,11 @@ class ServedModel:
     def _on_event(self, event: str, body: bytes) -> None:
         """What the worker says of its model."""
         data = json.loads(body)
+        if event == "ended":
+            self.ready.clear()
+            self.state = "loading"
+            self.metrics.set(READY, 0, model_name=self.name)
+            return
         if event == "examples":
             self.examples = data["examples"]
             return
@@ -154,7 +160,7 @@ class ServedModel:
         """Load what the run folder holds now; until that has succeeded, the old model answers."""
         if self.worker is None:
             raise ModelUnavailableError(f"{self.name}: is not running")
-        if self.state == "failed" and self.worker.process is not None and self.worker.process.returncode is not None:
+        if self.state == "failed" and self.worker.ended:
             self.tasks[0] = asyncio.create_task(self._supervise())
             self.state = "loading"
             return await self.loaded()

@@ -27,13 +27,14 @@ class WorkerProcess:
     """One process. It is not started again; a `ServedModel` makes another one."""
 
     def __init__(self, config: dict[str, Any], on_event: EventHandler) -> None:
-        """``on_event``: is given what the worker says of its model: ready, failed, examples."""
+        """``on_event``: is given what the worker says of its model: ready, failed, examples; and that it has ended."""
         self.config = config
         self.on_event = on_event
         self.process: asyncio.subprocess.Process | None = None
         self.numbers = itertools.count(1)
         self.answers: dict[int, asyncio.Future[Frame]] = {}
         self.streams: dict[int, EventHandler] = {}
+        self.ended = False
 
     async def run(self) -> int:
         """Start it and receive its frames until it ends; its exit code."""
@@ -76,6 +77,8 @@ class WorkerProcess:
                 answer.set_result(frame)
 
     def _end(self) -> None:
+        self.ended = True
+        self.on_event("ended", b"{}")  # before those who wait are told, and ask again
         for answer in self.answers.values():
             if not answer.done():
                 answer.set_exception(WorkerEndedError())
@@ -88,7 +91,7 @@ class WorkerProcess:
         """Send a request; its number and its answer to come."""
         number = next(self.numbers)
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        if self.process is None or self.process.returncode is not None:
+        if self.process is None or self.ended:
             answer.set_exception(WorkerEndedError())
             return number, answer
         self.answers[number] = answer

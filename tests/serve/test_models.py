@@ -1,0 +1,157 @@
+"""Worker processes that are killed, runs that change on disk, requests that take too long or are too many."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from serve.servers import Running, raw_request, running_server, settings, wait_for
+from weft.serve import create_app
+from weft.serve.models import ServedModel, languages_of
+from weft.serve.naming import name_runs
+from weft.training.train import train
+
+LONG = {"text": "a b c " * 200, "search": {"size": 64, "stop": "steps", "max_length": 1000, "no_loops": False}}
+"""A search of many seconds."""
+
+
+@pytest.fixture(scope="module")
+def own(recurrent_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service whose run folder may be changed, and which gives up early."""
+    run = tmp_path_factory.mktemp("own") / "run"
+    shutil.copytree(recurrent_run, run)
+    with running_server(create_app([run], settings(max_waiting=4, max_waiting_exact=1, deadline=30.0))) as server:
+        yield server
+
+
+@pytest.fixture
+def model(own: Running) -> ServedModel:
+    return own.service.models.by_name["run"]
+
+
+def is_running(own: Running) -> bool:
+    return own.metric("weft_num_requests_running") > 0
+
+
+def kill_worker(own: Running, model: ServedModel) -> None:
+    process = model.worker.process
+    os.kill(process.pid, signal.SIGKILL)
+    wait_for(lambda: model.worker.process is not process)
+
+
+def later(pool: ThreadPoolExecutor, own: Running, **body: Any) -> Future[httpx.Response]:
+    return pool.submit(own.post, "/api/translate", **body)
+
+
+def test_a_worker_that_is_killed(own: Running, model: ServedModel) -> None:
+    """Requests wait for the next worker; one whose workers end twice is refused, and the service goes on."""
+    before = own.metric("weft_worker_restarts_total")
+    with ThreadPoolExecutor(2) as pool:
+        fatal = later(pool, own, **LONG)
+        wait_for(lambda: is_running(own))
+        waiting = later(pool, own, text="a b")
+        kill_worker(own, model)
+        wait_for(lambda: is_running(own))
+        kill_worker(own, model)
+        assert fatal.result().status_code == 500
+        assert "ended twice" in fatal.result().json()["error"]
+        assert waiting.result().status_code == 200
+    assert own.metric("weft_worker_restarts_total") == before + 2
+    wait_for(lambda: own.client.get("/ready").status_code == 200)
+
+
+def test_too_many_requests(own: Running) -> None:
+    """Four wait; the next is refused at once, with the time after which to try again. Who leaves makes room."""
+    abandoned = own.metric("weft_requests_abandoned_total")
+    with ThreadPoolExecutor(8) as pool, raw_request(own, "/api/translate", LONG) as busy:
+        wait_for(lambda: is_running(own))
+        waiting = [later(pool, own, text="a b", search={"size": size}) for size in (1, 2, 3, 4)]
+        wait_for(lambda: own.metric("weft_num_requests_waiting") == 4)
+        refused = own.post("/api/translate", text="a b")
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["error"] == "4 requests are waiting already; try again later"
+        assert own.metric("weft_requests_refused_total") >= 1
+        busy.close()  # its rows are freed: the others need not wait for it
+        assert [one.result().status_code for one in waiting] == [200] * 4
+    assert own.metric("weft_requests_abandoned_total") == abandoned + 1
+
+
+def test_a_deadline(own: Running, model: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "settings", model.settings.model_copy(update={"deadline": 0.5}))
+    response = own.post("/api/translate", **LONG)
+    assert response.status_code == 503
+    assert response.json()["error"] == "not done after 0.5 seconds; send fewer or shorter texts"
+    wait_for(lambda: not is_running(own))
+    monkeypatch.undo()
+    assert own.translate("a b")
+
+
+def test_an_exact_search_does_not_keep_others_waiting(own: Running) -> None:
+    body = {"text": "a b c " * 100, "search": {"kind": "exact", "max_length": 900, "max_nodes": 20_000}}
+    with raw_request(own, "/api/translate", body):
+        wait_for(lambda: is_running(own))
+        assert own.translate("a b")
+        assert own.metric("weft_num_requests_running") == 1
+        with raw_request(own, "/api/translate", body):
+            wait_for(lambda: own.metric("weft_num_requests_waiting") == 1)
+            assert own.post("/api/translate", **body).status_code == 429
+            assert own.translate("a b")
+
+
+def test_a_run_that_is_replaced(own: Running, model: ServedModel, tiny: Callable[..., Any], tmp_path: Path) -> None:
+    """The model stays what it was until it is reloaded; a run that cannot be loaded does not replace it."""
+    [before] = own.translate("a b c", attention=True)
+    wait_for(lambda: bool(model.examples))
+    kept = tmp_path / "kept"
+    shutil.move(model.run, kept)
+    [still] = own.translate("a b c", attention=True)
+    assert still == before
+    response = own.client.post("/api/models/run/reload")
+    assert response.status_code == 409 and "no such run folder" in response.json()["error"]
+    assert own.translate("a b c", attention=True) == [before]
+    assert list(train(tiny({"seed": 5, "training.steps": 3, "serve.target": "cc"}), model.run))
+    record = own.client.post("/api/models/run/reload").json()
+    assert record["state"] == "ready" and record["target"] == "cc"
+    [after] = own.translate("a b c", attention=True)
+    assert after["attention"] != before["attention"]
+    assert own.error(404, "/api/models/x/reload", a=1)
+
+
+def test_a_run_that_cannot_be_loaded(recurrent_run: Path, tmp_path: Path) -> None:
+    """Its problem is told; it becomes ready when the run is mended and reloaded."""
+    run = tmp_path / "broken"
+    shutil.copytree(recurrent_run, run)
+    (run / "tokenizer.json").rename(tmp_path / "tokenizer.json")
+    with running_server(create_app([run], settings()), ready=False) as running:
+        [model] = running.service.models.by_name.values()
+        wait_for(lambda: model.state == "failed")
+        assert "tokenizer.json: missing" in running.error(503, "/api/translate", text="a")
+        assert running.client.get("/ready").status_code == 503
+        assert running.client.get("/health").status_code == 200
+        assert "tokenizer.json: missing" in running.client.get("/api/models").json()["models"][0]["problem"]
+        (tmp_path / "tokenizer.json").rename(run / "tokenizer.json")
+        assert running.client.post("/api/models/broken/reload").json()["state"] == "ready"
+        assert running.translate("a b")
+
+
+def test_languages(recurrent_run: Path, tmp_path: Path) -> None:
+    assert languages_of(recurrent_run, "x") == ("aa", "bb")
+    assert languages_of(tmp_path, "x") == ("source", "x")
+
+
+def test_names() -> None:
+    assert name_runs([Path("a/run"), Path("b/run"), "c"]) == {
+        "run": Path("a/run"),
+        "run-2": Path("b/run"),
+        "c": Path("c"),
+    }
+    assert name_runs(["a/run"], used={"run": Path()}) == {"run-2": Path("a/run")}

@@ -1,0 +1,163 @@
+"""The queue: bounded, fair between clients and jobs, in batches of one key and of a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.serve.errors import BusyError, ServiceError
+from weft.serve.queueing import Batch, FairQueue, Job, Rates
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+def job(rows: str, client: str = "x", key: str | None = "k") -> Job:
+    return Job("translate", {}, rows=list(rows), batch_key=key, client=client)
+
+
+def take(queue: FairQueue, budget: float = 1e9) -> Batch | None:
+    return queue.take(lambda text: 1.0, lambda key: budget)
+
+
+def texts(batch: Batch | None) -> str:
+    assert batch is not None
+    return "".join(item.job.rows[item.row] for item in batch.items)
+
+
+def test_clients_take_turns() -> None:
+    async def test() -> None:
+        queue = FairQueue(10)
+        for one in (job("aaaaaa", "long"), job("b", "short"), job("cc", "other")):
+            queue.add(one)
+        assert texts(take(queue, 4)) == "abca"
+        assert texts(take(queue, 3)) == "caa"
+        queue.add(job("d", "new"))
+        assert texts(take(queue, 2)) in ("ad", "da")
+        assert texts(take(queue)) == "a"
+        assert take(queue) is None and len(queue) == 0
+
+    run(test)
+
+
+def test_the_jobs_of_a_client_take_turns() -> None:
+    async def test() -> None:
+        queue = FairQueue(10)
+        queue.add(job("aaaa"))
+        queue.add(job("b"))
+        assert texts(take(queue, 3)) == "aba"
+
+    run(test)
+
+
+def test_a_batch_has_one_key() -> None:
+    async def test() -> None:
+        queue = FairQueue(10)
+        for rows, client, key in (("aa", "x", "1"), ("b", "y", "2"), ("c", "z", "1"), ("d", "w", None)):
+            queue.add(job(rows, client, key))
+        batches = [take(queue) for _ in range(3)]
+        assert [texts(batch) for batch in batches] == ["aca", "b", ""]
+        assert batches[2] is not None and batches[2].alone is not None and batches[2].alone.rows == ["d"]
+
+    run(test)
+
+
+def test_a_text_above_the_budget_is_searched_alone() -> None:
+    async def test() -> None:
+        queue = FairQueue(10)
+        queue.add(job("ab"))
+        assert texts(take(queue, 0.5)) == "a"
+        assert texts(take(queue, 0.5)) == "b"
+
+    run(test)
+
+
+def test_it_is_bounded() -> None:
+    async def test() -> None:
+        queue = FairQueue(2)
+        first = job("a")
+        queue.add(first)
+        queue.add(job("b", "y"))
+        with pytest.raises(BusyError) as caught:
+            queue.add(job("c"), retry_after=7.4)
+        assert caught.value.headers == {"Retry-After": "7"}
+        queue.remove(first)
+        queue.add(job("c"))
+        assert texts(take(queue)) == "bc"
+
+    run(test)
+
+
+def test_jobs_that_are_sent_again_come_first_and_alone() -> None:
+    async def test() -> None:
+        queue = FairQueue(5)
+        queue.add(job("a"))
+        again = job("bb", "y")
+        again.attempts = 1
+        queue.return_first([again])
+        batch = take(queue)
+        assert texts(batch) == "bb" and batch is not None and batch.alone is None
+        assert texts(take(queue)) == "a"
+
+    run(test)
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("abc", min_size=1, max_size=9), st.sampled_from("xyz"), st.sampled_from("12")), max_size=12
+    ),
+    st.integers(1, 9),
+)
+def test_every_row_is_taken_once(jobs: list[tuple[str, str, str]], budget: int) -> None:
+    async def test() -> None:
+        queue = FairQueue(100)
+        added = [job(*one) for one in jobs]
+        for one in added:
+            queue.add(one)
+        taken = []
+        while (batch := take(queue, budget)) is not None:
+            assert 1 <= len(batch.items) <= budget
+            assert len({item.job.batch_key for item in batch.items}) == 1
+            taken += batch.items
+        assert sorted((added.index(item.job), item.row) for item in taken) == [
+            (number, row) for number, one in enumerate(added) for row in range(len(one.rows))
+        ]
+
+    run(test)
+
+
+def test_results_and_failures() -> None:
+    async def test() -> None:
+        one = job("ab")
+        one.put(1, b"B")
+        assert not one.done.done()
+        one.put(0, b"A")
+        assert await one.done == [b"A", b"B"]
+        other = job("a")
+        other.fail(ServiceError(422, "no"))
+        other.put(0, b"A")
+        with pytest.raises(ServiceError):
+            await other.done
+
+    run(test)
+
+
+def test_rates_keep_batches_short() -> None:
+    rates = Rates(batch_tokens=4096, batch_seconds=1.0)
+    assert rates.budget("k") == 512
+    rates.measured("k", 512, 2.0)
+    assert rates.budget("k") == 256
+    rates.measured("k", 1, 1.0)  # a small batch says little
+    assert rates.budget("k") > 200
+    rates.measured("k", 256, 0.01)
+    assert rates.budget("k") == 4096
+    for number in range(200):
+        rates.measured(str(number), 1, 1)
+    assert len(rates.tokens_per_second) == 64
+    assert rates.seconds(10.0) == 10.0

@@ -1,0 +1,148 @@
+"""What stands before every request: Host, Origin, keys, size and time of the body; headers of every answer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from weft.serve.frames import to_json
+from weft.serve.keys import Keys, new_key
+from weft.serve.metrics import Metrics
+from weft.serve.security import CONTENT_SECURITY_POLICY, Guard, host_name
+from weft.serve.settings import ServeSettings
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the body of the request and the client."""
+    body = (await receive())["body"]
+    content = to_json({"body": body.decode(), "client": scope["state"]["client"]})
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": content})
+
+
+def ask(guard: Guard, method: str = "GET", path: str = "/api/models", **options: Any) -> httpx.Response:
+    async def request() -> httpx.Response:
+        transport = httpx.ASGITransport(guard)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(request())
+
+
+def guard(keys: Keys | None = None, **settings: Any) -> Guard:
+    return Guard(echo, ServeSettings(**settings), keys, Metrics())
+
+
+def test_headers_of_every_answer() -> None:
+    for response in (ask(guard()), ask(guard(), headers={"Host": "evil.example"})):
+        assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+        assert "unsafe" not in CONTENT_SECURITY_POLICY and "http" not in CONTENT_SECURITY_POLICY
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "status"),
+    [
+        ("127.0.0.1:8000", {}, 200),
+        ("localhost", {}, 200),
+        ("[::1]:9", {}, 200),
+        ("evil.example", {}, 403),
+        ("127.0.0.1.evil.example", {}, 403),
+        ("", {}, 403),
+        ("a@127.0.0.1", {}, 403),
+        ("weft.example", {"hosts": ["weft.example"]}, 200),
+        ("other.example", {"hosts": ["weft.example"]}, 403),
+        ("any.example", {"host": "0.0.0.0"}, 200),
+        ("any.example", {"host": "0.0.0.0", "hosts": ["weft.example"]}, 403),
+    ],
+)
+def test_hosts(host: str, settings: dict[str, Any], status: int) -> None:
+    """After DNS rebinding, a page of another site has this machine's address, but not its name."""
+    assert ask(guard(**settings), headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "settings", "status"),
+    [
+        ("http://127.0.0.1:8000", {}, 200),
+        ("http://127.0.0.1:9000", {}, 403),
+        ("https://evil.example", {}, 403),
+        ("null", {}, 403),
+        ("moz-extension://abc", {}, 403),
+        ("moz-extension://abc", {"origins": ["moz-extension://abc"]}, 200),
+    ],
+)
+def test_origins(origin: str, settings: dict[str, Any], status: int) -> None:
+    response = ask(guard(**settings), "POST", headers={"Origin": origin}, content=b"{}")
+    assert response.status_code == status
+    allowed = response.headers.get("access-control-allow-origin")
+    assert allowed == (origin if "origins" in settings else None)
+    assert "access-control-allow-credentials" not in response.headers
+
+
+def test_a_preflight_request() -> None:
+    headers = {"Origin": "moz-extension://abc", "Access-Control-Request-Method": "POST"}
+    assert ask(guard(origins=["moz-extension://abc"]), "OPTIONS", headers=headers).status_code == 204
+    assert ask(guard(), "OPTIONS", headers=headers).status_code == 403
+
+
+def test_keys(tmp_path: Path) -> None:
+    key = new_key(tmp_path / "keys", "somebody")
+    keys = Keys.read(tmp_path / "keys")
+    asked = guard(keys)
+    assert ask(asked).status_code == 401
+    assert ask(asked, headers={"Authorization": "Bearer wrong"}).json() == {"error": "the key is not known"}
+    for headers in ({"Authorization": f"Bearer {key}"}, {"X-API-Key": key}):
+        client = ask(asked, headers=headers).json()["client"]
+        assert client in keys.names and key not in client
+    for path in ("/", "/page/weft.js", "/health", "/ready", "/api/service"):
+        assert ask(asked, path=path).status_code == 200
+    for path in ("/api/translate", "/languages", "/metrics"):
+        assert ask(asked, path=path).status_code == 401
+
+
+def test_the_size_of_a_body() -> None:
+    asked = guard(max_body=10)
+    assert ask(asked, "POST", content=b"0123456789").json()["body"] == "0123456789"
+
+    async def parts() -> Any:
+        for _ in range(3):
+            yield b"01234"
+
+    for content in (b"01234567890", parts()):
+        response = ask(asked, "POST", content=content)
+        assert response.status_code == 413
+        assert response.json() == {"error": "the request has more than 10 bytes, the limit"}
+
+
+def test_a_body_that_does_not_arrive() -> None:
+    async def call() -> list[Any]:
+        sent: list[Any] = []
+        messages = [{"type": "http.request", "body": b"a", "more_body": True}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await asyncio.sleep(60)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/api/translate", "headers": [(b"host", b"localhost")]}
+        await guard(body_timeout=0.05)(scope, receive, send)
+        return sent
+
+    start, body = asyncio.run(call())
+    assert start["status"] == 408
+    assert body["body"] == b'{"error":"the request did not arrive within 0.05 seconds"}'
+
+
+def test_names_of_hosts() -> None:
+    for host, name in (("a:1", "a"), ("[::1]:2", "::1"), ("A", "a"), ("", ""), ("x@y", "")):
+        assert host_name(host) == name
