@@ -45,20 +45,23 @@ class ServedModel:
             "exact": Lane("exact", self, settings.max_waiting_exact),
         }
         self.tasks: list[asyncio.Task[None]] = []
+        self.stopping = False
         self.version = 0
         """How often a model was loaded."""
 
     def start(self) -> None:
         """Start the worker, and keep it running."""
         if not self.tasks:
+            self.stopping = False
             lanes = [lane.run() for lane in self.lanes.values()]
             self.tasks = [asyncio.create_task(one) for one in (self._supervise(), *lanes)]
 
     async def stop(self) -> None:
-        for task in self.tasks:
-            task.cancel()
+        self.stopping = True
         if self.worker is not None:
             await self.worker.stop()
+        for task in self.tasks:
+            task.cancel()
         for task in self.tasks:
             with suppress(asyncio.CancelledError):
                 await task
@@ -70,6 +73,8 @@ class ServedModel:
             self.worker = WorkerProcess(self._config(), self._on_event)
             version = self.version
             code = await self.worker.run()
+            if self.stopping:
+                return
             failures = failures + 1 if version == self.version else 0
             self.metrics.add(RESTARTS, model_name=self.name)
             log.error("%s: its worker ended (exit code %d)", self.name, code)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from weft.serve.errors import ServiceError
 from weft.serve.frames import to_json
 from weft.serve.keys import Keys
+from weft.serve.logs import log_error
 from weft.serve.metrics import LATENCY, REQUESTS, Metrics
 from weft.serve.settings import LOCAL_HOSTS, ServeSettings
 
@@ -86,6 +87,8 @@ class Guard:
             await self.app(scope, _replay(body, receive), send_with_headers)
         except ServiceError as error:
             await _answer(send_with_headers, error.status, to_json({"error": error.message}), error.headers)
+        except Exception as error:  # the application has answered; what is left to do is to log it
+            log_error(error, texts=self.settings.log == "texts")
         finally:
             seconds = time.monotonic() - start
             path = path_label(scope)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from weft.errors import CheckpointError, WeftError
 from weft.serve.frames import Frame, encode, read, to_json
+from weft.serve.logs import log_error, one_line
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
@@ -232,18 +232,6 @@ def is_device_error(error: BaseException) -> bool:
     return type(error).__name__ == "AcceleratorError" or (
         isinstance(error, RuntimeError) and any(name in str(error) for name in ("CUDA error", "CUBLAS", "CUDNN_STATUS"))
     )
-
-
-def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def log_error(error: BaseException, *, texts: bool) -> None:
-    """The traceback on stderr; the message of the error, which may quote a text, only on request."""
-    lines = traceback.format_tb(error.__traceback__)
-    message = f": {one_line(error)}" if texts else ""
-    sys.stderr.write(f"weft: error in a request: {type(error).__name__}{message}\n{''.join(lines)}")
-    sys.stderr.flush()
 
 
 def main() -> None:

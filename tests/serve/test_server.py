@@ -1,0 +1,129 @@
+"""A service as a process: signals under load, clients that hang, clients that do not read."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from uvicorn.server import ServerState
+
+from serve.servers import Running, raw_request, wait_for
+from weft.errors import DataError
+from weft.serve import server
+from weft.serve.server import address, listen
+from weft.serve.settings import ServeSettings
+
+
+@pytest.fixture
+def process(recurrent_run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`weft serve` on a free port, and its address."""
+    arguments = ["serve", str(recurrent_run), "--port", "0", "--device", "cpu", "--set", "threads=1"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "weft", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "WEFT_NO_PROGRESS": "1", "PYTHONPATH": str(Path(server.__file__).parents[2])},
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        match = re.search(r"serving recurrent at (http://127\.0\.0\.1:\d+/)", first)
+        assert match is not None, first + process.stderr.read()
+        yield process, match[1]
+        process.kill()
+
+
+def waiting_requests(client: httpx.Client) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("weft_num_requests_waiting{"))
+
+
+def test_sigterm_under_load(process: tuple[subprocess.Popen[str], str]) -> None:
+    """What was admitted is answered, nothing more is taken, and the exit code is 0; no worker stays behind."""
+    service, url = process
+    with httpx.Client(base_url=url, timeout=60) as client, ThreadPoolExecutor(8) as pool:
+        wait_for(lambda: client.get("/ready").status_code == 200)
+        workers = [int(line) for line in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()]
+        body = {"text": ["a b c d"] * 200, "search": {"size": 16}}
+        busy = pool.submit(httpx.post, f"{url}api/translate", json={**body, "search": {"size": 17}}, timeout=60)
+        answers = [pool.submit(httpx.post, f"{url}api/translate", json=body, timeout=60) for _ in range(7)]
+        wait_for(lambda: waiting_requests(client) == 7)  # admitted: one that has not arrived may be refused
+        service.send_signal(signal.SIGTERM)
+        assert [answer.result().status_code for answer in answers] == [200] * 7
+        assert busy.result().status_code == 200
+    assert service.wait(60) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}health")
+    for pid in workers:
+        wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists())
+
+
+def test_clients_that_hang(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sends half a request, one nothing: both are closed in time, and others are answered meanwhile."""
+    monkeypatch.setattr(
+        running.service.guard, "settings", running.service.guard.settings.model_copy(update={"body_timeout": 0.3})
+    )
+    with raw_request(running, "/api/translate", {"text": "a b"}, cut=3) as half:
+        assert running.translate("a b")
+        half.settimeout(60)
+        assert b" 408 " in half.recv(4096)
+
+
+class Transport:
+    """A connection whose peer does nothing."""
+
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+
+def test_connections_come_to_an_end(running: Running) -> None:
+    """One on which nothing arrives, one that is not read: each is closed when its time is up, and not before."""
+    import asyncio
+
+    async def test() -> None:
+        settings = ServeSettings(body_timeout=0.05)
+        protocol_class = server.protocol_class(settings)
+
+        def connect() -> tuple[object, Transport]:
+            transport = Transport()
+            protocol = protocol_class(running.server.config, ServerState(), {})
+            protocol.connection_made(transport)
+            return protocol, transport
+
+        _, silent = connect()
+        reader, unread = connect()
+        reader.cycle = object()
+        reader.pause_writing()
+        slow, read_late = connect()
+        slow.cycle = object()
+        slow.pause_writing()
+        slow.resume_writing()
+        await asyncio.sleep(0.2)
+        assert silent.aborted and unread.aborted and not read_late.aborted
+
+    asyncio.run(test())
+
+
+def test_ports(running: Running) -> None:
+    with listen(ServeSettings(port=0)) as bound:
+        port = bound.getsockname()[1]
+        assert address(bound) == f"http://127.0.0.1:{port}/"
+        with pytest.raises(DataError, match=f"--host 127.0.0.1 --port {port}: address already in use; choose another"):
+            listen(ServeSettings(port=port))
+    with listen(ServeSettings(host="0.0.0.0", port=0)) as bound:
+        assert address(bound).startswith("http://127.0.0.1:")

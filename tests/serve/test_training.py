@@ -1,0 +1,90 @@
+"""Training watched: the log as it grows, samples when the weights change, and an end."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from serve.servers import Running
+from weft.files import lock_folder
+from weft.serve import training
+from weft.serve.training import LogReader, thinned
+
+
+def test_a_run_that_has_ended(running: Running) -> None:
+    runs = {run["name"]: run for run in running.client.get("/api/training").json()["runs"]}
+    assert runs["recurrent"]["state"] == "finished" and runs["recurrent"]["step"] == 20
+    events = running.events("/api/training/recurrent/stream")
+    assert [data["event"] for name, data in events if name == "log"][0] == "started"
+    assert [data["event"] for name, data in events if name == "log"][-1] == "finished"
+    [samples] = [data for name, data in events if name == "samples"]
+    assert len(samples["translations"]) == 4 and samples["problem"] is None
+    for sample in samples["translations"]:
+        assert sample["reference"] == sample["source"]  # the task is to copy
+        assert sample["word_attention"]["weights"]
+    assert events[-1] == ("end", {"state": "finished"})
+    assert "is not served" in running.error(404, "/api/training/none/stream")
+
+
+def test_a_run_that_is_training(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log grows and its weights change while it is watched; when its lock is released, the stream ends."""
+    monkeypatch.setattr(training, "POLL_SECONDS", 0.02)
+    model = running.service.models.by_name["recurrent"]
+    log = model.run / "log.jsonl"
+    kept = log.read_bytes()
+    started = threading.Event()
+
+    def train() -> None:
+        started.wait(60)
+        with log.open("ab") as file:
+            file.write(b'{"event": "step", "step": 21, "loss": 1.0}\n{"event": "ste')
+            file.flush()
+            os.utime(model.run / "model.safetensors", (1, 1))
+            released.wait(60)
+
+    released = threading.Event()
+    other = threading.Thread(target=train)
+    other.start()
+    names: list[str] = []
+    try:
+        with lock_folder(model.run, "training"):
+            with running.client.stream("GET", "/api/training/recurrent/stream") as response:
+                for line in response.iter_lines():
+                    names += [line.removeprefix("event: ")] if line.startswith("event: ") else []
+                    if line.startswith("data: ") and names[-1] == "state":
+                        started.set()
+                    if line.startswith("data: ") and names.count("samples") == 2:
+                        samples = json.loads(line.removeprefix("data: "))
+                        break
+        assert samples["problem"] is None and len(samples["translations"]) == 4
+        assert names.count("log") == len(kept.splitlines()) + 1
+    finally:
+        started.set()
+        released.set()
+        other.join()
+        log.write_bytes(kept)
+
+
+def test_lines_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    reader = LogReader(log)
+    assert reader.read() == []
+    log.write_bytes(b'{"a": 1}\n\xff\n[1]\n{"b"')
+    assert reader.read() == [b'{"a":1}']
+    with log.open("ab") as file:
+        file.write(b": NaN}\n" + b'{"c": 2}\n')
+    assert reader.read() == [b'{"b":null}', b'{"c":2}']
+    assert reader.read() == []
+    log.write_bytes(b'{"d": 3}\n')  # a resumed run removes what it will log again
+    assert reader.read() == [b'{"d":3}']
+
+
+def test_old_steps_are_thinned() -> None:
+    lines = [b'{"event":"step","step":%d}' % step for step in range(5000)] + [b'{"event":"validation"}']
+    kept = thinned(lines)
+    assert len(kept) <= 2002 and kept[0] == lines[0] and kept[-2:] == lines[-2:]
+    assert thinned(lines[:10]) == lines[:10]
