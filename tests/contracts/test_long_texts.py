@@ -13,7 +13,7 @@ from weft.text import vocabulary
 from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
 from weft.training.train import train
-from weft.translation import translator as translator_module
+from weft.translation import inputs
 from weft.translation.translator import Translator
 
 TEXTS = ["a b c d e f", "ab ba cab"]
@@ -54,7 +54,7 @@ def test_they_are_not_trained_on(tiny: Any, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_source_of_too_many_tokens(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator_module, "MAX_SOURCE_TOKENS", 5)
+    monkeypatch.setattr(inputs, "MAX_SOURCE_TOKENS", 5)
     limit = 10 * copier.recipe.data.max_length
     with pytest.raises(InputTooLongError) as error:
         copier.translate(["a", "a " * (limit + 1)])

@@ -1,4 +1,4 @@
-"""Translations, scores and heads by HTTP are those of the same run in Python; what is wrong is answered in a sentence."""
+"""Translations, scores and heads by HTTP are those of the run in Python; what is wrong is answered in a sentence."""
 
 from __future__ import annotations
 

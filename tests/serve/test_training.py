@@ -19,8 +19,8 @@ def test_a_run_that_has_ended(running: Running) -> None:
     runs = {run["name"]: run for run in running.client.get("/api/training").json()["runs"]}
     assert runs["recurrent"]["state"] == "finished" and runs["recurrent"]["step"] == 20
     events = running.events("/api/training/recurrent/stream")
-    assert [data["event"] for name, data in events if name == "log"][0] == "started"
-    assert [data["event"] for name, data in events if name == "log"][-1] == "finished"
+    logged = [data["event"] for name, data in events if name == "log"]
+    assert (logged[0], logged[-1]) == ("started", "finished")
     [samples] = [data for name, data in events if name == "samples"]
     assert len(samples["translations"]) == 4 and samples["problem"] is None
     for sample in samples["translations"]:
@@ -51,15 +51,15 @@ def test_a_run_that_is_training(running: Running, monkeypatch: pytest.MonkeyPatc
     other.start()
     names: list[str] = []
     try:
-        with lock_folder(model.run, "training"):
-            with running.client.stream("GET", "/api/training/recurrent/stream") as response:
-                for line in response.iter_lines():
-                    names += [line.removeprefix("event: ")] if line.startswith("event: ") else []
-                    if line.startswith("data: ") and names[-1] == "state":
-                        started.set()
-                    if line.startswith("data: ") and names.count("samples") == 2:
-                        samples = json.loads(line.removeprefix("data: "))
-                        break
+        watched = running.client.stream("GET", "/api/training/recurrent/stream")
+        with lock_folder(model.run, "training"), watched as response:
+            for line in response.iter_lines():
+                names += [line.removeprefix("event: ")] if line.startswith("event: ") else []
+                if line.startswith("data: ") and names[-1] == "state":
+                    started.set()
+                if line.startswith("data: ") and names.count("samples") == 2:
+                    samples = json.loads(line.removeprefix("data: "))
+                    break
         assert samples["problem"] is None and len(samples["translations"]) == 4
         assert names.count("log") == len(kept.splitlines()) + 1
     finally:

@@ -122,12 +122,12 @@ def _add_error_answers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))[:100]
+        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))[:100]
         message = " ".join(str(first["msg"]).split())
         if first["type"] == "model_attributes_type" and "json" not in request.headers.get("content-type", ""):
             return answer(415, "send JSON, with the header Content-Type: application/json")
         status = 400 if first["type"] == "json_invalid" else 422
-        return answer(status, f"{place}: {message}" if place and status == 422 else message)
+        return answer(status, f"{where}: {message}" if where and status == 422 else message)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:

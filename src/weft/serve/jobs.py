@@ -107,9 +107,9 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -
             raise ClientLeftError
         return task.result()
     finally:
-        for one in (task, watcher):
-            if not one.done():
-                one.cancel()
+        for future in (task, watcher):
+            if not future.done():
+                future.cancel()
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 

@@ -156,7 +156,7 @@ class Worker:
             rows = [row for row in rows if (number, row) not in self.abandoned]
             observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
             try:
-                found = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)
+                records = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)
             except (WeftError, MemoryError, RuntimeError) as error:
                 if is_device_error(error):
                     raise
@@ -166,7 +166,7 @@ class Worker:
                 elif rows:
                     errors[rows[0]] = status_of(error)
             else:
-                for row, result in zip(rows, found, strict=True):
+                for row, result in zip(rows, records, strict=True):
                     results[row] = result
 
         translate(list(range(len(texts))))

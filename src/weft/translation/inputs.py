@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import ColumnCountError, DataError, SearchError, plural
+from weft.errors import ColumnCountError, DataError, InputTooLongError, SearchError, plural
 from weft.recipe.search import SearchSettings
 from weft.search.interface import TRACED_CANDIDATES
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.search.loop import StepObserver
 
+MAX_SOURCE_TOKENS = 10_000
+"""The longest source that is translated; more where the model was trained on longer ones (data.max_length)."""
 SHOWN = 40
 """Characters of a value that an error message shows."""
 
@@ -103,6 +105,20 @@ def as_count(value: Any, name: str) -> int:
     if (number := value.__index__()) < 1:
         raise SearchError(f"{name}: {number} was given, expected at least 1")
     return int(number)
+
+
+def check_lengths(encoded: Sequence[Sequence[int]], *, training_limit: int) -> None:
+    """Refuse sources that are far longer than all that the model was trained on: they take time and memory.
+
+    ``training_limit``: data.max_length of the run.
+    """
+    limit = max(MAX_SOURCE_TOKENS, 10 * training_limit)
+    longest = max(map(len, encoded), default=0)
+    if longest > limit:
+        raise InputTooLongError(
+            f"a source of {longest:,} tokens; at most {limit:,} are translated (10,000, or 10 times "
+            "data.max_length); split it"
+        )
 
 
 OBSERVED_CANDIDATES = 100

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import torch
 
-from weft.errors import InputTooLongError, RecipeError, SearchError, option
+from weft.errors import RecipeError, SearchError, option
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.runs.copying import sentence_ids
@@ -34,6 +34,7 @@ from weft.translation.inputs import (
     as_sources,
     as_text,
     as_texts,
+    check_lengths,
     traced_candidates,
 )
 from weft.translation.postprocessing import Postprocessor
@@ -59,8 +60,6 @@ COMPLETION_LENGTH = 100
 """The least number of tokens by which a text may be continued, where nothing else limits it."""
 SMALL_VOCABULARY = 1_000
 """Models with fewer target tokens than this have `search.stop` = "outranked" unless it is set."""
-MAX_SOURCE_TOKENS = 10_000
-"""The longest source that is translated; more where the model was trained on longer ones (data.max_length)."""
 WINDOW_LINES = 4096
 """Lines that are sorted by length together when a file is translated …"""
 WINDOW_CHARACTERS = 2**19
@@ -211,7 +210,7 @@ class Translator:
         prompts = self.source_role == "prompt"
         end = [] if prompts else [specials.END]
         encoded = [[*ids, *end] if ids else [] for ids in self._encode_sources(sources)]
-        self._check_lengths(encoded)
+        check_lengths(encoded, training_limit=self.recipe.data.max_length)
         rows = [row for row, ids in enumerate(encoded) if ids]
         replace_unknown = settings.replace_unknown and not prompts
         engine_request = EngineRequest(
@@ -232,16 +231,6 @@ class Translator:
             sentence = Sentence(sources[row], encoded[row])
             results[row] = self._postprocessor.best_of(sentence, hypotheses, replace_unknown=replace_unknown)
         return results
-
-    def _check_lengths(self, encoded: Sequence[Sequence[int]]) -> None:
-        """Refuse sources that are far longer than all that the model was trained on: they take time and memory."""
-        limit = max(MAX_SOURCE_TOKENS, 10 * self.recipe.data.max_length)
-        longest = max(map(len, encoded), default=0)
-        if longest > limit:
-            raise InputTooLongError(
-                f"a source of {longest:,} tokens; at most {limit:,} are translated (10,000, or 10 times "
-                "data.max_length); split it"
-            )
 
     def translate_lines(
         self, lines: Iterable[str], *, n_best: int = 1, return_attention: bool = False, **search: Any
@@ -269,8 +258,7 @@ class Translator:
         """Continuations of a prompt by a language model, best first; by sampling, unless ``search`` says otherwise.
 
         ``length``: the most tokens after the prompt; by default as `search.max_length` says or, where that is not set,
-        as many as are learned from the training texts, at least `COMPLETION_LENGTH`. ``observer``: sees every step of
-        the search.
+        as many as are learned from the training texts, at least `COMPLETION_LENGTH`. ``observer``: of the search.
         """
         if self.recipe.model.has_source:
             raise RecipeError(
@@ -382,9 +370,8 @@ class Translator:
 
         if not translation.ids:
             return None
-        end = [specials.END]
-        source_ids = [*self._encode_sources([translation.source])[0], *end]
-        ids = [*translation.ids, *(end if translation.ended == "end" else [])]
+        source_ids = [*self._encode_sources([translation.source])[0], specials.END]
+        ids = [*translation.ids, *([specials.END] if translation.ended == "end" else [])]
         names = self.tokenizers_for(translation.source).target.tokens(ids)
         return copied_tokens(self.model, source_ids, NamedTokens(ids, names), device=self.device)
 
@@ -413,7 +400,6 @@ class Translator:
         return partial(self._postprocessor.decode, Sentence(source, ids))
 
     def encode_target(self, text: str, source: str) -> list[int]:
-        """The ids of a target, or of its beginning, without an end token; if the model copies, they depend on the
-        source."""
+        """The ids of a target or its beginning, without an end token; of a copying model they depend on the source."""
         ids = self.tokenizers.target.encode(text)
         return ids if self._sentence_ids is None else self._sentence_ids.target(text, ids, source)
