@@ -11,6 +11,7 @@ import typer
 from weft.activity import activity
 from weft.cli.arguments import Device, Engine, Precision, check_runs
 from weft.errors import DataError, RecipeError, plural
+from weft.files import lock_owner
 
 if TYPE_CHECKING:
     from weft.serve.models import Models
@@ -117,6 +118,8 @@ def _serve(named: dict[str, Path], settings: ServeSettings, key_file: Path | Non
 
     def on_start() -> None:
         print(f"weft: serving {', '.join(named)} at {url}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        for name in (name for name, run in named.items() if lock_owner(run) is not None):
+            print(f"weft: watch the training of {name} at {url}#training?run={name}", file=sys.stderr, flush=True)
         _report_models(service.models)
         if open_browser:
             import webbrowser

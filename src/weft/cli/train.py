@@ -14,6 +14,7 @@ import typer
 from weft.cli.arguments import Changes, check_runs
 from weft.cli.own_pairs import OwnPairs, find_pairs
 from weft.cli.signals import exit_code
+from weft.cli.watch import check_watch, with_watch
 
 if TYPE_CHECKING:
     from weft.recipe import Recipe
@@ -49,6 +50,11 @@ Minutes = Annotated[float | None, typer.Option("--minutes", help=MINUTES_HELP)]
 EVALUATE_HELP = "Evaluate on the test set at the end, with examples; by default with PAIRS and with --minutes."
 Evaluate = Annotated[bool | None, typer.Option("--evaluate/--no-evaluate", help=EVALUATE_HELP, show_default=False)]
 
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Show the run on a page while it is trained: curves and samples."),
+]
+
 
 def command(
     recipe: RecipeOrPairs = None,
@@ -63,6 +69,7 @@ def command(
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was interrupted.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Number of training processes.")] = 1,
     restarts: Restarts = 3,
+    watch: Watch = False,
 ) -> None:
     """Train a model on pairs, or from a recipe, and print the run folder.
 
@@ -82,8 +89,10 @@ def command(
     if launch_has_ended():
         return
     pairs = find_pairs(recipe, source, target, like, resume=resume)
-    request = TrainingRequest(recipe or "", changes or [], out, start, resume, minutes, evaluate, pairs)
+    request = TrainingRequest(recipe or "", changes or [], out, start, resume, minutes, evaluate, pairs, watch=watch)
     request.check_options(workers)
+    if watch:
+        check_watch()
     if "RANK" not in os.environ:  # a worker reports its errors together with the others
         request = request.with_recommendation()
         request.check()
@@ -170,6 +179,7 @@ class TrainingRequest(NamedTuple):
     pairs: OwnPairs | None = None
     recommended: RecommendedRecipe | None = None
     """The recipe for the pairs, once they have been looked at."""
+    watch: bool = False
 
     @property
     def evaluates(self) -> bool:
@@ -323,7 +333,8 @@ def _train(request: TrainingRequest, team: Workers) -> None:
     test_items: int | None = None
     events = _annotated(events, RunFolder(folder), request.comments())
     with closing(events):
-        for event in with_tensorboard(ProgressReporter()(events), folder):
+        shown = with_tensorboard(ProgressReporter()(events), folder)
+        for event in with_watch(shown, folder) if request.watch else shown:
             test_items = event.test_items if isinstance(event, Fitted) else test_items
     if request.evaluates:
         show_summary(folder, device=settings.training.device, limit=test_items)

@@ -46,6 +46,8 @@ class ServedModel:
         }
         self.tasks: list[asyncio.Task[None]] = []
         self.stopping = False
+        self.weights_time: float | None = None
+        """When the weights were last written, as far as is known."""
         self.version = 0
         """How often a model was loaded."""
 
@@ -99,6 +101,7 @@ class ServedModel:
     def _on_event(self, event: str, body: bytes) -> None:
         """What the worker says of its model."""
         data = json.loads(body)
+        self.weights_time = modified(RunFolder(self.run).model)
         if event == "ended":
             self.ready.clear()
             self.state = "loading"
@@ -126,6 +129,9 @@ class ServedModel:
 
     async def loaded(self) -> None:
         """Wait until the model can answer, for as long as a request may take."""
+        if self.state == "failed" and self.weights_time != modified(RunFolder(self.run).model):
+            self.weights_time = modified(RunFolder(self.run).model)
+            await self.reload()  # training may have written weights since
         if self.state == "failed":
             raise ModelUnavailableError(f"{self.name}: {self.problem}")
         try:
@@ -184,17 +190,26 @@ class ServedModel:
         from weft.files import lock_owner
 
         source, target = self.languages
+        training = lock_owner(self.run) is not None
         return {
             "name": self.name,
             "title": self.name,
             **self.facts,
-            "state": self.state,
+            "state": "untrained" if self.state == "failed" and training else self.state,
             "problem": self.problem,
             "source": source,
             "target": target,
             "examples": self.examples,
-            "training": lock_owner(self.run) is not None,
+            "training": training,
         }
+
+
+def modified(path: Path) -> float | None:
+    """When a file was last written; None if there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
 
 def languages_of(run: Path, name: str) -> tuple[str, str]:

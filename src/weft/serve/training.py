@@ -16,7 +16,7 @@ from weft.runs.status import RunStatus
 from weft.serve.errors import ServiceError
 from weft.serve.frames import to_json
 from weft.serve.jobs import models_of
-from weft.serve.models import Models, ServedModel
+from weft.serve.models import Models, ServedModel, modified
 from weft.serve.queueing import Job
 from weft.serve.schemas import PROBLEMS
 from weft.serve.streaming import EVENTS, event
@@ -118,13 +118,6 @@ def thinned(lines: Sequence[bytes]) -> list[bytes]:
     stride = -(-len(steps) // MAX_STEPS)
     left_out = {step for number, step in enumerate(steps) if stride > 1 and number % stride and step != steps[-1]}
     return [line for index, line in enumerate(lines) if index not in left_out]
-
-
-def modified(path: Path) -> float | None:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
 
 
 async def samples(model: ServedModel, *, first: bool, step: int | None) -> dict[str, Any]:

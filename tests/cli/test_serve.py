@@ -1,0 +1,64 @@
+"""``weft serve``: what is refused before anything is loaded, keys, and names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.cli import serve
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What would be served."""
+    calls: list[Any] = []
+    monkeypatch.setattr(serve, "_serve", lambda *arguments, **options: calls.append((*arguments, options)))
+    return calls
+
+
+def test_what_is_refused(refusal: Callable[..., str], finished: Path, tmp_path: Path, served: list[Any]) -> None:
+    for arguments, words in (
+        ((), "RUN: missing; name at least one run folder"),
+        ((tmp_path / "none",), "no such run folder"),
+        ((finished, "--host", "0.0.0.0"), "--host 0.0.0.0: other machines could use the service; add --key-file FILE"),
+        ((finished, "--set", "max_line=3"), "max_line: unknown setting; did you mean 'max_lines'?"),
+        ((finished, "--set", "search.size=3"), "--set search.size=3: expected a setting of the service"),
+        ((finished, "--engine", "fast"), "--engine fast: unknown engine"),
+        (("--new-key", "me"), "--new-key: needs --key-file FILE"),
+    ):
+        assert words in refusal("serve", *arguments)
+    assert not served
+
+
+def test_names_and_settings(command: Callable[..., Any], finished: Path, served: list[Any], tmp_path: Path) -> None:
+    other = tmp_path / "run"
+    other.symlink_to(finished)
+    keys = tmp_path / "keys"
+    said = command("serve", "--new-key", "somebody", "--key-file", keys)
+    assert said.stdout.strip() and said.stdout.strip() not in keys.read_text("utf-8")
+    assert "the key itself is not stored" in said.stderr
+    command(
+        "serve", finished, f"old={finished}", "--host", "0.0.0.0", "--open-to-all", "--set", "max_lines=3", "--open"
+    )
+    command("serve", finished, finished, "--host", "::", "--key-file", keys, "--precision", "int8", "--port", "0")
+    (first, settings, key_file, options), (second, more, given_keys, _) = served
+    assert first == {"old": finished, "run": finished} and second == {"run": finished, "run-2": finished}
+    assert settings.max_lines == 3 and settings.host == "0.0.0.0" and key_file is None and options["open_browser"]
+    assert more.precision == "int8" and more.port == 0 and given_keys == keys
+
+
+def test_without_fastapi(refusal: Callable[..., str], finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import builtins
+
+    original = builtins.__import__
+
+    def without(name: str, *arguments: Any, **options: Any) -> Any:
+        if name == "weft.serve.app":
+            raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
+        return original(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert refusal("serve", finished) == "serve: fastapi is not installed; pip install 'weft[serve]'"
