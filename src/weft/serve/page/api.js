@@ -1,0 +1,101 @@
+/**
+ * The API of the service (docs/serving.md). Answers are JSON; streams are server-sent events, read from `fetch`,
+ * because an EventSource can neither POST nor send a key.
+ */
+
+let key = '';
+/** Asks the person for a key; set by the app. @type {(message: string) => Promise<string|null>} */
+let askForKey = async () => null;
+
+/** @param {(message: string) => Promise<string|null>} ask */
+export function onKeyNeeded(ask) {
+  askForKey = ask;
+}
+
+/** An answer that is not a result. Its message is a sentence for the person. */
+export class ApiError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function request(path, { body, signal } = {}) {
+  for (;;) {
+    const headers = {
+      ...(body ? { 'Content-Type': 'application/json' } : {}),
+      ...(key ? { Authorization: `Bearer ${key}` } : {}),
+    };
+    let response;
+    try {
+      response = await fetch(path, {
+        method: body ? 'POST' : 'GET',
+        headers,
+        body: body && JSON.stringify(body),
+        signal,
+      });
+    } catch (error) {
+      if (error.name === 'AbortError') throw error;
+      throw new ApiError('The service does not answer. Is `weft serve` still running?', 0);
+    }
+    if (response.ok) return response;
+    const message =
+      (await response.json().then(
+        (answer) => answer.error,
+        () => null,
+      )) ?? `The service answered ${response.status}.`;
+    const given = response.status === 401 ? await askForKey(message) : null;
+    if (!given) throw new ApiError(message, response.status);
+    key = given;
+  }
+}
+
+async function json(path, options) {
+  return (await request(path, options)).json();
+}
+
+/**
+ * The events of a stream.
+ * @returns {AsyncGenerator<{event: string, data: Object}>}
+ */
+async function* events(path, options) {
+  const response = await request(path, options);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let buffer = '';
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const blocks = (buffer + value).replaceAll('\r\n', '\n').split('\n\n');
+      buffer = blocks.pop();
+      yield* blocks.map(parseEvent).filter(Boolean);
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** One event of a stream; null for a comment that keeps the connection open. */
+function parseEvent(block) {
+  let event = 'message';
+  const data = [];
+  for (const line of block.split('\n')) {
+    if (line.startsWith('event:')) event = line.slice(6).trim();
+    if (line.startsWith('data:')) data.push(line.slice(5).trimStart());
+  }
+  return data.length ? { event, data: JSON.parse(data.join('\n')) } : null;
+}
+
+const of = (model) => `/api/models/${encodeURIComponent(model)}`;
+
+export const service = () => json('/api/service');
+export const models = () => json('/api/models');
+export const settings = () => json('/api/settings');
+export const translate = (body, signal) => json('/api/translate', { body, signal });
+export const translateStream = (body, signal) => events('/api/translate/stream', { body, signal });
+export const heads = (body, signal) => json('/api/heads', { body, signal });
+export const positions = (model, length) => json(`${of(model)}/positions?length=${length}`);
+export const neighbors = (model, values) => json(`${of(model)}/neighbors?${new URLSearchParams(values)}`);
+export const tokens = (model, values) => json(`${of(model)}/tokens?${new URLSearchParams(values)}`);
+export const training = () => json('/api/training');
+export const trainingStream = (name, signal) => events(`/api/training/${encodeURIComponent(name)}/stream`, { signal });

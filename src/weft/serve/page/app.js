@@ -1,0 +1,156 @@
+/**
+ * The page: loads what the service offers, shows the view that the address names, and opens others.
+ */
+
+import * as address from './address.js';
+import * as api from './api.js';
+import { h, replace } from './dom.js';
+
+/** The views, each in a file of its own that is loaded when it is opened. */
+const VIEWS = {
+  translate: { title: 'Translate', file: './views/translate.js' },
+  heads: { title: 'Heads', file: './views/heads.js' },
+  embeddings: { title: 'Embeddings', file: './views/embeddings.js' },
+  compare: { title: 'Compare', file: './views/compare.js' },
+  training: { title: 'Training', file: './views/training.js' },
+};
+/** What is kept when another view is opened. */
+const KEPT = ['model', 'text', 'off', 'theme'];
+
+const main = document.getElementById('main');
+let shown = { name: null, view: null };
+
+/** What every view is given. */
+const context = {
+  models: [],
+  settings: [],
+  limits: {},
+  /** Say something to a screen reader. */
+  announce: (text) => {
+    document.getElementById('announcements').textContent = text;
+  },
+  /** Show an error, or with an empty message none. */
+  fail: (error) => {
+    if (error?.name !== 'AbortError') showError(error);
+  },
+};
+
+function showError(error) {
+  document.querySelector('.error')?.remove();
+  if (!error) return;
+  main.prepend(h('p', { class: 'error', role: 'alert' }, error.message ?? String(error)));
+}
+
+function showNavigation(current, values) {
+  const kept = Object.fromEntries(KEPT.map((name) => [name, values[name]]));
+  replace(
+    document.getElementById('views'),
+    h(
+      'ul',
+      {},
+      Object.entries(VIEWS).map(([name, { title }]) =>
+        h(
+          'li',
+          {},
+          h(
+            'a',
+            {
+              href: address.format({ view: name, values: kept }),
+              'aria-current': name === current ? 'page' : null,
+            },
+            title,
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function showScheme(theme) {
+  const root = document.documentElement;
+  root.dataset.theme = theme ?? '';
+  const next = { '': 'light', light: 'dark', dark: '' }[theme ?? ''];
+  replace(
+    document.getElementById('scheme'),
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'quiet',
+        'aria-label': `Colors: ${theme || 'automatic'}. Change`,
+        title: 'Colors: automatic, light, dark',
+        on: {
+          click: () => {
+            address.change({ theme: next });
+            route();
+            document.querySelector('#scheme button').focus();
+          },
+        },
+      },
+      { '': '◐', light: '☀', dark: '☾' }[theme ?? ''] ?? '◐',
+    ),
+  );
+}
+
+/** Show what the address says. */
+async function route() {
+  const { view: wanted, values } = address.read();
+  const name = VIEWS[wanted] ? wanted : 'translate';
+  showScheme(values.theme);
+  showNavigation(name, values);
+  showError(null);
+  if (shown.name !== name) {
+    shown.view?.close?.();
+    const { default: View } = await import(VIEWS[name].file);
+    shown = { name, view: new View(context) };
+    document.title = `${VIEWS[name].title} · weft`;
+    replace(main, h('h1', { class: 'unseen' }, VIEWS[name].title), shown.view.element);
+  }
+  if (VIEWS[wanted] === undefined) history.replaceState(null, '', address.format({ view: name, values }));
+  await shown.view.update(values).catch(context.fail);
+  showNavigation(name, address.read().values);
+}
+
+/** Ask for a key in a dialog. */
+function askForKey(message) {
+  return new Promise((resolve) => {
+    const input = h('input', { type: 'password', id: 'key', autocomplete: 'off', required: true });
+    const dialog = h(
+      'dialog',
+      { class: 'key', 'aria-labelledby': 'key-label' },
+      h(
+        'form',
+        { method: 'dialog' },
+        h('p', {}, message),
+        h('label', { for: 'key', id: 'key-label' }, 'Key'),
+        input,
+        h(
+          'p',
+          { class: 'buttons' },
+          h('button', { value: 'use', class: 'primary' }, 'Use this key'),
+          h('button', { value: '', formnovalidate: true }, 'Cancel'),
+        ),
+      ),
+    );
+    dialog.addEventListener('close', () => {
+      resolve(dialog.returnValue === 'use' ? input.value : null);
+      dialog.remove();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+async function start() {
+  api.onKeyNeeded(askForKey);
+  const [{ models, limits }, { search }] = await Promise.all([api.models(), api.settings()]);
+  Object.assign(context, { models, limits, settings: search });
+  addEventListener('hashchange', route);
+  document.getElementById('skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    main.focus();
+  });
+  await route();
+}
+
+start().catch((error) => replace(main, h('p', { class: 'error', role: 'alert' }, error.message)));

@@ -1,0 +1,173 @@
+/**
+ * The tree of a search: every branch that was kept, cut or finished, and the path of the best hypothesis.
+ *
+ * For a keyboard and a screen reader it is a tree: the arrow keys lead to the next and the previous token and to the
+ * alternatives, Enter goes on from a branch.
+ */
+
+import { arrowKeys, s, unit } from '../dom.js';
+import { number, percent, shorten, visible } from '../labels.js';
+import { path } from '../search_run.js';
+import { layout } from '../tree_layout.js';
+
+const LONGEST_LABEL = 14;
+const OUTCOMES = { kept: 'kept', finished: 'finished', pruned: 'cut' };
+
+/**
+ * @param {import('../search_run.js').SearchRun} run
+ * @param {Object} options
+ * @param {number} options.steps how many steps to show
+ * @param {boolean} options.everything every cut branch
+ * @param {import('../search_run.js').Node[]} options.leader the path to emphasize
+ * @param {(node: import('../search_run.js').Node) => void} options.choose
+ * @returns {SVGSVGElement}
+ */
+export function searchTree(run, { steps, everything, leader, choose }) {
+  const em = unit();
+  const { placed, rows } = layout(run, { everything });
+  const edges = columnEdges(run, placed, em);
+  const height = em * 1.55;
+  const at = (node) => ({ x: edges[node.step], y: em * 2.4 + height * placed.get(node).row });
+  const shown = [...placed.keys()].filter((node) => node.step <= steps);
+  const onPath = new Set(leader);
+  const isOnPath = (node) => node.step === 0 || onPath.has(node);
+  const depth = (node) => (isOnPath(node) ? 2 : Number(node.branch.outcome !== 'pruned'));
+  const lines = shown
+    .filter((node) => node.step > 0)
+    .sort((a, b) => depth(a) - depth(b))
+    .map((node) => edge(at(node.parent), at(node), node, isOnPath(node), em));
+  const last = leader.at(-1);
+  const nodes = shown.map((node) =>
+    item(node, at(node), {
+      em,
+      isOnPath: isOnPath(node),
+      isBest: node === last && run.translation && steps >= run.length,
+      hidden: placed.get(node).hidden,
+      choose,
+    }),
+  );
+  const size = [edges.at(-1) + em * 2, em * 3 + height * rows].map(Math.ceil);
+  const headings = edges
+    .slice(1, -1)
+    .map((x, index) => s('text', { x, y: em, class: 'step', 'text-anchor': 'middle' }, index + 1));
+  const tree = s(
+    'svg',
+    {
+      class: 'tree',
+      role: 'tree',
+      'aria-label': `Search tree, ${steps} of ${run.length} steps`,
+      viewBox: `0 0 ${size[0]} ${size[1]}`,
+      width: size[0],
+      height: size[1],
+    },
+    s('g', { 'aria-hidden': 'true' }, headings, lines),
+    nodes,
+  );
+  const items = new Map(shown.map((node, index) => [node, nodes[index]]));
+  const byItem = new Map(shown.map((node, index) => [nodes[index], node]));
+  (items.get(last) ?? nodes[0])?.setAttribute('tabindex', '0');
+  arrowKeys(tree, (element, key) => items.get(neighbor(byItem.get(element), key, (node) => items.has(node))));
+  return tree;
+}
+
+/** The x of each step, as far apart as its longest label needs. */
+function columnEdges(run, placed, em) {
+  const edges = [em * 1.2];
+  for (const level of run.levels) {
+    const longest = Math.max(
+      0,
+      ...level
+        .filter((node) => placed.has(node))
+        .map((node) => Math.min([...visible(node.token)].length, LONGEST_LABEL)),
+    );
+    const hidden = level.some((node) => placed.get(node)?.hidden);
+    edges.push(
+      edges.at(-1) + em * (level[0]?.step === 0 ? 2.4 : 2.8 + 0.58 * Math.max(longest, 2) + (hidden ? 2.8 : 0)),
+    );
+  }
+  return edges;
+}
+
+function edge(from, to, node, isOnPath, em) {
+  const [trunk, r] = [to.x - em * 1.1, em * 0.5];
+  const d =
+    from.y === to.y
+      ? `M${from.x} ${from.y} H${to.x}`
+      : `M${from.x} ${from.y} H${trunk - r} Q${trunk} ${from.y} ${trunk} ${from.y + r} V${to.y - r} Q${trunk} ${to.y} ${trunk + r} ${to.y} H${to.x}`;
+  return s('path', { class: `edge ${node.branch.outcome} ${isOnPath ? 'best' : ''}`, d });
+}
+
+function item(node, { x, y }, { em, isOnPath, isBest, hidden, choose }) {
+  if (node.step === 0)
+    return s(
+      'g',
+      { role: 'treeitem', 'aria-label': 'Start', 'aria-level': 1, tabindex: '-1', class: 'node root' },
+      s('circle', { cx: x, cy: y, r: em * 0.35 }),
+    );
+  const { branch } = node;
+  const label = visible(node.token);
+  const log = `log p ${number(branch.total)}`;
+  const name = `Step ${node.step}, ${label}: ${OUTCOMES[branch.outcome]}, ${percent(Math.exp(branch.log_probability))} here, ${log} so far${branch.outcome === 'finished' ? `, score ${number(branch.score)}` : ''}${isBest ? ', the winner' : ''}. Go on from here`;
+  const go = () => choose(node);
+  return s(
+    'g',
+    {
+      role: 'treeitem',
+      'aria-label': name,
+      'aria-level': node.step + 1,
+      tabindex: '-1',
+      class: `node ${branch.outcome} ${isOnPath ? 'best' : ''}`,
+      on: {
+        click: go,
+        keydown: (event) => {
+          if (event.key === 'Enter' || event.key === ' ') {
+            event.preventDefault();
+            go();
+          }
+        },
+      },
+    },
+    s('title', {}, name),
+    s('rect', {
+      class: 'target',
+      x: x - em * 0.6,
+      y: y - em * 0.75,
+      width: em * (1.9 + 0.56 * Math.min([...label].length, LONGEST_LABEL)),
+      height: em * 1.5,
+      rx: em * 0.3,
+    }),
+    mark(branch.outcome, x, y, em * 0.32),
+    s(
+      'text',
+      { x: x + em * 0.55, y, 'dominant-baseline': 'central' },
+      shorten(label, LONGEST_LABEL),
+      hidden ? s('tspan', { class: 'hidden-count', dx: em * 0.3 }, `+${hidden} cut`) : null,
+    ),
+    isBest ? s('text', { x: x - em * 0.1, y: y - em * 0.9, class: 'crown', 'text-anchor': 'middle' }, '★') : null,
+  );
+}
+
+/** A circle was kept, a square finished, a cross was cut: shapes that need no color. */
+function mark(outcome, x, y, r) {
+  if (outcome === 'kept') return s('circle', { cx: x, cy: y, r });
+  if (outcome === 'finished') return s('rect', { x: x - r, y: y - r, width: 2 * r, height: 2 * r, class: 'square' });
+  return s('path', {
+    class: 'cross',
+    d: `M${x - r} ${y - r} L${x + r} ${y + r} M${x + r} ${y - r} L${x - r} ${y + r}`,
+  });
+}
+
+/** Where the arrow keys lead in a tree. */
+function neighbor(node, key, isShown) {
+  const siblings = (node.parent?.children ?? []).filter(isShown);
+  const index = siblings.indexOf(node);
+  const children = node.children.filter(isShown);
+  const main = children.find((child) => child.isWinner) ?? children[0];
+  return {
+    ArrowLeft: node.parent,
+    ArrowRight: main,
+    ArrowDown: siblings[index + 1],
+    ArrowUp: siblings[index - 1],
+    Home: path(node)[0],
+  }[key];
+}

@@ -1,0 +1,139 @@
+/** The finished hypotheses with score, log p and length term; the length penalty ranks them anew at once. */
+
+import { h, reducedMotion, replace } from '../dom.js';
+import { direction, number } from '../labels.js';
+import { lengthTerm, rank } from '../ranking.js';
+import { path } from '../search_run.js';
+import { panel, scrollable } from './panel.js';
+
+export class FinishedPanel {
+  /** @param {{pick: (index: number) => void}} actions */
+  constructor({ pick }) {
+    this.pick = pick;
+    this.note = h('p', { class: 'hint' });
+    this.body = h('tbody');
+    const headings = [
+      ['#', 'Rank'],
+      ['Output'],
+      ['Score', 'log p divided by the length term'],
+      ['log p', 'Log-probability of all tokens'],
+      ['Length', 'Tokens, the end token counted'],
+      ['Length term', 'What log p is divided by'],
+    ];
+    this.element = panel(
+      'Finished hypotheses',
+      { help: 'Score = log p ÷ length term. Move the length penalty to see the ranking change.' },
+      scrollable(
+        'Finished hypotheses',
+        h(
+          'table',
+          { class: 'ranking' },
+          h(
+            'thead',
+            {},
+            h(
+              'tr',
+              {},
+              headings.map(([text, title]) => h('th', { scope: 'col', title }, text)),
+            ),
+          ),
+          this.body,
+        ),
+      ),
+      this.note,
+    );
+  }
+
+  update({ run, steps, search, picked }) {
+    const rows = run.translation && steps >= run.length ? whole(run) : soFar(run, steps);
+    const isRanked = run.start?.kind === 'beam';
+    const ranked = isRanked
+      ? rank(rows, search)
+      : rows.map((hypothesis) => ({
+          hypothesis,
+          score: hypothesis.score,
+          term: lengthTerm(hypothesis.length, search),
+        }));
+    this.element.hidden = !rows.length && !isRanked;
+    const before = new Map([...this.body.children].map((row) => [row.dataset.key, row.getBoundingClientRect().top]));
+    replace(
+      this.body,
+      ranked.map(({ hypothesis, score, term }, index) => this.row(hypothesis, score, term, index, picked)),
+    );
+    this.animate(before);
+    const first = ranked[0]?.hypothesis;
+    this.note.textContent = !rows.length
+      ? 'None yet.'
+      : isRanked && first.number > 0 && run.translation
+        ? 'With these settings another hypothesis of this list ranks first than in the search that found it.'
+        : '';
+  }
+
+  row({ key, text, log_probability: log, length, number: place }, score, term, index, picked) {
+    const isPicked = picked ? picked.text === text : place === 0;
+    const name =
+      place === null
+        ? h('span', { dir: direction(text) }, text)
+        : h(
+            'button',
+            {
+              type: 'button',
+              class: 'link',
+              'aria-pressed': String(isPicked),
+              dir: direction(text),
+              title: 'Show this one in the map',
+              on: { click: () => this.pick(place) },
+            },
+            text || '(empty)',
+          );
+    return h(
+      'tr',
+      { 'data-key': key, class: isPicked && place !== null ? 'picked' : '' },
+      h('td', {}, index + 1),
+      h('th', { scope: 'row' }, name),
+      [number(score, 3), number(log, 3), length, number(term, 2)].map((value) => h('td', { class: 'number' }, value)),
+    );
+  }
+
+  /** Rows that changed places glide there. */
+  animate(before) {
+    if (reducedMotion()) return;
+    for (const row of this.body.children) {
+      const moved = (before.get(row.dataset.key) ?? NaN) - row.getBoundingClientRect().top;
+      if (moved)
+        row.animate([{ transform: `translateY(${moved}px)` }, { transform: 'none' }], {
+          duration: 250,
+          easing: 'ease-out',
+        });
+    }
+  }
+}
+
+/** The hypotheses of a search that is over. */
+function whole({ translation }) {
+  return [translation, ...translation.alternatives].map((one, number) => ({ ...one, number, key: one.ids.join('.') }));
+}
+
+/** The hypotheses that have finished so far. */
+function soFar(run, steps) {
+  return run
+    .finished(steps)
+    .filter(() => run.isBeam)
+    .map((node) => {
+      const nodes = path(node);
+      return {
+        text: nodes
+          .slice(0, -1)
+          .map(({ token }) => token)
+          .join(' '),
+        score: node.branch.score,
+        log_probability: node.branch.total,
+        length: nodes.length,
+        number: null,
+        key: nodes
+          .slice(0, -1)
+          .map(({ id }) => id)
+          .join('.'),
+      };
+    });
+}

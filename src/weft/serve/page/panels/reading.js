@@ -1,0 +1,77 @@
+/** Source and output as text, appearing step by step, with the links between their words. */
+
+import { h } from '../dom.js';
+import { WordLinks } from '../figures/word_links.js';
+import { direction, number, plural } from '../labels.js';
+import { panel } from './panel.js';
+
+const ENDINGS = {
+  length: 'stopped by the length limit',
+  constraints: 'stopped: no token was allowed to follow',
+  nodes: 'the exact search gave up: a better output may exist',
+};
+
+export class Reading {
+  /** @param {{highlight: Object, player: import('../player.js').Player, pickUnit: (unit: string) => void}} context */
+  constructor({ highlight, player, pickUnit }) {
+    this.links = new WordLinks(highlight);
+    this.summary = h('p', { class: 'summary' });
+    this.output = h('p', { class: 'output', 'aria-label': 'Output' });
+    const choice = (unit, label) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'quiet',
+          'aria-pressed': 'false',
+          'data-unit': unit,
+          on: { click: () => pickUnit(unit) },
+        },
+        label,
+      );
+    this.units = h(
+      'span',
+      { class: 'choice', role: 'group', 'aria-label': 'Show' },
+      choice('words', 'Words'),
+      choice('tokens', 'Tokens'),
+    );
+    this.element = panel(
+      'Translation, step by step',
+      {
+        class: 'wide reading',
+        help: 'Point at a word, or move to it with Tab and the arrow keys, to see where it comes from.',
+        figure: () => this.links.picture(),
+        name: 'words',
+        tools: [this.units],
+      },
+      player.element,
+      this.output,
+      this.links.element,
+      this.links.sentence,
+      this.summary,
+    );
+  }
+
+  update({ alignment, run, steps, edits, unit, picked, model }) {
+    this.links.show(alignment, { blocked: new Set(edits.blocked) });
+    for (const button of this.units.children) button.setAttribute('aria-pressed', String(button.dataset.unit === unit));
+    const isOver = run.translation && steps >= run.length;
+    const translation = picked ?? run.translation;
+    const text = isOver ? translation.text : alignment.target.join(alignment.unit === 'words' ? ' ' : '\u2009');
+    this.output.textContent = text;
+    this.output.setAttribute('dir', direction(text));
+    this.output.classList.toggle('growing', !isOver);
+    this.summary.textContent = isOver
+      ? describe(translation)
+      : run.seconds === null || run.translation
+        ? ''
+        : `Searching for ${Math.round(run.seconds)} s …`;
+    if (isOver && !translation.attention && model.has_source)
+      this.summary.append(' This model has no attention, so nothing links its words to the source.');
+  }
+}
+
+function describe({ score, log_probability: log, length, ended, proven }) {
+  const ending = ENDINGS[ended] ? `; ${ENDINGS[ended]}` : '';
+  return `Score ${number(score, 3)}, log p ${number(log, 3)}, ${plural(length, 'token')} with the end token${proven ? '; proven: no output has a higher score' : ''}${ending}.`;
+}

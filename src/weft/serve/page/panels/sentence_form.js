@@ -1,0 +1,110 @@
+/** The sentence to translate, with the model and examples of its own kind. */
+
+import { h, replace, uniqueId } from '../dom.js';
+import { direction, shorten } from '../labels.js';
+
+const EXAMPLES = 6;
+
+export class SentenceForm {
+  /**
+   * @param {Object[]} models
+   * @param {{submit: (text: string) => void, pickModel: (name: string) => void, action?: string}} actions
+   */
+  constructor(models, { submit, pickModel, action = 'Translate' }) {
+    const [text, model] = [uniqueId('text'), uniqueId('model')];
+    this.models = models;
+    this.submit = submit;
+    this.textarea = h('textarea', {
+      id: text,
+      rows: 2,
+      spellcheck: 'false',
+      autocomplete: 'off',
+      on: {
+        input: () => this.orient(),
+        keydown: (event) => {
+          if (event.key === 'Enter' && !event.shiftKey) {
+            event.preventDefault();
+            this.send();
+          }
+        },
+      },
+    });
+    this.select = h(
+      'select',
+      { id: model, on: { change: () => pickModel(this.select.value) } },
+      models.map(({ name, title, state }) =>
+        h(
+          'option',
+          { value: name, disabled: state !== 'ready' || null },
+          title && title !== name ? `${name}: ${shorten(title, 60)}` : name,
+        ),
+      ),
+    );
+    this.label = h('label', { for: text }, 'Sentence');
+    this.about = h('p', { class: 'hint' });
+    this.examples = h('ul', { class: 'examples', 'aria-label': 'Examples' });
+    this.button = h('button', { type: 'submit', class: 'primary' }, action);
+    this.element = h(
+      'form',
+      {
+        class: 'sentence',
+        on: {
+          submit: (event) => {
+            event.preventDefault();
+            this.send();
+          },
+        },
+      },
+      h('div', { class: 'field text' }, this.label, this.textarea, this.examples),
+      h('div', { class: 'field model' }, h('label', { for: model }, 'Model'), this.select, this.about, this.button),
+    );
+  }
+
+  get text() {
+    return this.textarea.value;
+  }
+
+  send() {
+    if (this.text.trim()) this.submit(this.text.replace(/\n+/g, ' '));
+  }
+
+  orient() {
+    this.textarea.setAttribute('dir', this.text.trim() ? direction(this.text) : 'auto');
+  }
+
+  /** @param {string} name of the model */
+  show(name, text) {
+    const model = this.models.find((one) => one.name === name);
+    this.select.value = name;
+    if (text !== undefined && text !== this.text) this.textarea.value = text;
+    this.orient();
+    this.label.textContent = model?.has_source === false ? 'Beginning of a text (may be short)' : 'Sentence';
+    this.about.textContent = model?.description ?? '';
+    replace(
+      this.examples,
+      (model?.examples ?? []).slice(0, EXAMPLES).map(({ source }) =>
+        h(
+          'li',
+          {},
+          h(
+            'button',
+            {
+              type: 'button',
+              class: 'chip',
+              dir: direction(source),
+              title: source,
+              on: {
+                click: () => {
+                  this.textarea.value = source;
+                  this.orient();
+                  this.send();
+                },
+              },
+            },
+            shorten(source, 48),
+          ),
+        ),
+      ),
+    );
+  }
+}

@@ -1,0 +1,253 @@
+/**
+ * Translate: one sentence, watched step by step, with the search as controls and changes by hand.
+ */
+
+import * as address from '../address.js';
+import { alignmentOf, wordsAreUseful } from '../alignment.js';
+import * as api from '../api.js';
+import { h, reducedMotion } from '../dom.js';
+import { forAnotherSentence, isEdited, readEdits, requestOf, writeEdits } from '../edits.js';
+import { Highlight } from '../highlight.js';
+import { visible } from '../labels.js';
+import { EditPanel } from '../panels/edit_panel.js';
+import { FinishedPanel } from '../panels/finished_panel.js';
+import { MapPanel } from '../panels/map_panel.js';
+import { NextWord } from '../panels/next_word.js';
+import { panel } from '../panels/panel.js';
+import { Reading } from '../panels/reading.js';
+import { SearchControls } from '../panels/search_controls.js';
+import { SentenceForm } from '../panels/sentence_form.js';
+import { TreePanel } from '../panels/tree_panel.js';
+import { Player } from '../player.js';
+import { END, SearchRun } from '../search_run.js';
+import { FILTERS, RANKING, readSearch, sent, writeSearch } from '../search_settings.js';
+
+export default class TranslateView {
+  constructor(context) {
+    this.context = context;
+    this.requested = '';
+    this.plays = true;
+    this.baselines = new Map();
+    this.run = null;
+    this.highlight = new Highlight();
+    const { force } = this;
+    this.form = new SentenceForm(context.models, {
+      submit: (text) => this.submit(text),
+      pickModel: (name) => this.pickModel(name),
+    });
+    this.player = new Player((steps) => this.showStep(steps));
+    this.controls = new SearchControls(context.settings, {
+      preview: (search, name) => this.preview(search, name),
+      commit: (search) => this.commit(search),
+    });
+    this.reading = new Reading({
+      highlight: this.highlight,
+      player: this.player,
+      pickUnit: (unit) => this.go({ unit }),
+    });
+    this.nextWord = new NextWord({ force, forceText: this.forceText });
+    this.map = new MapPanel({ highlight: this.highlight });
+    this.tree = new TreePanel({ force });
+    this.finished = new FinishedPanel({ pick: (index) => this.go({ pick: index || null }) });
+    this.edit = new EditPanel({ change: (edits) => this.go({ ...writeEdits(edits), pick: null, step: null }) });
+    const parts = [this.reading, this.tree, this.nextWord, this.map, this.finished, this.edit];
+    this.results = h(
+      'div',
+      { class: 'results', hidden: true },
+      parts.map(({ element }) => element),
+    );
+    this.element = h(
+      'div',
+      { class: 'view translate' },
+      this.form.element,
+      h('div', { class: 'beside' }, this.results, panel('Search', { class: 'search' }, this.controls.element)),
+    );
+  }
+
+  close() {
+    this.player.pause();
+    this.abort?.abort();
+  }
+
+  /** @param {Object<string, string>} values of the address */
+  async update(values) {
+    const { models, settings } = this.context;
+    this.model =
+      models.find(({ name }) => name === values.model) ?? models.find(({ state }) => state === 'ready') ?? models[0];
+    if (!this.model) throw new Error('The service has no model.');
+    this.values = values;
+    this.search = readSearch(values, settings, this.model.search);
+    this.edits = readEdits(values);
+    this.form.show(this.model.name, values.text);
+    this.controls.show(this.search);
+    const request = {
+      model: this.model.name,
+      text: values.text ?? '',
+      search: sent(this.search, settings),
+      n_best: this.hypotheses(),
+      ...requestOf(this.edits),
+    };
+    const key = JSON.stringify(request);
+    if (!values.text && this.model.has_source) return undefined;
+    if (key === this.requested) {
+      if (values.step !== undefined) this.player.go(Number(values.step));
+      return this.render();
+    }
+    this.requested = key;
+    return this.translate(request);
+  }
+
+  /** How many hypotheses to ask for. */
+  hypotheses() {
+    const { kind, size, samples } = this.search;
+    return Math.min({ beam: size, mbr: samples }[kind] ?? 1, this.context.limits.n_best ?? 1);
+  }
+
+  async translate(request) {
+    this.abort?.abort();
+    this.abort = new AbortController();
+    const { signal } = this.abort;
+    const run = new SearchRun(request);
+    const wanted = this.values.step === undefined ? null : Number(this.values.step);
+    const plays = this.plays && wanted === null && !reducedMotion();
+    this.plays = false;
+    this.announced = 0;
+    this.player.pause();
+    this.results.classList.add('working');
+    try {
+      for await (const event of api.translateStream(request, signal)) {
+        if (event.event === 'error') throw new Error(event.data.error);
+        run.take(event);
+        this.run = run;
+        if (event.event === 'start') this.begin(plays);
+        this.player.isWaiting = !run.translation;
+        this.player.setTotal(run.length);
+        if (!plays && event.event === 'step') this.player.go(wanted ?? run.length);
+        if (event.event === 'progress') this.render();
+      }
+    } finally {
+      if (!signal.aborted) this.results.classList.remove('working');
+    }
+    this.player.isWaiting = false;
+    await this.readBaseline(request, signal);
+    if (!plays || !run.length) this.player.go(wanted ?? run.length);
+    this.render();
+  }
+
+  begin(plays) {
+    this.results.hidden = false;
+    this.player.setTotal(0);
+    if (plays) this.player.start();
+  }
+
+  /** What the model says without the changes by hand. */
+  async readBaseline(request, signal) {
+    const { model, text, search } = request;
+    const key = JSON.stringify([model, text, search]);
+    if (!isEdited(this.edits)) this.baselines.set(key, this.run.translation);
+    else if (!this.baselines.has(key))
+      this.baselines.set(key, (await api.translate({ model, text, search }, signal)).translations[0]);
+    this.baseline = this.baselines.get(key);
+  }
+
+  showStep(steps) {
+    const isEnd = steps >= (this.run?.length ?? 0);
+    if (!this.player.isPlaying && !this.player.isWaiting && this.run?.translation)
+      address.change({ step: isEnd ? null : steps });
+    this.render();
+  }
+
+  /** Show the search as far as it is to be seen. */
+  render() {
+    const { run } = this;
+    if (!run?.start) return;
+    const { steps } = this.player;
+    const { values } = this;
+    const isOver = run.translation && steps >= run.length;
+    const pick = Number(address.read().values.pick ?? 0);
+    const picked = isOver && pick ? (run.translation.alternatives[pick - 1] ?? null) : null;
+    const unit = values.unit ?? (wordsAreUseful(run.translation) ? 'words' : 'tokens');
+    const alignment = alignmentOf(run, steps, unit, picked);
+    const scene = {
+      model: this.model,
+      run,
+      steps,
+      search: this.search,
+      edits: this.edits,
+      unit,
+      alignment,
+      picked,
+      baseline: this.baseline,
+    };
+    for (const part of [this.reading, this.nextWord, this.map, this.tree, this.finished, this.edit]) part.update(scene);
+    this.scene = scene;
+    this.announce(alignment, isOver);
+  }
+
+  /** Say the words that have been added, once. */
+  announce({ target }, isOver) {
+    if (isOver && this.announced >= 0) {
+      this.context.announce(`Finished: ${this.run.translation.text}`);
+      this.announced = -1;
+    } else if (!isOver && target.length > this.announced && this.announced >= 0) {
+      this.context.announce(target.slice(this.announced).map(visible).join(' '));
+      this.announced = target.length;
+    }
+  }
+
+  go(changes, { push = true } = {}) {
+    address.change(changes, { push });
+    return this.update(address.read().values).catch(this.context.fail);
+  }
+
+  submit(text) {
+    this.plays = true;
+    this.requested = '';
+    this.go({
+      text,
+      step: null,
+      pick: null,
+      ...(text === this.values.text ? {} : writeEdits(forAnotherSentence(this.edits))),
+      model: this.model.name,
+    });
+  }
+
+  pickModel(model) {
+    this.plays = true;
+    const own = Object.fromEntries(
+      Object.keys(address.read().values)
+        .filter((name) => name.startsWith('s.'))
+        .map((name) => [name, null]),
+    );
+    this.go({ model, ...own, prefix: null, blocked: null, attention: null, off: null, step: null, pick: null });
+  }
+
+  /** A slider moves: what follows from it without a new search is shown at once. */
+  preview(search, name) {
+    if (!this.scene) return;
+    const scene = { ...this.scene, search };
+    if (RANKING.has(name)) this.finished.update(scene);
+    if (FILTERS.has(name)) this.nextWord.update(scene);
+  }
+
+  commit(search) {
+    const { settings } = this.context;
+    this.go({ ...writeSearch(search, settings, this.model.search), step: null, pick: null });
+  }
+
+  /** Go on from a beginning of the output. */
+  force = (ids) => {
+    const prefix = ids.at(-1) === undefined ? [] : ids;
+    this.go({ ...writeEdits({ ...this.edits, prefix }), step: null, pick: null });
+  };
+
+  /** Go on from a beginning and a word that the person wrote. */
+  forceText = async (text, ids) => {
+    try {
+      const added = await api.tokens(this.model.name, { text, side: 'target' });
+      this.force([...ids, ...added.ids.filter((_, index) => added.tokens[index] !== END)]);
+    } catch (error) {
+      this.context.fail(error);
+    }
+  };
+}
