@@ -3,6 +3,8 @@
  * because an EventSource can neither POST nor send a key.
  */
 
+import { busy, change } from './busy.js';
+
 let key = '';
 /** Asks the person for a key; set by the app. @type {(message: string) => Promise<string|null>} */
 let askForKey = async () => null;
@@ -50,8 +52,18 @@ async function request(path, { body, signal } = {}) {
   }
 }
 
-async function json(path, options) {
-  return (await request(path, options)).json();
+function json(path, options) {
+  return busy(request(path, options).then((response) => response.json()));
+}
+
+/** The events of a stream that ends by itself. */
+async function* search(path, options) {
+  change(1);
+  try {
+    yield* events(path, options);
+  } finally {
+    change(-1);
+  }
 }
 
 /**
@@ -92,7 +104,7 @@ export const service = () => json('/api/service');
 export const models = () => json('/api/models');
 export const settings = () => json('/api/settings');
 export const translate = (body, signal) => json('/api/translate', { body, signal });
-export const translateStream = (body, signal) => events('/api/translate/stream', { body, signal });
+export const translateStream = (body, signal) => search('/api/translate/stream', { body, signal });
 export const heads = (body, signal) => json('/api/heads', { body, signal });
 export const positions = (model, length) => json(`${of(model)}/positions?length=${length}`);
 export const neighbors = (model, values) => json(`${of(model)}/neighbors?${new URLSearchParams(values)}`);

@@ -4,6 +4,7 @@
 
 import * as address from './address.js';
 import * as api from './api.js';
+import { busy } from './busy.js';
 import { h, replace } from './dom.js';
 
 /** The views, each in a file of its own that is loaded when it is opened. */
@@ -93,7 +94,11 @@ function showScheme(theme) {
 }
 
 /** Show what the address says. */
-async function route() {
+function route() {
+  return busy(showAddress());
+}
+
+async function showAddress() {
   const { view: wanted, values } = address.read();
   const name = VIEWS[wanted] ? wanted : 'translate';
   showScheme(values.theme);

@@ -90,7 +90,7 @@ export default class TranslateView {
     const key = JSON.stringify(request);
     if (!values.text && this.model.has_source) return undefined;
     if (key === this.requested) {
-      if (values.step !== undefined) this.player.go(Number(values.step));
+      if (!this.player.isPlaying) this.player.go(Number(values.step ?? this.run?.length ?? 0));
       return this.render();
     }
     this.requested = key;

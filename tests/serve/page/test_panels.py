@@ -1,0 +1,270 @@
+"""What a person can do with one sentence: watch, point, choose, change."""
+
+import json
+import re
+
+import pytest
+
+SENTENCE = "a witch must open the bag of the nurse"
+MODELS = ["grammar", "transformer"]
+
+
+def texts(page, selector):
+    return page.locator(selector).all_text_contents()
+
+
+def step_to(page, step):
+    """Move the player's slider to a step."""
+    slider = page.get_by_label("Step of the search")
+    slider.focus()
+    page.keyboard.press("Home")
+    for _ in range(step):
+        page.keyboard.press("ArrowRight")
+
+
+def api(page, path, body):
+    """An answer of the service itself, to compare with what the page shows."""
+    return page.evaluate(
+        "([path, body]) => fetch(path, {method: 'POST', body: JSON.stringify(body), "
+        "headers: {'Content-Type': 'application/json'}}).then((answer) => answer.json())",
+        [path, body],
+    )
+
+
+def translation(page, model, text, **body):
+    return api(page, "/api/translate", {"model": model, "text": text, "attention": True, **body})["translations"][0]
+
+
+def test_a_translation_appears_step_by_step(visit):
+    visitor = visit(reduced_motion="no-preference")
+    page = visitor.open("#translate?model=grammar")
+    page.locator(".examples button").first.click()
+    page.get_by_role("button", name="Pause").click()
+    assert page.get_by_role("button", name="Play").is_visible()
+    page.get_by_role("button", name="To the start").click()
+    seen = []
+    for _ in range(3):
+        page.get_by_role("button", name="One step on").click()
+        seen.append(page.locator(".words.target button").count())
+    assert seen == [1, 2, 3]
+    page.get_by_role("button", name="One step back").click()
+    assert page.locator(".player .position").inner_text().startswith("step 2 of")
+    page.get_by_label("Speed").focus()
+    page.keyboard.press("Home")
+    assert page.locator(".speed output").inner_text() == "0.25 steps/s"
+    page.keyboard.press("End")
+    page.get_by_role("button", name="Play").click()
+    visitor.settle()
+    said = page.locator("#announcements").inner_text()
+    assert said == "Finished: " + page.locator(".reading .output").inner_text()
+
+
+def test_each_step_shows_the_candidates_with_their_probabilities(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    words = texts(page, ".words.target button")
+    step_to(page, 2)
+    chosen = page.locator(".candidate.chosen")
+    assert chosen.locator(".token").inner_text() == words[1]
+    shares = [float(re.sub(r"[^\d.]", "", share)) for share in texts(page, ".candidate .share")]
+    assert shares[0] == max(shares)
+    assert 90 < sum(shares[:1]) <= 101
+    assert page.locator(".distribution .bar").count() >= 5
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_pointing_at_a_word_lights_up_its_sources_and_the_other_way_round(visitor, model):
+    page = visitor.translate(model, SENTENCE)
+    expected = translation(page, model, SENTENCE)["word_attention"]
+    target = len(expected["target"]) - 1
+    row = expected["weights"][target]
+    source = row.index(max(row))
+    page.locator(".words.target button").nth(target).hover()
+    assert "lit" in page.locator(".words.source button").nth(source).get_attribute("class")
+    lit = page.locator(".words.source button.lit").count()
+    assert lit == sum(weight >= 0.1 for weight in row)
+    sentence = page.locator("p.pointed").inner_text()
+    assert expected["target"][target] in sentence and expected["source"][source] in sentence
+    page.locator(".words.source button").nth(source).focus()
+    assert "lit" in page.locator(".words.target button").nth(target).get_attribute("class")
+    assert page.locator(".links path.lit").count() >= 1
+
+
+def test_links_join_the_words_that_the_attention_aligns(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    expected = translation(page, "grammar", SENTENCE)["links"]
+    drawn = page.eval_on_selector_all(
+        ".links path[data-link]", "paths => paths.map((path) => [+path.dataset.source, +path.dataset.target])"
+    )
+    assert sorted(map(tuple, drawn)) == sorted(map(tuple, expected))
+
+
+@pytest.mark.parametrize("unit", ["words", "tokens"])
+def test_the_map_has_every_weight_and_a_table_behind_it(visitor, unit):
+    page = visitor.translate("transformer", SENTENCE, unit=unit)
+    answer = translation(page, "transformer", SENTENCE)
+    weights = answer["attention"] if unit == "tokens" else answer["word_attention"]["weights"]
+    grid = page.get_by_role("grid")
+    assert grid.get_by_role("gridcell").count() == len(weights) * len(weights[0])
+    page.get_by_text("All weights as a table").first.click()
+    page.wait_for_selector("table.weights")
+    cells = page.locator("table.weights tbody tr").evaluate_all(
+        "rows => rows.map((row) => [...row.querySelectorAll('td')].map((cell) => Number(cell.textContent)))"
+    )
+    for shown, row in zip(cells, weights, strict=True):
+        assert shown == pytest.approx(row, abs=6e-4)
+    headers = page.locator("table.weights thead th").all_inner_texts()
+    assert headers == (answer["source_tokens"] if unit == "tokens" else answer["word_attention"]["source"])
+
+
+def test_arrow_keys_move_through_the_map(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    first = page.get_by_role("gridcell").first
+    first.focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    focused = page.evaluate("[document.activeElement.dataset.source, document.activeElement.dataset.target]")
+    assert focused == ["1", "2"]
+    assert page.locator(".map .band:visible").count() == 2
+
+
+def test_the_tree_grows_and_the_winner_is_marked(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    counts = []
+    for step in range(4):
+        step_to(page, step)
+        counts.append(page.get_by_role("treeitem").count())
+    assert counts[0] == 1 and counts == sorted(set(counts))
+    page.get_by_role("button", name="To the end").click()
+    for kind in ("kept", "pruned", "finished"):
+        assert page.locator(f".tree .node.{kind}").count() > 0, kind
+    best = texts(page, ".tree .node.best:not(.root) > text:not(.crown)")
+    assert [re.sub(r"\+\d+ cut", "", text).strip() for text in best][:-1] == texts(page, ".words.target button")
+    assert page.locator(".tree .crown").count() == 1
+
+
+def test_a_click_on_a_branch_goes_on_from_there(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    before = page.locator(".reading .output").inner_text()
+    branch = page.locator(".tree .node.pruned").first
+    token = branch.locator("text").first.text_content()
+    branch.click()
+    page.wait_for_url(re.compile("prefix="))
+    visitor.settle()
+    page.wait_for_function("before => document.querySelector('.reading .output').textContent !== before", arg=before)
+    assert token in texts(page, ".words.target button")
+    assert "begins with" in page.locator(".chip.change").inner_text()
+
+
+def test_finished_hypotheses_have_score_log_p_and_length_term(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    rows = page.locator(".ranking tbody tr").evaluate_all(
+        "rows => rows.map((row) => [...row.children].map((cell) => cell.textContent.replace('−', '-')))"
+    )
+    assert len(rows) >= 3
+    for _, _, score, log_probability, length, term in rows:
+        assert float(term) == float(length)  # α is 1
+        assert float(score) == pytest.approx(float(log_probability) / float(term), abs=2e-3)
+    page.locator(".ranking tbody button").nth(1).click()
+    assert page.locator(".reading .output").inner_text() == rows[1][1]
+
+
+def test_the_length_penalty_ranks_anew_at_once(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    asked = len(visitor.requests)
+    before = texts(page, ".ranking tbody tr td:nth-child(3)")
+    slider = page.locator("input[data-setting=length_penalty]")
+    slider.evaluate("slider => { slider.value = 0; slider.dispatchEvent(new Event('input', {bubbles: true})); }")
+    after = texts(page, ".ranking tbody tr td:nth-child(3)")
+    assert after != before
+    assert after == texts(page, ".ranking tbody tr td:nth-child(4)")  # without a penalty the score is log p
+    assert len(visitor.requests) == asked
+    slider.evaluate("slider => slider.dispatchEvent(new Event('change', {bubbles: true}))")
+    page.wait_for_url(re.compile("s.length_penalty=0"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "kept"), [("top_k", 3, 3), ("top_p", 0.05, 1), ("min_p", 1, 1), ("typical", 0.05, 1)]
+)
+def test_filters_are_drawn_as_a_cut_through_the_distribution(visitor, setting, value, kept):
+    page = visitor.translate("transformer", SENTENCE, **{"s.kind": "sample", "s.temperature": "1.5"})
+    step_to(page, 1)
+    assert page.locator(".distribution .bar.removed").count() == 0
+    asked = len(visitor.requests)
+    page.locator(f"input[data-setting={setting}]").evaluate(
+        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input', {bubbles: true})); }", value
+    )
+    assert page.locator(".distribution .bar.kept").count() == kept
+    assert page.locator(".distribution .bar.removed").count() > 5
+    assert len(visitor.requests) == asked
+
+
+def test_every_kind_of_search_has_the_settings_that_apply(visitor):
+    page = visitor.translate("grammar", "who has some boxes")
+    described = page.evaluate("fetch('/api/settings').then((answer) => answer.json())")["search"]
+    elsewhere = {"kind", "prefix", "batch_tokens"}
+    for kind in ("greedy", "beam", "sample", "mbr", "exact"):
+        page.locator(f".kinds input[value={kind}]").check(force=True)
+        visitor.settle()
+        shown = page.locator("[data-setting]").evaluate_all("controls => controls.map((one) => one.dataset.setting)")
+        assert set(shown) == {one["name"] for one in described if kind in one["kinds"]} - elsewhere, kind
+        for slider in page.locator(".controls > .setting input[type=range]").all():
+            assert slider.evaluate("slider => slider.closest('.setting').querySelector('output').textContent")
+        assert page.locator(".reading .output").inner_text()
+
+
+def test_a_candidate_and_a_word_of_ones_own_can_be_forced(visitor):
+    page = visitor.translate("grammar", SENTENCE)
+    step_to(page, 2)
+    other = page.locator(".candidate:not(.chosen)").first
+    token = other.locator(".token").inner_text()
+    other.click()
+    page.wait_for_url(re.compile("prefix="))
+    page.wait_for_function("token => document.querySelectorAll('.words.target button')[1]?.textContent === token", arg=token)
+    visitor.settle()
+    assert page.locator(".effect del, .effect ins").count() > 0
+    page.get_by_label("Or write the next word yourself").fill("nouveau")
+    page.get_by_role("button", name="Use it").click()
+    page.wait_for_function("() => [...document.querySelectorAll('.words.target button')].some((one) => one.textContent === 'nouveau')")
+    page.locator(".chip.change").click()
+    page.wait_for_function("() => !location.hash.includes('prefix')")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_blocked_source_word_is_not_looked_at(visitor, model):
+    page = visitor.translate(model, SENTENCE)
+    page.get_by_role("group", name="Source words to block").get_by_role("button", name="witch").click()
+    page.wait_for_url(re.compile("blocked="))
+    visitor.settle()
+    page.wait_for_selector(".word.blocked")
+    column = page.locator(".word.blocked").get_attribute("data-source")
+    assert "witch" in page.locator(".word.blocked").inner_text()
+    labels = page.locator(f"[role=gridcell][data-source='{column}']").evaluate_all("cells => cells.map((one) => one.ariaLabel)")
+    assert labels and all(label.endswith(": 0 %") for label in labels)
+    assert "Without your changes" in page.locator(".effect").inner_text()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_attention_can_be_moved_by_hand(visitor, model):
+    page = visitor.translate(model, SENTENCE)
+    step_to(page, 3)
+    page.get_by_role("button", name="All attention to bag").click()
+    page.wait_for_url(re.compile("attention=2"))
+    visitor.settle()
+    page.wait_for_selector(".chip.change")
+    bag = SENTENCE.split().index("bag")
+    label = page.locator(f"[role=gridcell][data-source='{bag}'][data-target='2']").get_attribute("aria-label")
+    assert label.endswith(": 100 %")
+
+
+def test_copied_words_are_marked_with_their_gate(visitor):
+    model = page_model(visitor, "copies")
+    page = visitor.translate(model["name"], model["examples"][0]["source"])
+    copied = json.loads(json.dumps(translation(page, model["name"], model["examples"][0]["source"])["copied"]))
+    page.locator(".words.target button").first.hover()
+    assert f"g = {copied['gates'][0]:.2f}" in page.locator("p.pointed").inner_text()
+
+
+def page_model(visitor, ability):
+    page = visitor.open("#translate")
+    models = page.evaluate("fetch('/api/models').then((answer) => answer.json())")["models"]
+    return next(model for model in models if model[ability])
