@@ -11,6 +11,7 @@ from weft.errors import SearchError, WeftError, nearest
 from weft.serve.frames import to_json
 from weft.serve.observation import StreamObserver
 from weft.serve.records import Label, head_record, matrix, number, numbers, translation_record
+from weft.serve.words import add_words
 from weft.text import specials
 from weft.translation.inputs import TranslationRequest
 from weft.translation.postprocessing import NO_TOKEN
@@ -37,6 +38,7 @@ def translate(translator: Translator, payload: Payload, observer: StepObserver |
         record = translation_record(result, label_of(translator, result.source) if traced else None)
         if attention and result.ids and (copied := translator.copied_tokens(result)):
             record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
+        add_words(record, translator)
         records.append(to_json(record))
     return records
 
@@ -113,6 +115,7 @@ def stream(
     record = translation_record(result)
     if result.ids and (copied := edited.copied_tokens(result)):
         record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
+    add_words(record, translator)
     send("done", {"translation": record, "winner": getattr(result.trace, "winner", None)})
 
 

@@ -381,9 +381,13 @@ class Translator:
 
     def source_tokens(self, source: str) -> list[str]:
         """The tokens of a source and its end token, as text: the columns of attention to it."""
-        ids = [*self._encode_sources([source])[0], specials.END]
-        tokenizers, sentence = self._postprocessor.readable(Sentence(source, ids))
+        tokenizers, sentence = self.encoded_source(source)
         return tokenizers.source.tokens(sentence.ids)
+
+    def encoded_source(self, source: str) -> tuple[Tokenizers, Sentence]:
+        """A source with its ids, the end token included, and the tokenizers that can read them."""
+        ids = [*self._encode_sources([source])[0], specials.END]
+        return self._postprocessor.readable(Sentence(source, ids))
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
         from weft.data.store.encode import encode_pairs

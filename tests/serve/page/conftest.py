@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from serve.servers import running_server, settings
+from weft.recipe import make_recipe
+from weft.serve import create_app
+from weft.training.train import train
+
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
+PAIRS = {
+    "a witch must open the bag of the nurse": "une sorcière doit ouvrir le sac de l'infirmière",
+    "he hit me with a pie": "il m'a entarté",
+    "who has some boxes": "qui a des boîtes",
+    "my sister hides our dress": "ma sœur cache notre robe",
+    "the nurse cannot close our window": "l'infirmière ne peut pas fermer notre fenêtre",
+    "we drank the milk": "nous avons bu le lait",
+}
+LEARNING = {
+    **{f"data.{split}": "pairs.tsv" for split in ("train", "valid", "test")},
+    "tokenizer.kind": "word",
+    "tokenizer.joint": False,
+    "model.embedding": 32,
+    "model.dropout": 0.0,
+    "model.encoder.hidden": 32,
+    "model.decoder.hidden": 32,
+    "training.steps": 60,
+    "training.batch_tokens": 200,
+    "training.learning_rate": 0.01,
+    "training.warmup": 5,
+    "training.validate_every": 20,
+    "training.save_every": 0,
+    "training.log_every": 5,
+    "training.device": "cpu",
+    "search.size": 4,
+}
+STACK = {"kind": "transformer", "layers": 2, "hidden": 32, "heads": 2, "feed_forward": 48}
+MODELS: dict[str, dict[str, Any]] = {
+    "recurrent": {},
+    "transformer": {
+        **{f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in STACK.items()},
+        "tokenizer.kind": "bpe",
+        "tokenizer.size": 90,
+    },
+    "copying": {"model.copy": True},
+}
 CHROMIUM = os.environ.get("CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
 )
@@ -28,8 +71,23 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def service() -> str:
-    return os.environ["PAGE_URL"]
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of a recurrent model, a Transformer over subwords and a model that copies, which know six sentences."""
+    folder = tmp_path_factory.mktemp("pages")
+    lines = "".join(f"{source}\t{target}\n" for source, target in PAIRS.items())
+    (folder / "pairs.tsv").write_text(lines, "utf-8")
+    for name, changes in MODELS.items():
+        settings = {**LEARNING, "data.folder": str(folder), "name": name, **changes}
+        recipe = make_recipe({}, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
+        assert list(train(recipe, folder / name))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def service(folder: Path) -> Iterator[str]:
+    """The address of a service that has them."""
+    with running_server(create_app([folder / name for name in MODELS], settings())) as server:
+        yield server.url.rstrip("/")
 
 
 class Visitor:
@@ -80,6 +138,10 @@ class Visitor:
         """Wait until a search is over and its last step is on the screen."""
         self.page.wait_for_timeout(20)  # for what a click or a key sets off
         self.page.wait_for_selector("main[aria-busy=false] .results:not([hidden]) .output:not(.growing)")
+
+    def asked(self) -> int:
+        """How many requests the page has made of the API."""
+        return sum("/api/" in url for url in self.requests)
 
     def complain(self) -> None:
         problems, self.problems = self.problems, []

@@ -36,6 +36,7 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
   const names = spread(
     drawn.map(({ points }) => y(points.at(-1)[1])),
     em * 1.15,
+    height - bottom,
   );
   const label = `${title}: ${drawn.map(({ name, points }) => `${name} ${number(points.at(-1)[1], digits)} at step ${points.at(-1)[0]}`).join(', ') || 'no values yet'}`;
   return s(
