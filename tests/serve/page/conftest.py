@@ -122,7 +122,7 @@ class Visitor:
         else:
             self.page.mouse.move(0, 0)
             self.page.evaluate(
-                "address => { history.replaceState(null, '', address); dispatchEvent(new HashChangeEvent('hashchange')); }",
+                "address => history.replaceState(null, '', address) ?? dispatchEvent(new HashChangeEvent('hashchange'))",
                 address or "#translate",
             )
         self.page.wait_for_selector("main[aria-busy=false] > .view")

@@ -3,6 +3,10 @@
 import json
 import re
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("browser")
+
 SENTENCE = "a witch must open the bag of the nurse"
 
 
@@ -48,7 +52,7 @@ def test_neighbors_of_a_token_and_positions(visitor):
     page.locator(".candidate").first.click()
     page.wait_for_selector(f"p:text('Nearest to “{neighbor}”')")
     page.get_by_role("textbox", name="Token").fill("zebra")
-    page.get_by_role("button", name="Show its neighbors").click()
+    page.get_by_role("button", name="Show its neighbors", exact=True).click()
     page.wait_for_selector("p:text('not in the vocabulary')")
     assert "no positions" in page.locator(".hint").all_inner_texts()[-1]
     page.get_by_label("Model").select_option("transformer")
@@ -70,7 +74,7 @@ def test_two_models_side_by_side(visitor):
     assert outputs[0] != outputs[1] and page.locator(".two del, .two ins").count() > 0
     assert page.get_by_role("grid").count() == 2
     assert page.get_by_role("tree").count() == 2
-    assert page.locator("summary").nth(1).inner_text() == "Search: beam of 2"
+    assert page.locator(".side > details > summary").nth(1).inner_text() == "Search: beam of 2"
     page.locator(".tree").nth(1).locator(".node.pruned").first.click()
     page.wait_for_url(re.compile(r"#translate\?model=copying.*prefix="))
 

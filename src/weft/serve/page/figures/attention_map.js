@@ -31,8 +31,9 @@ const SLANT = -55;
  */
 export function attentionMap({ source, target, weights, label }, { width, highlight, differing = [] }) {
   const em = unit();
-  const columns = source.map((word) => shorten(visible(word), LONGEST_LABEL));
-  const rows = target.map((word) => shorten(visible(word), LONGEST_LABEL));
+  const names = { source: source.map(visible), target: target.map(visible) };
+  const columns = names.source.map((word) => shorten(word, LONGEST_LABEL));
+  const rows = names.target.map((word) => shorten(word, LONGEST_LABEL));
   const left = em * (1 + 0.56 * Math.max(3, ...rows.map((row) => row.length)));
   const top = em * (0.8 + 0.5 * Math.max(3, ...columns.map((column) => column.length)));
   const right = em * 0.3 * Math.max(3, columns.at(-1)?.length ?? 0);
@@ -86,7 +87,7 @@ export function attentionMap({ source, target, weights, label }, { width, highli
           x: x(column),
           y: y(index),
           cell,
-          name: `${visible(target[index])} from ${visible(source[column])}: ${percent(weight)}`,
+          name: `${names.target[index]} from ${names.source[column]}: ${percent(weight)}`,
         }),
       ),
     ),
@@ -102,9 +103,10 @@ export function attentionMap({ source, target, weights, label }, { width, highli
       width: size[0],
       height: size[1],
     },
+    ruling(left, top, cell, source.length, target.length),
     header,
-    bands,
     lines,
+    bands,
   );
   map.querySelector('[role=gridcell]')?.setAttribute('tabindex', '0');
   arrowKeys(map, neighbor(source.length, target.length, mirrored));
@@ -113,26 +115,38 @@ export function attentionMap({ source, target, weights, label }, { width, highli
 }
 
 function gridCell(weight, { column, row, x, y, cell, name }) {
-  const rectangle = { x: x + 0.5, y: y + 0.5, width: cell - 1, height: cell - 1 };
+  const square = s('rect', {
+    role: 'gridcell',
+    class: 'cell',
+    tabindex: '-1',
+    'aria-label': name,
+    'data-source': column,
+    'data-target': row,
+    x: x + 0.5,
+    y: y + 0.5,
+    width: cell - 1,
+    height: cell - 1,
+    'fill-opacity': shade(weight),
+  });
+  if (cell < CELL_WITH_NUMBER || weight < 0.005) return square;
+  const middle = { x: x + cell / 2, y: y + cell / 2, 'text-anchor': 'middle', 'dominant-baseline': 'central' };
+  const value = number(weight).replace(/^0/, '');
+  return [
+    square,
+    s('text', { ...middle, 'aria-hidden': 'true', class: weight > 0.45 ? 'value strong' : 'value' }, value),
+  ];
+}
+
+/** The lines between the cells. */
+function ruling(left, top, cell, columns, rows) {
+  const across = Array.from({ length: rows + 1 }, (_, row) => `M${left} ${top + cell * row}h${cell * columns}`);
+  const down = Array.from({ length: columns + 1 }, (_, column) => `M${left + cell * column} ${top}v${cell * rows}`);
+  const size = { x: left, y: top, width: cell * columns, height: cell * rows };
   return s(
     'g',
-    { role: 'gridcell', tabindex: '-1', 'aria-label': name, 'data-source': column, 'data-target': row, class: 'cell' },
-    s('title', {}, name),
-    s('rect', { ...rectangle, class: 'ground' }),
-    s('rect', { ...rectangle, class: 'weight', 'fill-opacity': shade(weight) }),
-    cell >= CELL_WITH_NUMBER && weight >= 0.005
-      ? s(
-          'text',
-          {
-            x: x + cell / 2,
-            y: y + cell / 2,
-            'text-anchor': 'middle',
-            'dominant-baseline': 'central',
-            class: weight > 0.45 ? 'value strong' : 'value',
-          },
-          number(weight).replace(/^0/, ''),
-        )
-      : null,
+    { 'aria-hidden': 'true' },
+    s('rect', { ...size, class: 'ground' }),
+    s('path', { class: 'ruling', d: across.join('') + down.join('') }),
   );
 }
 

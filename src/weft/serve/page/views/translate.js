@@ -122,16 +122,23 @@ export default class TranslateView {
         if (event.event === 'start') this.begin(plays);
         this.player.isWaiting = !run.translation;
         this.player.setTotal(run.length);
-        if (!plays && event.event === 'step') this.player.go(wanted ?? run.length);
+        if (!plays && run.length) this.follow(wanted);
         if (event.event === 'progress') this.render();
       }
     } finally {
       if (!signal.aborted) this.results.classList.remove('working');
     }
+    cancelAnimationFrame(this.frame);
     this.player.isWaiting = false;
     await this.readBaseline(request, signal);
     if (!plays || !run.length) this.player.go(wanted ?? run.length);
     this.render();
+  }
+
+  /** Show the newest step, or the wanted one, with the next picture that the screen shows. */
+  follow(wanted) {
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.player.go(wanted ?? this.run.length));
   }
 
   begin(plays) {
