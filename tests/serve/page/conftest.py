@@ -17,8 +17,6 @@ from weft.recipe import make_recipe
 from weft.serve import create_app
 from weft.training.train import train
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 PAIRS = {
     "a witch must open the bag of the nurse": "une sorcière doit ouvrir le sac de l'infirmière",
     "he hit me with a pie": "il m'a entarté",
@@ -62,6 +60,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no Chromium: install it (apt-get install chromium), or name one in $CHROMIUM")
     with playwright.sync_playwright() as started:
@@ -122,7 +121,7 @@ class Visitor:
         else:
             self.page.mouse.move(0, 0)
             self.page.evaluate(
-                "address => history.replaceState(null, '', address) ?? dispatchEvent(new HashChangeEvent('hashchange'))",
+                "address => history.replaceState(null, '', address) ?? dispatchEvent(new Event('hashchange'))",
                 address or "#translate",
             )
         self.page.wait_for_selector("main[aria-busy=false] > .view")
