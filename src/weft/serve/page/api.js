@@ -22,8 +22,11 @@ export class ApiError extends Error {
   }
 }
 
+/** How often a request is repeated while a model is loading, and the most seconds in between. */
+const [PATIENCE, LONGEST_PAUSE] = [8, 4];
+
 async function request(path, { body, signal } = {}) {
-  for (;;) {
+  for (let attempt = 1; ; attempt += 1) {
     const headers = {
       ...(body ? { 'Content-Type': 'application/json' } : {}),
       ...(key ? { Authorization: `Bearer ${key}` } : {}),
@@ -41,6 +44,10 @@ async function request(path, { body, signal } = {}) {
       throw new ApiError('The service does not answer. Is `weft serve` still running?', 0);
     }
     if (response.ok) return response;
+    if (response.status === 503 && attempt < PATIENCE && response.headers.has('Retry-After')) {
+      await pause(Math.min(Number(response.headers.get('Retry-After')) || 1, LONGEST_PAUSE), signal);
+      continue;
+    }
     const message =
       (await response.json().then(
         (answer) => answer.error,
@@ -50,6 +57,14 @@ async function request(path, { body, signal } = {}) {
     if (!given) throw new ApiError(message, response.status);
     key = given;
   }
+}
+
+/** Wait some seconds, or until the request is given up. */
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    setTimeout(resolve, 1000 * seconds);
+    signal?.addEventListener('abort', () => reject(signal.reason));
+  });
 }
 
 function json(path, options) {

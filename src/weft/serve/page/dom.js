@@ -51,6 +51,15 @@ export function replace(element, ...children) {
   return element;
 }
 
+/** Replace what an element contains; the focus stays on the button that stands where the focused one stood. */
+export function refresh(element, ...children) {
+  const buttons = () => [...element.querySelectorAll('button')];
+  const focused = buttons().indexOf(document.activeElement);
+  replace(element, ...children);
+  if (focused >= 0) buttons()[focused]?.focus();
+  return element;
+}
+
 /** Pixels of the page's text size, in which figures are drawn: they grow with it on a large screen. */
 export function unit() {
   return parseFloat(getComputedStyle(document.documentElement).fontSize) * 0.875;

@@ -10,10 +10,12 @@ import { arrowKeys, h, s, unit } from '../dom.js';
 import { direction, number, percent, shorten, visible } from '../labels.js';
 
 const LONGEST_LABEL = 18;
-const SMALLEST_CELL = 15;
-const LARGEST_CELL = 44;
-const CELL_WITH_NUMBER = 30;
+const SMALLEST_CELL = 16;
+const LARGEST_CELL = 40;
+const CELL_WITH_NUMBER = 28;
 const SLANT = -55;
+/** Labels over narrower cells stand upright, so that they do not touch. */
+const UPRIGHT_BELOW = 20;
 
 /**
  * @typedef {Object} MapData
@@ -35,10 +37,11 @@ export function attentionMap({ source, target, weights, label }, { width, highli
   const columns = names.source.map((word) => shorten(word, LONGEST_LABEL));
   const rows = names.target.map((word) => shorten(word, LONGEST_LABEL));
   const left = em * (1 + 0.56 * Math.max(3, ...rows.map((row) => row.length)));
-  const top = em * (0.8 + 0.5 * Math.max(3, ...columns.map((column) => column.length)));
   const right = em * 0.3 * Math.max(3, columns.at(-1)?.length ?? 0);
   const room = (width - left - right) / Math.max(source.length, 1);
-  const cell = Math.round(Math.min(Math.max(room, SMALLEST_CELL * (em / 16)), LARGEST_CELL * (em / 16)));
+  const cell = Math.round(Math.min(Math.max(room, SMALLEST_CELL * (em / 14)), LARGEST_CELL * (em / 14)));
+  const slant = cell < UPRIGHT_BELOW * (em / 14) ? -90 : SLANT;
+  const top = em * (0.8 + (slant === -90 ? 0.58 : 0.5) * Math.max(3, ...columns.map((column) => column.length)));
   const mirrored = direction(source.join(' ')) === 'rtl';
   const x = (column) => left + cell * (mirrored ? source.length - 1 - column : column);
   const y = (row) => top + cell * row;
@@ -57,7 +60,7 @@ export function attentionMap({ source, target, weights, label }, { width, highli
           role: 'columnheader',
           class: 'label',
           'data-source': index,
-          transform: `translate(${x(index) + cell * 0.6} ${top - em * 0.4}) rotate(${SLANT})`,
+          transform: `translate(${x(index) + cell * 0.6} ${top - em * 0.4}) rotate(${slant})`,
         },
         column,
       ),

@@ -1,10 +1,13 @@
 /** Change something by hand: block source words, move attention at a step; and see what the model then says. */
 
 import { marked } from '../difference.js';
-import { h, replace, uniqueId } from '../dom.js';
+import { h, refresh, replace, uniqueId } from '../dom.js';
 import { isEdited, NO_EDITS } from '../edits.js';
 import { direction, percent, visible } from '../labels.js';
 import { panel } from './panel.js';
+
+/** More sliders than these are folded away at first. */
+const MANY = 20;
 
 export class EditPanel {
   /** @param {{change: (edits: import('../edits.js').Edits) => void}} actions */
@@ -17,6 +20,13 @@ export class EditPanel {
     this.words = h('div', { class: 'chips', role: 'group', 'aria-label': 'Source words to block' });
     this.sliders = h('div', { class: 'weights-by-hand' });
     this.step = h('span');
+    this.byHand = h(
+      'details',
+      { open: true },
+      h('summary', {}, 'A slider for every source word'),
+      this.sliders,
+      h('button', { type: 'button', on: { click: () => this.apply() } }, 'Apply this attention'),
+    );
     this.tools = h(
       'div',
       {},
@@ -24,21 +34,16 @@ export class EditPanel {
       h('p', { class: 'hint' }, 'The model cannot look at a blocked word.'),
       this.words,
       h('h3', {}, 'Move attention at ', this.step),
-      h(
-        'p',
-        { class: 'hint' },
-        'Choose the step with the player above, then move the sliders, or give all attention to one word.',
-      ),
-      this.sliders,
-      h('p', {}, h('button', { type: 'button', on: { click: () => this.apply() } }, 'Apply this attention')),
+      h('p', { class: 'hint' }, 'Choose the step with the player above, then move attention by hand.'),
+      this.byHand,
     );
     this.unable = h('p', { class: 'hint' });
-    this.element = panel('Change something', {}, this.changes, this.effect, this.tools, this.unable);
+    this.element = panel('Change something', { class: 'wide' }, this.changes, this.effect, this.tools, this.unable);
   }
 
   update(scene) {
     this.scene = scene;
-    const { model, edits, alignment, steps, run } = scene;
+    const { model, edits, alignment, run } = scene;
     const isEditable = model.editable && Boolean(alignment.weights ?? run.translation?.attention);
     this.tools.hidden = !isEditable;
     this.unable.textContent = isEditable
@@ -48,10 +53,10 @@ export class EditPanel {
         : 'The attention of this model cannot be changed by hand.';
     this.showChanges(edits);
     this.showEffect();
-    const step = Math.max(steps, 1);
+    const step = this.shownStep();
     this.step.textContent = `step ${step}`;
     const { source, sourceTokens } = alignment;
-    replace(
+    refresh(
       this.words,
       source.map((word, index) => {
         const isBlocked =
@@ -70,8 +75,15 @@ export class EditPanel {
       }),
     );
     const key = JSON.stringify([source, step, edits.attention]);
+    if (this.drawn === '') this.byHand.open = source.length <= MANY;
     if (key !== this.drawn) this.showSliders(step);
     this.drawn = key;
+  }
+
+  /** The step of the leading hypothesis that is shown, counted from 1. */
+  shownStep() {
+    const { steps, run } = this.scene;
+    return Math.min(Math.max(steps, 1), Math.max(run.leader(steps).length, 1));
   }
 
   showChanges(edits) {
@@ -91,7 +103,7 @@ export class EditPanel {
         { ...edits, off: edits.off.filter((other) => other !== one) },
       ]),
     ];
-    replace(
+    refresh(
       this.changes,
       chips.map(([text, without]) =>
         h(
@@ -193,7 +205,7 @@ export class EditPanel {
 
   /** Use the weights of the sliders, or all weight on one word, at the step that is shown. */
   apply(only = null) {
-    const { alignment, run, edits, steps } = this.scene;
+    const { alignment, run, edits } = this.scene;
     const weights = Array.from({ length: run.start.source_tokens.length }, () => 0);
     alignment.sourceTokens.forEach((tokens, index) => {
       const share =
@@ -201,7 +213,7 @@ export class EditPanel {
       for (const token of tokens) weights[token] = share / tokens.length;
     });
     if (!weights.some((weight) => weight > 0)) return;
-    const step = Math.max(steps, 1) - 1;
+    const step = this.shownStep() - 1;
     this.change({
       ...edits,
       attention: [...edits.attention.filter((one) => one.step !== step), { step, weights }].sort(

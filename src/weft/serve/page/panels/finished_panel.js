@@ -1,10 +1,17 @@
 /** The finished hypotheses with score, log p and length term; the length penalty ranks them anew at once. */
 
-import { h, reducedMotion, replace } from '../dom.js';
+import { h, reducedMotion, refresh } from '../dom.js';
 import { direction, number } from '../labels.js';
 import { lengthTerm, rank } from '../ranking.js';
 import { path } from '../search_run.js';
 import { panel, scrollable } from './panel.js';
+
+/** What the scores are. */
+const HELP = {
+  beam: 'Score = log p ÷ length term. Move the length penalty to see the ranking change.',
+  mbr: 'Score = the mean similarity of a sample to the others (its utility).',
+  other: 'Score = log p ÷ length term.',
+};
 
 export class FinishedPanel {
   /** @param {{pick: (index: number) => void}} actions */
@@ -22,7 +29,7 @@ export class FinishedPanel {
     ];
     this.element = panel(
       'Finished hypotheses',
-      { help: 'Score = log p ÷ length term. Move the length penalty to see the ranking change.' },
+      { class: 'half-wide', help: HELP.beam },
       scrollable(
         'Finished hypotheses',
         h(
@@ -55,8 +62,9 @@ export class FinishedPanel {
           term: lengthTerm(hypothesis.length, search),
         }));
     this.element.hidden = !rows.length && !isRanked;
+    this.element.querySelector('.hint').textContent = HELP[run.start?.kind] ?? HELP.other;
     const before = new Map([...this.body.children].map((row) => [row.dataset.key, row.getBoundingClientRect().top]));
-    replace(
+    refresh(
       this.body,
       ranked.map(({ hypothesis, score, term }, index) => this.row(hypothesis, score, term, index, picked)),
     );

@@ -8,6 +8,9 @@ const HELP =
   'Each row is an output word, each column a source word; the stronger the color, the more the model looked there. ' +
   'Arrow keys move from cell to cell.';
 
+/** More columns than these are given the whole width. */
+const MANY = 18;
+
 export class MapPanel {
   /** @param {{highlight: Object, title?: string, name?: string, help?: string}} context */
   constructor({ highlight, title = 'Where the model looks', name = 'attention', help = HELP }) {
@@ -30,6 +33,7 @@ export class MapPanel {
 
   update({ alignment, differing = [] }) {
     const { source, target, weights, unit } = alignment;
+    this.element.classList.toggle('wide', source.length > MANY);
     const isEmpty = !weights || !target.length;
     this.note.textContent = !isEmpty
       ? ''

@@ -1,6 +1,6 @@
 /** One step of the search: the candidates with their probabilities, the cut of the filters, and a word of one's own. */
 
-import { h, replace, uniqueId } from '../dom.js';
+import { h, refresh, replace, uniqueId } from '../dom.js';
 import { distribution } from '../figures/distribution.js';
 import { direction, percent, plural, visible } from '../labels.js';
 import { cut } from '../sampling.js';
@@ -78,7 +78,7 @@ export class NextWord {
     const indices = candidates
       .map((_, index) => index)
       .filter((index) => index < LISTED || candidates[index].id === chosen);
-    replace(
+    refresh(
       this.list,
       indices.map((index) => {
         const { token, id } = candidates[index];

@@ -65,7 +65,8 @@ export class SentenceForm {
   }
 
   send() {
-    if (this.text.trim()) this.submit(this.text.replace(/\n+/g, ' '));
+    const { has_source: hasSource = true, source_columns: columns = 1 } = this.model ?? {};
+    if (this.text.trim() || !hasSource) this.submit(this.text.trim().replace(/\s*\n\s*/g, columns > 1 ? '\t' : ' '));
   }
 
   orient() {
@@ -75,10 +76,12 @@ export class SentenceForm {
   /** @param {string} name of the model */
   show(name, text) {
     const model = this.models.find((one) => one.name === name);
+    this.model = model;
     this.select.value = name;
-    if (text !== undefined && text !== this.text) this.textarea.value = text;
+    const shown = (text ?? this.text).replaceAll('\t', '\n');
+    if (shown !== this.text) this.textarea.value = shown;
     this.orient();
-    this.label.textContent = model?.has_source === false ? 'Beginning of a text (may be short)' : 'Sentence';
+    this.label.textContent = labelOf(model);
     this.about.textContent = model?.description ?? '';
     replace(
       this.examples,
@@ -95,7 +98,7 @@ export class SentenceForm {
               title: source,
               on: {
                 click: () => {
-                  this.textarea.value = source;
+                  this.textarea.value = source.replaceAll('\t', '\n');
                   this.orient();
                   this.send();
                 },
@@ -107,4 +110,10 @@ export class SentenceForm {
       ),
     );
   }
+}
+
+/** What the field asks for. */
+function labelOf(model) {
+  if (model?.has_source === false) return 'Beginning of a text';
+  return model?.source_columns > 1 ? `Source: ${model.source_columns} columns, one a line (Shift+Enter)` : 'Sentence';
 }

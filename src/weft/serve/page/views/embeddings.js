@@ -149,7 +149,7 @@ export default class EmbeddingsView {
   }
 
   async showPositions() {
-    if (this.loaded === this.model.name) return;
+    if (this.loaded === this.model.name) return this.draw();
     this.loaded = this.model.name;
     this.table = null;
     try {
@@ -159,7 +159,7 @@ export default class EmbeddingsView {
       if (error.status !== 404) throw error;
       this.positionsNote.textContent = error.message;
     }
-    this.draw();
+    return this.draw();
   }
 
   draw() {

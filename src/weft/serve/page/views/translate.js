@@ -5,7 +5,7 @@
 import * as address from '../address.js';
 import { alignmentOf, wordsAreUseful } from '../alignment.js';
 import * as api from '../api.js';
-import { h, reducedMotion } from '../dom.js';
+import { debounce, h, reducedMotion } from '../dom.js';
 import { forAnotherSentence, isEdited, readEdits, requestOf, writeEdits } from '../edits.js';
 import { Highlight } from '../highlight.js';
 import { visible } from '../labels.js';
@@ -56,15 +56,28 @@ export default class TranslateView {
       { class: 'results', hidden: true },
       parts.map(({ element }) => element),
     );
+    this.invitation = h(
+      'p',
+      { class: 'invitation' },
+      'Write a sentence, or choose one of the examples, and watch the model translate it step by step.',
+    );
+    this.resize = debounce(200, () => this.render());
+    addEventListener('resize', this.resize);
     this.element = h(
       'div',
       { class: 'view translate' },
       this.form.element,
-      h('div', { class: 'beside' }, this.results, panel('Search', { class: 'search' }, this.controls.element)),
+      h(
+        'div',
+        { class: 'beside' },
+        h('div', {}, this.invitation, this.results),
+        panel('Search', { class: 'search' }, this.controls.element),
+      ),
     );
   }
 
   close() {
+    removeEventListener('resize', this.resize);
     this.player.pause();
     this.abort?.abort();
   }
@@ -143,6 +156,7 @@ export default class TranslateView {
 
   begin(plays) {
     this.results.hidden = false;
+    this.invitation.hidden = true;
     this.player.setTotal(0);
     if (plays) this.player.start();
   }
