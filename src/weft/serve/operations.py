@@ -103,7 +103,7 @@ def stream(
         {
             "kind": settings.kind,
             "search": settings.model_dump(),
-            "source_tokens": [] if translator.source_role == "none" else translator.source_tokens(source),
+            "source_tokens": source_tokens(translator, source),
             "size": settings.size if settings.kind == "beam" else payload["n_best"],
         },
     )
@@ -117,6 +117,14 @@ def stream(
         record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
     add_words(record, translator)
     send("done", {"translation": record, "winner": getattr(result.trace, "winner", None)})
+
+
+def source_tokens(translator: Translator, source: str) -> list[str]:
+    """The tokens of a source and its end token, as text: the columns of attention to it."""
+    if translator.source_role == "none":
+        return []
+    tokenizers, sentence = translator.encoded_source(source)
+    return tokenizers.source.tokens(sentence.ids)
 
 
 def heads(translator: Translator, payload: Payload) -> bytes:

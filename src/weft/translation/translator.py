@@ -357,7 +357,8 @@ class Translator:
             target_ids = [*self.tokenizers.target.encode(source), *end]
         tokenizers, source_tokens = self.tokenizers_for(source), NamedTokens([], [])
         if self.recipe.model.has_source:
-            source_tokens = NamedTokens([*self._encode_sources([source])[0], *end], self.source_tokens(source))
+            names = tokenizers.source.tokens(self.encoded_source(source)[1].ids)
+            source_tokens = NamedTokens([*self._encode_sources([source])[0], *end], names)
         target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
         heads = attention_heads(self.model, source_tokens, target_tokens, device=self.device)
         if not heads:
@@ -378,11 +379,6 @@ class Translator:
     def tokenizers_for(self, source: str) -> Tokenizers:
         """The tokenizers that read the ids of translations of a source: if the model copies, its tokens have some."""
         return self._postprocessor.readable(Sentence(source, []))[0]
-
-    def source_tokens(self, source: str) -> list[str]:
-        """The tokens of a source and its end token, as text: the columns of attention to it."""
-        tokenizers, sentence = self.encoded_source(source)
-        return tokenizers.source.tokens(sentence.ids)
 
     def encoded_source(self, source: str) -> tuple[Tokenizers, Sentence]:
         """A source with its ids, the end token included, and the tokenizers that can read them."""

@@ -64,8 +64,9 @@ export class SearchControls {
     this.element = h('div', { class: 'controls' });
   }
 
-  /** Show some search settings. */
-  show(search) {
+  /** Show some search settings; `own`: those of the model itself. */
+  show(search, own) {
+    this.own = own;
     const kindChanged = this.search?.kind !== search.kind;
     const isSame = !kindChanged && JSON.stringify(search) === JSON.stringify(this.search);
     this.search = { ...search };
@@ -115,7 +116,7 @@ export class SearchControls {
   }
 
   pickKind(kind) {
-    this.show({ ...this.search, kind });
+    this.show({ ...this.search, kind }, this.own);
     this.element.querySelector(`input[value="${kind}"]`)?.focus();
     this.actions.commit(this.search, 'kind');
   }
@@ -143,24 +144,20 @@ export class SearchControls {
         help,
       );
     }
-    if (setting.type === 'choice') {
-      const options = setting.choices.map((choice) =>
-        h('option', { value: choice, selected: choice === this.search[setting.name] || null }, choice),
-      );
-      return h(
-        'div',
-        { class: 'setting' },
-        label,
-        h(
-          'select',
-          { ...common, on: { change: (event) => this.set(setting.name, event.target.value, true) } },
-          options,
-        ),
-        help,
-      );
-    }
+    if (setting.type === 'choice') return this.choice(setting, common, label, help);
     if (setting.type === 'texts' || setting.type === 'text') return this.phrases(setting, common, label, help);
     return this.slider(setting, common, label, help);
+  }
+
+  choice(setting, common, label, help) {
+    const value = this.search[setting.name];
+    const isAutomatic = value === null || this.own[setting.name] === null;
+    const choices = isAutomatic ? ['', ...setting.choices] : setting.choices;
+    const options = choices.map((choice) =>
+      h('option', { value: choice, selected: choice === (value ?? '') || null }, choice || 'automatic'),
+    );
+    const change = (event) => this.set(setting.name, event.target.value || null, true);
+    return h('div', { class: 'setting' }, label, h('select', { ...common, on: { change } }, options), help);
   }
 
   phrases(setting, common, label, help) {
