@@ -40,9 +40,9 @@ def process(recurrent_run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.kill()
 
 
-def waiting_requests(client: httpx.Client) -> float:
+def count_requests(client: httpx.Client, state: str) -> float:
     lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("weft_num_requests_waiting{"))
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"weft_num_requests_{state}{{"))
 
 
 def test_sigterm_under_load(process: tuple[subprocess.Popen[str], str]) -> None:
@@ -51,10 +51,13 @@ def test_sigterm_under_load(process: tuple[subprocess.Popen[str], str]) -> None:
     with httpx.Client(base_url=url, timeout=60) as client, ThreadPoolExecutor(8) as pool:
         wait_for(lambda: client.get("/ready").status_code == 200)
         workers = [int(line) for line in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()]
-        body = {"text": ["a b c d"] * 200, "search": {"size": 16}}
-        busy = pool.submit(httpx.post, f"{url}api/translate", json={**body, "search": {"size": 17}}, timeout=60)
+        long = {"size": 64, "stop": "steps", "max_length": 300, "no_loops": False}
+        body = {"text": "a b c " * 200, "search": long, "attention": True}
+        busy = pool.submit(httpx.post, f"{url}api/translate", json=body, timeout=60)
+        wait_for(lambda: count_requests(client, "running") == 1)
+        body = {"text": ["a b c d"] * 20}
         answers = [pool.submit(httpx.post, f"{url}api/translate", json=body, timeout=60) for _ in range(7)]
-        wait_for(lambda: waiting_requests(client) == 7)  # admitted: one that has not arrived may be refused
+        wait_for(lambda: count_requests(client, "waiting") == 7)  # one that has not arrived may be refused
         service.send_signal(signal.SIGTERM)
         assert [answer.result().status_code for answer in answers] == [200] * 7
         assert busy.result().status_code == 200

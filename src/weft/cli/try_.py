@@ -80,9 +80,9 @@ def _suggest_next(console: Console, folder: Path) -> None:
     console.print(f"  weft attend {folder} 'she does not love the small red house'", markup=False)
     console.print(f"  echo 'he hit me with a pie' | weft translate {folder} --n-best 3", markup=False)
     console.print("  weft train pairs.tsv          your own pairs: source, tab, target", markup=False)
-    console.print(f"  weft serve {folder} --open      watch it translate, in a browser", markup=False)
     console.print("  weft recipes                  other tasks, and the classic models", markup=False)
     console.print("  weft train bahdanau2015       another kind of attention", markup=False)
+    console.print(f"  {f'weft serve {folder} --open':<30}watch it translate step by step, in a browser", markup=False)
 
 
 def _unused(path: Path) -> Path:

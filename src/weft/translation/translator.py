@@ -24,7 +24,7 @@ from weft.runs.copying import sentence_ids
 from weft.runs.length_limits import LengthLimits
 from weft.text import specials
 from weft.text.tokenizer import Tokenizers
-from weft.translation.engines.interface import Engine, EngineRequest
+from weft.translation.engines.interface import Engine, EngineRequest, completion_limit
 from weft.translation.engines.torch import TorchEngine
 from weft.translation.inputs import (
     TranslationRequest,
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from weft.models.interface import Model
     from weft.search.loop import StepObserver
 
-COMPLETION_LENGTH = 100
-"""The least number of tokens by which a text may be continued, where nothing else limits it."""
 SMALL_VOCABULARY = 1_000
 """Models with fewer target tokens than this have `search.stop` = "outranked" unless it is set."""
 WINDOW_LINES = 4096
@@ -258,7 +256,7 @@ class Translator:
         """Continuations of a prompt by a language model, best first; by sampling, unless ``search`` says otherwise.
 
         ``length``: the most tokens after the prompt; by default as `search.max_length` says or, where that is not set,
-        as many as are learned from the training texts, at least `COMPLETION_LENGTH`. ``observer``: of the search.
+        as many as are learned from the training texts, at least a hundred. ``observer``: of the search.
         """
         if self.recipe.model.has_source:
             raise RecipeError(
@@ -269,11 +267,12 @@ class Translator:
         settings = self.search_settings({"kind": "sample", **search})
         prompt = as_text(prompt, "prompt")
         prefix = self.tokenizers.target.encode(prompt or settings.prefix)
+        longest = completion_limit(settings, self.length_limits, prefix=len(prefix), length=length)
         copies = count if settings.kind == "greedy" else 1  # greedy search finds only one
         request = EngineRequest(
             [[]],
             [prefix],
-            settings.model_copy(update={"max_length": self._completion_limit(settings, len(prefix), length)}),
+            settings.model_copy(update={"max_length": longest}),
             n_best=count // copies,
             return_attention=self.recipe.model.attends,
             return_trace=return_trace,
@@ -282,12 +281,6 @@ class Translator:
         )
         [hypotheses] = self.engine.search(request)
         return [self._postprocessor.translation(Sentence("", []), one) for one in hypotheses] * copies
-
-    def _completion_limit(self, settings: SearchSettings, prefix: int, length: int | None) -> int:
-        """The most tokens of a text, its prefix included."""
-        if length is None and settings.max_length:
-            return settings.max_length
-        return prefix + (max(COMPLETION_LENGTH, self.length_limits.max_extra) if length is None else length)
 
     def sample(
         self, count: int = 1, *, prompt: str = "", length: int | None = None, seed: int | None = None, **search: Any

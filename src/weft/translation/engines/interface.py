@@ -14,6 +14,9 @@ from weft.search.interface import TRACED_CANDIDATES, Hypothesis
 if TYPE_CHECKING:
     from weft.search.loop import StepObserver
 
+COMPLETION_LENGTH = 100
+"""The least number of tokens by which a text may be continued, where nothing else limits it."""
+
 
 @dataclass(frozen=True)
 class EngineRequest:
@@ -83,6 +86,13 @@ def max_output_length(
     limit = max(limit, prefix + 1)
     longest = model.max_target_length(source) if isinstance(model, HasMaxTargetLength) else None
     return max(limit if longest is None else min(limit, longest), prefix, 1)
+
+
+def completion_limit(settings: SearchSettings, limits: LengthLimits, *, prefix: int, length: int | None) -> int:
+    """The most tokens of a text that continues a prefix, the prefix included; ``length``: those after it, if given."""
+    if length is None and settings.max_length:
+        return settings.max_length
+    return prefix + (max(COMPLETION_LENGTH, limits.max_extra) if length is None else length)
 
 
 class _RowsObserver:
