@@ -47,6 +47,13 @@ def test_json(command: Command, run: Path, tmp_path: Path) -> None:
     assert found["scores"]["test_set"] == "given pairs" and (tmp_path / "x.html").is_file()
 
 
+@pytest.mark.parametrize("model", ["blind", "copying", "prefix"])
+def test_models_of_every_kind(command: Command, runs: Runs, tmp_path: Path, model: str) -> None:
+    page = tmp_path / "page.html"
+    command("report", runs(model), "--to", page, *QUICK)
+    assert ('aria-label="attention map"' in page.read_text("utf-8")) == (model != "blind")
+
+
 def test_refusals(refusal: Callable[..., str], run: Path, tmp_path: Path) -> None:
     assert refusal("report", tmp_path / "none").startswith(f"{tmp_path / 'none'}: ")
     assert refusal("report", run, tmp_path / "none.tsv") == f"{tmp_path / 'none.tsv'}: no such file"
