@@ -259,7 +259,9 @@ def table(results: list[dict[str, Any]]) -> str:
             difference = None if hand is None else automatic - hand
             differences += [] if difference is None else [difference]
             minutes = sum(result["minutes"] for result in runs) / len(runs)
-            cells = [pair_set.label, f"{runs[0]['pairs']:,}", runs[0]["decision"], pair_set.metric, f"{automatic:.1f}"]
+            cut = f", stopped for time at {runs[0]['step']:,}" if runs[0].get("reason") == "time" else ""
+            cells = [pair_set.label, f"{runs[0]['pairs']:,}", runs[0]["decision"] + cut, pair_set.metric]
+            cells.append(f"{automatic:.1f}")
             cells += ["–" if hand is None else f"{hand:.1f}", "–" if difference is None else f"{difference:+.1f}"]
             lines.append(f"| {' | '.join([*cells, f'{minutes:.1f}'])} |")
         if differences:

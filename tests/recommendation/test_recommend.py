@@ -51,6 +51,11 @@ def _spellings(count: int) -> Rows:
     return [(word, " ".join(word.upper())) for word in (_word(draw) for _ in range(count))]
 
 
+def _forms(count: int) -> Rows:
+    """Words whose letters are reordered: no transcription."""
+    return [(word, word[::-1]) for word, _ in _spellings(count)]
+
+
 def _korean(count: int) -> Rows:
     draw = random.Random(1)
     return [("".join(draw.choices("가나다라마바사각난달람", k=3)), "k a n a") for _ in range(count)]
@@ -115,8 +120,10 @@ def _sums(count: int) -> Rows:
 
 CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
     ("few words", _spellings, 800, {"tokenizer.kind": "character", "tokenizer.target_kind": "word",
-     "model.encoder.kind": "gru", "model.encoder.hidden": 256, "model.decoder.input_feeding": True,
+     "model.encoder.kind": "gru", "model.encoder.hidden": 512, "model.attention.hard": "first",
      "training.metric": "exact_match"}),
+    ("few forms", _forms, 800, {"tokenizer.kind": "character", "model.encoder.kind": "gru",
+     "model.attention.normalizer": "entmax15", "model.decoder.input_feeding": True}),
     ("words", _spellings, 5_000, {"model.encoder.kind": "lstm", "model.encoder.hidden": 512,
      "model.attention.normalizer": "entmax15", "tokenizer.joint": False}),
     ("korean", _korean, 800, {"tokenizer.kind": "character", "tokenizer.decompose": True}),

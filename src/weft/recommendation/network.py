@@ -27,7 +27,7 @@ def choose_model(profile: PairProfile, task: Task, device: Device) -> list[Choic
     if task.kind == "inflection":
         return _inflection(profile)
     if task.kind == "spelling" and profile.pairs <= 200_000:
-        return _spelling(profile, device)
+        return _spelling(profile, task, device)
     if task.kind == "summary" and profile.pairs <= 100_000:
         return _summary(profile)
     if task.kind == "text" and profile.pairs < FEW_SENTENCES:
@@ -81,19 +81,34 @@ def _kept_characters(profile: PairProfile) -> float:
     return min(1.0, relations.common_characters * max(1.0, relations.length_ratio))
 
 
-def _spelling(profile: PairProfile, device: Device) -> list[Choice]:
-    attention = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
-    attention["model.attention.normalizer"] = "entmax15"
-    if profile.pairs < FEW_WORDS or device == "cpu":
-        reason = f"only {plural(profile.pairs, 'pair')}" if profile.pairs < FEW_WORDS else "short strings, on a CPU"
+def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
+    pairs, few = profile.pairs, profile.pairs < FEW_WORDS
+    if few and _is_transcription(profile, task):
+        hidden = 512 if device == "cuda" else 256
+        reason = "a transcription follows the spelling"
+        return [
+            Choice("model", f"GRU {hidden}", f"only {plural(pairs, 'pair')}", recurrent("gru", hidden, hidden // 2)),
+            Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}),
+            Choice("dropout", "0.5", f"only {plural(pairs, 'pair')}", {"model.dropout": 0.5}),
+        ]
+    if few or device == "cpu":
+        reason = f"only {plural(pairs, 'pair')}" if few else "short strings, on a CPU"
         model = Choice("model", "GRU 256", reason, recurrent("gru", 256, 128))
     else:
-        model = Choice("model", "LSTM 512", f"{profile.pairs:,} pairs of short strings", recurrent("lstm", 512, 256))
+        model = Choice("model", "LSTM 512", f"{pairs:,} pairs of short strings", recurrent("lstm", 512, 256))
+    attention: dict[str, Any] = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
+    attention["model.attention.normalizer"] = "entmax15"
     choices = [model, Choice("attention", "sparse", "few characters of the source matter for each token", attention)]
     if min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS:
         return [*choices, Choice("dropout", "0.1", "numbers follow strict rules", {"model.dropout": 0.1})]
     reason = "words are short and soon learned by heart"
     return [*choices, Choice("dropout", "0.4", reason, {"model.dropout": 0.4})]
+
+
+def _is_transcription(profile: PairProfile, task: Task) -> bool:
+    """Whether words become about as many symbols, such as phones, as they have characters."""
+    symbols = profile.target.tokens.mean / max(1.0, profile.source.characters.mean)
+    return task.target == "symbol" and profile.source.single > 0.5 and 0.5 <= symbols <= 2
 
 
 def _summary(profile: PairProfile) -> list[Choice]:

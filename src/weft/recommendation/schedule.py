@@ -15,8 +15,10 @@ VALIDATIONS = 20
 PATIENCE = 10
 """Validations without improvement; half of them, as the cosine schedule improves most towards its end."""
 MIN_STEPS, USUAL_STEPS, MAX_STEPS = 2_000, 10_000, 100_000
-LARGE_EPOCH = 2_000_000
-"""Tokens of an epoch from which on batches are larger and the usual number of steps is doubled."""
+FORMAL_STEPS = 6_000
+"""For formal languages, which are learned sooner or not at all."""
+LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
+"""Tokens of an epoch from which on batches are larger, and the usual number of steps then."""
 WORD_MINUTES = 12
 """What training on pairs of words takes on two CPU cores at most, roughly."""
 
@@ -62,10 +64,13 @@ def epoch_tokens(profile: PairProfile, task: Task) -> int:
 
 
 def _batch(tokens: int, task: Task, device: Device) -> int:
-    """Tokens of a batch: some hundred batches an epoch; on a CPU, where a larger batch is not faster, fewer tokens."""
+    """Tokens of a batch: some fifty batches an epoch on a GPU; smaller ones on a CPU, where larger are not faster."""
+    on_gpu = device == "cuda"
+    if task.kind == "inflection" and on_gpu:
+        return _power_of_two(tokens / 30, 1_024, 4_096)
     if task.is_word_level:
-        return _power_of_two(tokens / 60, 1_024, 2_048 if device == "cuda" else 1_024)
-    return _power_of_two(tokens / 120, 512, 4_096 if tokens <= LARGE_EPOCH else 8_192)
+        return _power_of_two(tokens / 60, 1_024, 2_048 if on_gpu else 1_024)
+    return _power_of_two(tokens / (60 if on_gpu else 120), 512, 4_096 if tokens <= LARGE_EPOCH else 8_192)
 
 
 def _power_of_two(value: float, low: int, high: int) -> int:
@@ -78,7 +83,9 @@ def _power_of_two(value: float, low: int, high: int) -> int:
 def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[int, str]:
     """The number of updates, and why."""
     per_epoch = max(1, round(tokens / batch))
-    usual = USUAL_STEPS if tokens <= LARGE_EPOCH else 2 * USUAL_STEPS
+    usual = USUAL_STEPS if tokens <= LARGE_EPOCH else LARGE_STEPS
+    if task.kind in ("formal", "answer") and tokens <= LARGE_EPOCH:
+        usual = FORMAL_STEPS
     steps = max(MIN_STEPS, min(usual, per_epoch * _epochs(profile, task)), per_epoch * 5)
     steps = round(min(steps, MAX_STEPS), -2)
     return steps, f"{steps / per_epoch:.0f} epochs"
@@ -89,7 +96,7 @@ def _epochs(profile: PairProfile, task: Task) -> int:
     if task.kind == "summary":
         return 8
     if task.kind == "inflection":
-        return 120
+        return 100
     if task.kind == "spelling":
         return 80 if profile.pairs < 20_000 else 40
     if task.kind == "formal":
