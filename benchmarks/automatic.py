@@ -86,7 +86,7 @@ SETS = [
     PairSet(f"{INFLECTION}/deu", "rules", "exact_match", "inflection", 85.0),
     PairSet(f"{INFLECTION}/fin", "rules", "exact_match", "inflection", 86.4),
     PairSet(f"{INFLECTION}/tur", "rules", "exact_match", "inflection", 95.5),
-    PairSet("scan/simple", "rules", "exact_match", "scan", 99.3),
+    PairSet("scan/simple", "rules", "exact_match", "scan", 99.8),
     PairSet("nl_regex/nlrx_turk", "check", "token_match", "regex", 45.1),
     PairSet("nl_regex/nlrx_synth", "check", "token_match", "regex", 87.2),
     PairSet("babi/qa1_single-supporting-fact", "rules", "exact_match", "babi", 99.5),

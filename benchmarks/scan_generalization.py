@@ -9,8 +9,8 @@ sequences than training, *addprim_jump* and *addprim_turn_left* have combination
 every run: generalization within the training distribution. Results are appended to results.jsonl in the output folder
 as soon as a run is done; runs of as many steps that are in it are not repeated. Needs no other package than weft.
 
-The base setting is the recipe without label smoothing, with the weights of the last step. Every other row changes one
-thing; rows that begin with "lstm" change the base of the LSTM rows.
+The base setting "lstm" is the recipe without label smoothing, with the weights of the last step; "transformer" has
+Transformers of two layers instead. Every other row changes one thing in one of them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,6 @@ from typing import Any, NamedTuple
 SPLITS = ("simple", "addprim_turn_left", "addprim_jump", "length")
 HELD_OUT = 0.05
 
-LSTM = {
-    "model.encoder": {"kind": "lstm", "layers": 1, "hidden": 256},
-    "model.decoder": {"kind": "lstm", "layers": 1, "hidden": 256, "input_feeding": True},
-    "model.attention": {"score": "general"},
-}
 TRANSFORMER = {"layers": 2, "hidden": 128, "heads": 4, "feed_forward": 256, "norm_placement": "pre"}
 
 
@@ -47,23 +42,27 @@ def by_validation(metric: str, average: int = 1) -> dict[str, Any]:
     return {"training": {"metric": metric, "average": average, "valid_sentences": 1000}}
 
 
+def transformer(**changes: dict[str, Any]) -> dict[str, Any]:
+    return {**with_positions("sinusoidal"), **changes}
+
+
 VARIANTS: dict[str, dict[str, Any]] = {
-    "base": {},
-    "label smoothing 0.1": {"training": {"label_smoothing": 0.1}},
-    "no tied embeddings": {"model": {"tie": "none"}},
-    "source, target and output tied": {"model": {"tie": "all"}, "tokenizer": {"joint": True}},
-    "rotary positions": with_positions("rotary"),
-    "relative positions": with_positions("relative"),
-    "no positions": with_positions("none"),
-    "no dropout": {"model": {"dropout": 0.0}},
-    "best by held-out loss": by_validation("loss"),
-    "best by held-out exact match": by_validation("exact_match"),
-    "mean of the 5 best by held-out loss": by_validation("loss", average=5),
-    "lstm": LSTM,
-    "lstm, label smoothing 0.1": {**LSTM, "training": {"label_smoothing": 0.1}},
-    "lstm, no tied embeddings": {**LSTM, "model": {"tie": "none"}},
-    "lstm, dropout 0.5": {**LSTM, "model": {"dropout": 0.5}},
-    "lstm, best by held-out loss": {**LSTM, **by_validation("loss")},
+    "lstm": {},
+    "lstm, label smoothing 0.1": {"training": {"label_smoothing": 0.1}},
+    "lstm, no tied embeddings": {"model": {"tie": "none"}},
+    "lstm, dropout 0.5": {"model": {"dropout": 0.5}},
+    "lstm, best by held-out loss": by_validation("loss"),
+    "transformer": transformer(),
+    "transformer, label smoothing 0.1": transformer(training={"label_smoothing": 0.1}),
+    "transformer, no tied embeddings": transformer(model={"tie": "none"}),
+    "transformer, all embeddings tied": transformer(model={"tie": "all"}, tokenizer={"joint": True}),
+    "transformer, rotary positions": with_positions("rotary"),
+    "transformer, relative positions": with_positions("relative"),
+    "transformer, no positions": with_positions("none"),
+    "transformer, no dropout": transformer(model={"dropout": 0.0}),
+    "transformer, best by held-out loss": transformer(**by_validation("loss")),
+    "transformer, best by held-out exact match": transformer(**by_validation("exact_match")),
+    "transformer, mean of the 5 best by held-out loss": transformer(**by_validation("loss", average=5)),
 }
 
 

@@ -25,12 +25,12 @@ def test_every_variant_changes_the_base(tmp_path: Path) -> None:
         path = tmp_path / "recipe.toml"
         path.write_text(scan.recipe_of(scan.Job(variant, "length", 3), tmp_path, 200), "utf-8")
         recipes[variant] = load_recipe(path)
-    base = recipes.pop("base")
+    base = recipes.pop("lstm")
     assert (base.seed, base.training.steps, base.training.label_smoothing) == (3, 200, 0.0)
     assert base.training.validate_every == 0 and base.data.folder == str(tmp_path / "length")
     assert all(recipe != base for recipe in recipes.values())
-    assert recipes["best by held-out exact match"].training.validate_every == 20
-    assert recipes["lstm"].model.encoder.kind == "lstm" and recipes["no positions"].model.decoder.positions == "none"
+    assert recipes["transformer, best by held-out exact match"].training.validate_every == 20
+    assert base.model.encoder.kind == "lstm" and recipes["transformer, no positions"].model.decoder.positions == "none"
 
 
 def test_held_out_pairs_are_not_trained_on(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_held_out_pairs_are_not_trained_on(tmp_path: Path) -> None:
 
 def test_the_table_has_the_mean_over_seeds() -> None:
     results = [{"variant": "lstm", "split": "length", "seed": n, "test": 10.0 * n, "valid": 99.0} for n in (1, 2)]
-    results.append({"variant": "base", "split": "simple", "seed": 1, "error": "no time was left"})
+    results.append({"variant": "transformer", "split": "simple", "seed": 1, "error": "no time was left"})
     assert scan.table(results, ["simple", "length"]).splitlines()[2:] == ["| lstm |  | 15.0 (99.0) |"]
 
 
