@@ -23,6 +23,7 @@ from weft.training.diagnostics import (
     Loss,
     diverges,
     does_not_learn,
+    few_steps,
     nothing_right,
     overfits,
     target_entropy,
@@ -157,6 +158,12 @@ class TestTooShort:
             too_short(curves(falling(60), [3] * 6, [0, 10, 20, 30, 40, 45]))
         )
 
+    def test_too_few_validations_to_tell(self) -> None:
+        run = curves(falling(60), [3.0, 2.0])
+        assert few_steps(run, 9_000) == "only 1,000 of 9,000 steps fit into the time; more minutes would help"
+        assert few_steps(run, 1_500) is None
+        assert few_steps(curves(falling(60), [3.0, 2.0, 1.0]), 9_000) is None
+
     def test_a_metric_that_is_still_at_its_worst(self) -> None:
         run = curves(falling(60), [3, 2.5, 2, 1.8, 1.6, 1.4], [0.0] * 6)
         run.validations = [replace(event, is_best=True) for event in run.validations]
@@ -224,7 +231,8 @@ class TestWatching:
     def test_only_a_limit_is_too_short(self, tiny: Tiny, fitted_steps: int, reason: str, told: bool) -> None:
         validations = [Validation(10 * number, 3.0 - number / 3, 2.0, {}, is_best=True) for number in range(1, 7)]
         fitted = Fitted(0, 1, fitted_steps, 300, 0.1, 6, 1, 50)
-        events = self.watched(self.make(tiny), [fitted, *validations, Finished(300, reason, 1.0, 300)])
+        diagnostics = self.make(tiny, **{"training.steps": fitted_steps})
+        events = self.watched(diagnostics, [fitted, *validations, Finished(300, reason, 1.0, 300)])
         assert any(isinstance(event, Diagnosis) and event.kind == "too short" for event in events[-2:-1]) == told
 
     def test_stages_of_a_mixture_may_jump(self, tiny: Tiny) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from weft.data.pairs import Pair
+from weft.evaluation.metrics import compute_metrics
 from weft.evaluation.references import EvaluationItems, each_pair
 from weft.recipe import Recipe
 from weft.training import validation
@@ -92,3 +93,25 @@ def test_without_validations_no_pairs_are_read(tiny: Tiny) -> None:
 
     assert read_validation_pairs(tiny({"training.validate_every": 0}), Counter()) is None
     assert read_validation_pairs(tiny({"training.validate_every": 5}), Counter())
+
+
+def test_no_advice_about_outputs_of_a_model_that_has_learned_little(
+    tiny: Tiny, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sacrebleu would say with every validation that a space stands before the periods."""
+    from fixtures.tokenizers import learn
+    from weft.text.tokenizer import Tokenizers
+
+    tokenizer = learn("word", ["a b"])
+    prepared = SimpleNamespace(tokenizers=Tokenizers(tokenizer, tokenizer), length_limits=None)
+    scored = SimpleNamespace(loss=1.0, log_probability=-10.0, tokens=10)
+    monkeypatch.setattr(validation, "likelihood", lambda *_, **__: scored)
+    output = SimpleNamespace(text="b .", ended_by_length=False)
+    translator = SimpleNamespace(translate=lambda lines, **_: [output for _ in lines])
+    monkeypatch.setattr(validation, "Translator", lambda *_, **__: translator)
+    recipe = tiny({"training.metric": "bleu", "training.validate_every": 1})
+    pairs = [Pair("a", "b.")] * 120
+    validate = RecipeValidation(recipe, pairs, prepared, torch.device("cpu"))  # type: ignore[arg-type]
+    assert validate(None).outputs == 120 and not caplog.records  # type: ignore[arg-type]
+    compute_metrics(["bleu"], ["b ."] * 120, ["b."] * 120)
+    assert "tokenized period" in caplog.text, "an evaluation says it"

@@ -42,7 +42,7 @@ def summary_lines(folder: Path, *, device: str, limit: int | None = None) -> lis
     if run.source_role == "none":
         use = f"weft sample {_quoted(folder)}"
     for example in (*summary.right, *summary.wrong):
-        if len(example.source) <= MAX_PASTED and example.source.isprintable():
+        if len(example.source) <= MAX_PASTED and example.source.isprintable() and "'" not in example.source:
             use = f"echo {shlex.quote(example.source)} | weft translate {_quoted(folder)}"
             break
     lines = [*summary.lines(_colored if in_color else _plain), "", f"Use it:    {use}"]

@@ -166,6 +166,13 @@ def _is_worse(curves: Curves) -> bool:
     return all(abs(score - best) > WORSE * abs(best) for score in scores[-OVERFITTING_VALIDATIONS:])
 
 
+def few_steps(curves: Curves, recipe_steps: int) -> str | None:
+    """At the end of a run that a time limit has cut down to a part of its steps, with too few validations to tell."""
+    if len(curves.validations) >= 3 or curves.steps > recipe_steps / 2:
+        return None
+    return f"only {curves.steps:,} of {recipe_steps:,} steps fit into the time; more minutes would help"
+
+
 def too_short(curves: Curves) -> str | None:
     """At the end of a run that a time limit has cut short: its last third has made it much better."""
     scores, validations = curves.scores(), curves.validations
@@ -215,8 +222,8 @@ class Diagnostics:
         self.curves = Curves(settings.steps)
         self.block: list[float] = []
         self.told: set[str] = set()
-        self.is_cut = False
-        """Whether a time limit has reduced the steps."""
+        self.recipe_steps = settings.steps
+        """Before a time limit has reduced them."""
 
     def watch(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
         """The same events, each followed by what it shows; but `Finished` is the last of all."""
@@ -237,7 +244,7 @@ class Diagnostics:
         if isinstance(event, Started):
             curves.pairs = event.pairs
         elif isinstance(event, Fitted):
-            self.is_cut = event.steps < event.recipe_steps
+            self.recipe_steps = event.recipe_steps
         elif isinstance(event, Step | Skipped):
             return self._block_findings() if self._add_loss(event) else []
         elif isinstance(event, Validation):
@@ -245,9 +252,10 @@ class Diagnostics:
             return [("overfits", overfits(curves))]
         elif isinstance(event, Finished):
             nothing = nothing_right(curves)
-            is_cut = (self.is_cut and event.reason == "steps") or event.reason == "time"
-            short = too_short(curves) if is_cut and nothing is None else None
-            return [("does not learn", nothing), ("too short", short)]
+            is_cut = event.reason == "time" or (event.reason == "steps" and curves.steps < self.recipe_steps)
+            if not is_cut or nothing is not None:
+                return [("does not learn", nothing)]
+            return [("too short", too_short(curves) or few_steps(curves, self.recipe_steps))]
         return []
 
     def _add_loss(self, event: Step | Skipped) -> bool:

@@ -31,6 +31,8 @@ SKIPPED_UPDATES = 2
 OUTLIER = 4.0
 """… nor do those that take so many times the median: they capture a CUDA graph."""
 FIRST_SENTENCES = 4
+EXACT = ("exact", "exhaustive")
+"""Searches that refuse a minimum length."""
 LONG_ENOUGH = 1.0
 """Seconds of translation that are enough to tell how long a sentence takes."""
 
@@ -115,15 +117,18 @@ def _with_validation(speed: Speed, model: Model, validation: RecipeValidation, s
 def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float) -> float:
     """Seconds for each sentence to translate, with outputs as long as the references.
 
-    A model that has learned nothing ends its outputs anywhere, so time is counted for each token of them.
+    A model that has learned nothing ends its outputs anywhere, so their length is forced.
     """
-    count = min(FIRST_SENTENCES, len(validation.items.sources))
-    validation.translate(model, count)  # what is compiled and captured once does not count
+    search, all_sentences = validation.recipe.search, len(validation.items.sources)
+    length = max(round(float(validation.encoded.target.lengths.mean())), 1)
+    length = min(length, search.max_length or length)
+    lengths = {"max_length": length, "min_length": length - 1} if search.kind not in EXACT else {}
+    count = min(FIRST_SENTENCES, all_sentences)
+    validation.translate(model, count, **lengths)  # what is compiled and captured once does not count
     while True:
         start = time.monotonic()
-        outputs = validation.translate(model, count)
+        validation.translate(model, count, **lengths)
         elapsed = time.monotonic() - start
-        tokens = sum(len(output.ids) + 1 for output in outputs)
-        if count >= len(validation.items.sources) or elapsed > min(LONG_ENOUGH, seconds / 2):
-            return elapsed / tokens * float(validation.encoded.target.lengths.mean())
-        count = min(2 * count, len(validation.items.sources))
+        if count >= all_sentences or elapsed > min(LONG_ENOUGH, seconds / 2):
+            return elapsed / count
+        count = min(2 * count, all_sentences)

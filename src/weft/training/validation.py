@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -131,7 +133,8 @@ class RecipeValidation:
         sources, references = self.items
         translations = self.translate(model)
         outputs = [translation.text for translation in translations]
-        [result] = compute_metrics([self.metric], outputs, references, sources=sources)
+        with _without_advice():
+            [result] = compute_metrics([self.metric], outputs, references, sources=sources)
         score = -math.inf if diverged else result.value if result.better == "higher" else -result.value
         counts = len(translations), sum(translation.ended_by_length for translation in translations), self.sample
         return ValidationScores(loss, per_token, {self.metric: result.value}, score, *counts)
@@ -140,11 +143,22 @@ class RecipeValidation:
         """The mean loss of a target token and the perplexity, if there is one."""
         return validation_loss(model, self.encoded, self.device, sparse=self.recipe.training.loss == "entmax15")
 
-    def translate(self, model: Model, limit: int | None = None) -> list[Translation]:
-        """The outputs for the sources, or for the first so many of them."""
+    def translate(self, model: Model, limit: int | None = None, **search: Any) -> list[Translation]:
+        """The outputs for the sources, or for the first so many of them; ``search`` changes settings."""
         translator = Translator(model, self.prepared.tokenizers, self.recipe, device=self.device)
         translator.length_limits = self.prepared.length_limits
-        return translator.translate(self.items.sources[:limit], return_attention=False)
+        return translator.translate(self.items.sources[:limit], return_attention=False, **search)
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Without sacrebleu's advice to detokenize: a model that has learned little writes a space before each period."""
+    logger = logging.getLogger("sacrebleu")
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was_disabled
 
 
 def validation_loss(
