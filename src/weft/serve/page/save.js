@@ -14,7 +14,6 @@ const PROPERTIES = [
   'stroke-dasharray',
   'stroke-linecap',
   'opacity',
-  'paint-order',
   'font-family',
   'font-size',
   'font-weight',
@@ -103,7 +102,7 @@ function standalone(figure) {
   copy.setAttribute('width', width + 2 * MARGIN);
   copy.setAttribute('height', height + 2 * MARGIN);
   copy.setAttribute('viewBox', `${-MARGIN} ${-MARGIN} ${width + 2 * MARGIN} ${height + 2 * MARGIN}`);
-  const background = getComputedStyle(document.body).backgroundColor;
+  const background = getComputedStyle(document.querySelector('.panel') ?? document.body).backgroundColor;
   copy.prepend(
     s('rect', { x: -MARGIN, y: -MARGIN, width: width + 2 * MARGIN, height: height + 2 * MARGIN, fill: background }),
   );

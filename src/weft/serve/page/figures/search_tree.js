@@ -82,7 +82,7 @@ function columnEdges(run, placed, em) {
     );
     const hidden = level.some((node) => placed.get(node)?.hidden);
     edges.push(
-      edges.at(-1) + em * (level[0]?.step === 0 ? 2.4 : 2.8 + 0.58 * Math.max(longest, 2) + (hidden ? 2.8 : 0)),
+      edges.at(-1) + em * (level[0]?.step === 0 ? 2.4 : 2.8 + 0.6 * Math.max(longest, 2) + (hidden ? 3.2 : 0)),
     );
   }
   return edges;
@@ -130,10 +130,10 @@ function item(node, { x, y }, { em, isOnPath, isBest, hidden, choose }) {
     s('title', {}, name),
     s('rect', {
       class: 'target',
-      x: x - em * 0.6,
-      y: y - em * 0.75,
-      width: em * (1.9 + 0.56 * Math.min([...label].length, LONGEST_LABEL)),
-      height: em * 1.5,
+      x: x + em * 0.4,
+      y: y - em * 0.7,
+      width: em * (0.6 + 0.6 * Math.min([...label].length, LONGEST_LABEL) + (hidden ? 3.2 : 0)),
+      height: em * 1.4,
       rx: em * 0.3,
     }),
     mark(branch.outcome, x, y, em * 0.32),
