@@ -5,6 +5,9 @@ import re
 
 import pytest
 
+from weft.files import lock_folder
+from weft.serve import training
+
 pytestmark = pytest.mark.xdist_group("browser")
 
 SENTENCE = "a witch must open the bag of the nurse"
@@ -117,6 +120,22 @@ def test_training_is_watched(visitor, folder):
     page.wait_for_selector(".sample .map")
     assert page.locator(".sample").count() == 4
     assert page.locator(".sample-output").first.inner_text()
+
+
+def test_curves_grow_while_a_run_trains(visitor, folder, monkeypatch):
+    monkeypatch.setattr(training, "POLL_SECONDS", 0.05)
+    log = folder / "copying" / "log.jsonl"
+    kept = log.read_bytes()
+    try:
+        with lock_folder(folder / "copying", "training"):
+            page = visitor.open("#training?run=copying")
+            page.wait_for_selector(".verdict:text('copying is being trained')")
+            with log.open("ab") as file:
+                file.write(b'{"event": "step", "step": 61, "loss": 9.87, "target_tokens": 50, "seconds": 0.1}\n')
+            page.wait_for_selector("[role=img][aria-label*='training 9.87 at step 61']")
+        page.wait_for_selector(".verdict:text-matches('copying (is trained|was stopped)')")
+    finally:
+        log.write_bytes(kept)
 
 
 def translate(page, model, text, **search):

@@ -20,6 +20,8 @@ const KEPT = ['model', 'text', 'off', 'theme'];
 
 const main = document.getElementById('main');
 let shown = { name: null, view: null };
+/** Counts the changes of the address: only the last one is shown. */
+let turns = 0;
 
 /** What every view is given. */
 const context = {
@@ -44,27 +46,17 @@ function showError(error) {
 
 function showNavigation(current, values) {
   const kept = Object.fromEntries(KEPT.map((name) => [name, values[name]]));
-  replace(
-    document.getElementById('views'),
-    h(
-      'ul',
-      {},
-      Object.entries(VIEWS).map(([name, { title }]) =>
-        h(
-          'li',
-          {},
-          h(
-            'a',
-            {
-              href: address.format({ view: name, values: kept }),
-              'aria-current': name === current ? 'page' : null,
-            },
-            title,
-          ),
-        ),
-      ),
-    ),
-  );
+  const list = document.getElementById('views');
+  if (!list.firstChild) {
+    const links = Object.entries(VIEWS).map(([name, { title }]) => h('li', {}, h('a', { 'data-view': name }, title)));
+    list.append(h('ul', {}, links));
+  }
+  for (const link of list.querySelectorAll('a')) {
+    const { view } = link.dataset;
+    link.setAttribute('href', address.format({ view, values: kept }));
+    if (view === current) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
 }
 
 function showScheme(theme) {
@@ -99,20 +91,24 @@ function route() {
 }
 
 async function showAddress() {
+  turns += 1;
+  const turn = turns;
   const { view: wanted, values } = address.read();
   const name = VIEWS[wanted] ? wanted : 'translate';
   showScheme(values.theme);
   showNavigation(name, values);
   showError(null);
   if (shown.name !== name) {
-    shown.view?.close?.();
     const { default: View } = await import(VIEWS[name].file);
+    if (turn !== turns) return;
+    shown.view?.close?.();
     shown = { name, view: new View(context) };
     document.title = `${VIEWS[name].title} · weft`;
     replace(main, h('h1', { class: 'unseen' }, VIEWS[name].title), shown.view.element);
   }
   if (VIEWS[wanted] === undefined) history.replaceState(null, '', address.format({ view: name, values }));
-  await shown.view.update(values).catch(context.fail);
+  await shown.view.update(values).catch((error) => turn === turns && context.fail(error));
+  if (turn !== turns) return;
   showNavigation(name, address.read().values);
 }
 

@@ -49,7 +49,7 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
       width: Math.ceil(w),
       height: Math.ceil(height),
     },
-    s('text', { class: 'title', x: left, y: em * 1.1 }, `${title}, by step`),
+    s('text', { class: 'title', x: em * 0.2, y: em * 1.1 }, `${title}, by step`),
     ticks.map((value) =>
       s(
         'g',

@@ -116,8 +116,9 @@ export default class TrainingView {
     show('learningRate', this.log.learningRate(), 'Learning rate', 5);
   }
 
-  showSamples({ step, translations }) {
-    this.samplesNote.textContent = `Weights of step ${count(step)}.`;
+  showSamples({ step, translations, problem }) {
+    this.samplesNote.textContent = problem ?? `Weights of step ${count(step ?? 0)}.`;
+    if (problem) return;
     replace(
       this.samples,
       translations.map((translation) => {
@@ -146,7 +147,10 @@ export default class TrainingView {
           alignment.weights && alignment.target.length
             ? scrollable(
                 `Attention of ${text}`,
-                attentionMap({ ...alignment, label: `Attention of the sample ${source}` }, { width: 340 }),
+                attentionMap(
+                  { ...alignment, label: `Attention of the sample ${source}` },
+                  { width: Math.min(340, (this.samples.clientWidth || 340) - 30) },
+                ),
               )
             : null,
         );
