@@ -18,6 +18,10 @@ const VIEWS = {
 /** What is kept when another view is opened. */
 const KEPT = ['model', 'text', 'off', 'theme'];
 
+/** Seconds to wait for models that are being loaded. */
+const PATIENCE = 60;
+const EXAMPLE_ATTEMPTS = 5;
+
 const main = document.getElementById('main');
 let shown = { name: null, view: null };
 /** Counts the changes of the address: only the last one is shown. */
@@ -31,6 +35,14 @@ const context = {
   /** Say something to a screen reader. */
   announce: (text) => {
     document.getElementById('announcements').textContent = text;
+  },
+  /** A model that can translate now; an error that says why it cannot. */
+  ready: async (model) => {
+    if (model.state === 'ready') return model;
+    await readModels();
+    const now = context.models.find(({ name }) => name === model.name) ?? model;
+    if (now.state === 'ready') return now;
+    throw new Error(now.problem ?? `${now.name} has no weights yet: watch it in Training, or choose another model.`);
   },
   /** Show an error, or with an empty message none. */
   fail: (error) => {
@@ -142,16 +154,47 @@ function askForKey(message) {
   });
 }
 
+/** Read anew which models there are; what is not known of a model that has not been loaded is filled in. */
+async function readModels() {
+  const { models, limits } = await api.models();
+  const search = Object.fromEntries(context.settings.map((setting) => [setting.name, setting.default]));
+  const unknown = { search, examples: [], description: '', has_source: true };
+  context.models.splice(0, context.models.length, ...models.map((model) => ({ ...unknown, ...model })));
+  Object.assign(context, { limits });
+}
+
+/** Wait for models that are being loaded, but not for ever. */
+async function waitForModels() {
+  for (let attempt = 0; attempt < PATIENCE; attempt += 1) {
+    await readModels();
+    const loading = context.models.filter(({ state }) => state === 'loading');
+    if (!loading.length) return;
+    replace(main, h('p', { class: 'loading' }, `Loading ${loading.map(({ name }) => name).join(', ')} …`));
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
 async function start() {
   api.onKeyNeeded(askForKey);
-  const [{ models, limits }, { search }] = await Promise.all([api.models(), api.settings()]);
-  Object.assign(context, { models, limits, settings: search });
+  context.settings = (await api.settings()).search;
+  await waitForModels();
   addEventListener('hashchange', route);
   document.getElementById('skip').addEventListener('click', (event) => {
     event.preventDefault();
     main.focus();
   });
   await route();
+  await waitForExamples();
+}
+
+/** Examples are found a while after a model can translate. */
+async function waitForExamples() {
+  for (let attempt = 0; attempt < EXAMPLE_ATTEMPTS; attempt += 1) {
+    if (context.models.every(({ state, examples }) => state !== 'ready' || examples.length)) return;
+    await new Promise((resolve) => setTimeout(resolve, 1500 * (attempt + 1)));
+    await readModels();
+    shown.view.showExamples?.();
+  }
 }
 
 start().catch((error) => replace(main, h('p', { class: 'error', role: 'alert' }, error.message)));

@@ -29,17 +29,7 @@ export class SentenceForm {
         },
       },
     });
-    this.select = h(
-      'select',
-      { id: model, on: { change: () => pickModel(this.select.value) } },
-      models.map(({ name, title, state }) =>
-        h(
-          'option',
-          { value: name, disabled: state !== 'ready' || null },
-          title && title !== name ? `${name}: ${shorten(title, 60)}` : name,
-        ),
-      ),
-    );
+    this.select = h('select', { id: model, on: { change: () => pickModel(this.select.value) } });
     this.label = h('label', { for: text }, 'Sentence');
     this.about = h('p', { class: 'hint' });
     this.examples = h('ul', { class: 'examples', 'aria-label': 'Examples' });
@@ -77,6 +67,7 @@ export class SentenceForm {
   show(name, text) {
     const model = this.models.find((one) => one.name === name);
     this.model = model;
+    replace(this.select, this.models.map(modelOption));
     this.select.value = name;
     const shown = (text ?? this.text).replaceAll('\t', '\n');
     if (shown !== this.text) this.textarea.value = shown;
@@ -116,4 +107,9 @@ export class SentenceForm {
 function labelOf(model) {
   if (model?.has_source === false) return 'Beginning of a text';
   return model?.source_columns > 1 ? `Source: ${model.source_columns} columns, one a line (Shift+Enter)` : 'Sentence';
+}
+
+function modelOption({ name, title, state }) {
+  const label = title && title !== name ? `${name}: ${shorten(title, 60)}` : name;
+  return h('option', { value: name }, state === 'ready' ? label : `${name} (${state})`);
 }

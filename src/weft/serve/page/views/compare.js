@@ -132,7 +132,9 @@ export default class CompareView {
     if (isLines) return this.lines.update(sides);
     if (values.text !== undefined && this.textarea.value !== values.text) this.textarea.value = values.text;
     if (!values.text) this.textarea.placeholder = sides[0].model.examples[0]?.source ?? '';
-    return values.text ? this.sentence.update(sides, values.text) : undefined;
+    if (!values.text) return undefined;
+    for (const { model } of sides) await this.context.ready(model);
+    return this.sentence.update(sides, values.text);
   }
 
   submit() {

@@ -61,6 +61,11 @@ export default class HeadsView {
     this.scheme.removeEventListener('change', this.repaint);
   }
 
+  /** Offer examples that were found since. */
+  showExamples() {
+    this.form.show(this.model.name);
+  }
+
   async update(values) {
     const { models } = this.context;
     this.model = models.find(({ name }) => name === values.model) ?? models.find(({ heads }) => heads) ?? models[0];
@@ -69,6 +74,7 @@ export default class HeadsView {
     this.edits = { ...readEdits({}), off: readEdits(values).off };
     this.form.show(this.model.name, values.text);
     if (!values.text) return;
+    this.model = await this.context.ready(this.model);
     if (!this.model.heads) {
       this.results.hidden = true;
       throw new Error(`${this.model.name} has no attention heads to show.`);

@@ -82,6 +82,11 @@ export default class TranslateView {
     this.abort?.abort();
   }
 
+  /** Offer examples that were found since. */
+  showExamples() {
+    this.form.show(this.model.name);
+  }
+
   /** @param {Object<string, string>} values of the address */
   async update(values) {
     const { models, settings } = this.context;
@@ -102,6 +107,7 @@ export default class TranslateView {
     };
     const key = JSON.stringify(request);
     if (!values.text && this.model.has_source) return undefined;
+    await this.context.ready(this.model);
     if (key === this.requested) {
       if (!this.player.isPlaying) this.player.go(Number(values.step ?? this.run?.length ?? 0));
       return this.render();
