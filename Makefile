@@ -90,6 +90,7 @@ dist-check: dist              ## install the wheel in an empty environment; trai
 	cd build/wheel && venv/bin/weft train grammar --set training.steps=10 --set training.device=cpu --out run
 	cd build/wheel && echo 'he hit me with a pie' | venv/bin/weft translate run
 	test -f build/wheel/venv/lib/python*/site-packages/weft/py.typed
+	test -f build/wheel/venv/lib/python*/site-packages/weft/serve/page/views/translate.js
 	rm -rf build/wheel
 
 clean:
