@@ -45,7 +45,7 @@ Start = Annotated[
 Restarts = Annotated[
     int, typer.Option("--restarts", min=0, help="How often to restart the workers after one has died.")
 ]
-MINUTES_HELP = "Train for at most so long: the speed is measured, and the steps are fitted to it."
+MINUTES_HELP = "Time limit: the speed is measured, and the number of steps is fitted to it."
 Minutes = Annotated[float | None, typer.Option("--minutes", help=MINUTES_HELP)]
 EVALUATE_HELP = "Evaluate on the test set at the end, with examples; by default with PAIRS and with --minutes."
 Evaluate = Annotated[bool | None, typer.Option("--evaluate/--no-evaluate", help=EVALUATE_HELP, show_default=False)]
