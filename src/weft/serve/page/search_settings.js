@@ -79,13 +79,16 @@ export function settingsFor(settings, kind) {
   };
 }
 
-/** The search settings of an address, on top of a model's own. */
+/** The search settings of an address, on top of a model's own; none above what the service allows. */
 export function readSearch(values, settings, own, mark = 's.') {
   const search = { ...own };
   if (values[`${mark}kind`]) search.kind = values[`${mark}kind`];
   for (const setting of settings) {
     const text = values[mark + setting.name];
     if (text !== undefined && setting.name !== 'kind') search[setting.name] = parse(setting, text);
+  }
+  for (const { name, maximum } of settings) {
+    if (typeof search[name] === 'number' && maximum !== undefined) search[name] = Math.min(search[name], maximum);
   }
   return search;
 }

@@ -7,6 +7,7 @@
 
 import { arrowKeys, h, replace, s } from '../dom.js';
 import { direction, percent, shorten, visible } from '../labels.js';
+import { END } from '../search_run.js';
 
 const MENTIONED = 3;
 
@@ -75,7 +76,7 @@ export class WordLinks {
         [`data-${side}`]: index,
         tabindex: index === 0 ? '0' : '-1',
         'aria-pressed': 'false',
-        title: note || null,
+        title: note || (word === END ? 'end of the sentence' : null),
         on: { click: () => this.pin(side, index) },
       },
       visible(word),

@@ -41,7 +41,9 @@ export class FinishedPanel {
             h(
               'tr',
               {},
-              headings.map(([text, title]) => h('th', { scope: 'col', title }, text)),
+              headings.map(([text, title], index) =>
+                h('th', { scope: 'col', class: index > 1 ? 'number' : null, title }, text),
+              ),
             ),
           ),
           this.body,

@@ -14,6 +14,7 @@ const ENDINGS = {
 export class Reading {
   /** @param {{highlight: Object, player: import('../player.js').Player, pickUnit: (unit: string) => void}} context */
   constructor({ highlight, player, pickUnit }) {
+    this.player = player.element;
     this.links = new WordLinks(highlight);
     this.summary = h('p', { class: 'summary' });
     this.output = h('p', { class: 'output', 'aria-label': 'Output' });
@@ -56,6 +57,7 @@ export class Reading {
     this.links.show(alignment, { blocked: new Set(edits.blocked) });
     for (const button of this.units.children) button.setAttribute('aria-pressed', String(button.dataset.unit === unit));
     const isOver = run.translation && steps >= run.length;
+    this.player.hidden = Boolean(run.translation) && run.length === 0;
     const translation = picked ?? run.translation;
     const text = isOver ? translation.text : alignment.target.join(alignment.unit === 'words' ? ' ' : '\u2009');
     this.output.textContent = text;

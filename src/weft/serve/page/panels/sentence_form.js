@@ -14,6 +14,7 @@ export class SentenceForm {
     const [text, model] = [uniqueId('text'), uniqueId('model')];
     this.models = models;
     this.submit = submit;
+    this.action = action;
     this.textarea = h('textarea', {
       id: text,
       rows: 2,
@@ -73,6 +74,7 @@ export class SentenceForm {
     if (shown !== this.text) this.textarea.value = shown;
     this.orient();
     this.label.textContent = labelOf(model);
+    this.button.textContent = model?.has_source === false && this.action === 'Translate' ? 'Continue it' : this.action;
     this.about.textContent = model?.description ?? '';
     replace(
       this.examples,
