@@ -92,15 +92,15 @@ def test_the_page(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert running.client.get("/page/secret.toml").status_code == 404
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
-def test_the_description(running: Running, mode: GenerationMode) -> None:
-    """Whatever the description allows or forbids: no 5xx, no status that it does not list, and JSON."""
-    _fuzz(running, mode, examples=2)
+def test_the_description(running: Running) -> None:
+    """Whatever the description allows: no 5xx, no status that it does not list, and JSON."""
+    _fuzz(running, GenerationMode.POSITIVE, examples=2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
 def test_the_description_for_long(running: Running, mode: GenerationMode) -> None:
+    """And whatever it forbids."""
     _fuzz(running, mode, examples=50)
 
 
@@ -141,6 +141,7 @@ def _fuzz(running: Running, mode: GenerationMode, examples: int) -> None:
     assert calls > 10
 
 
+@pytest.mark.slow
 def test_it_can_be_mounted(recurrent_run: Path) -> None:
     """In another application its workers start with the first request, and `stop` ends them."""
     from starlette.applications import Starlette

@@ -66,7 +66,7 @@ def test_keys_in_the_body(running: Running, tmp_path: Path, monkeypatch: pytest.
     key = new_key(tmp_path / "keys", "a client")
     keys = Keys.read(tmp_path / "keys")
     monkeypatch.setattr(running.service.guard, "keys", keys)
-    monkeypatch.setattr(running.service.app.state, "keys", keys)
+    monkeypatch.setitem(running.service.app.state._state, "accepted_keys", keys)
     assert LibreTranslateAPI(running.url, api_key=key).translate("a b", "aa", "bb")
     for wrong, status in ((None, 401), ("wrong", 403)):
         with pytest.raises(HTTPError) as caught:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from serve.servers import Running, raw_request, running_server, settings, wait_for
 from weft.serve import create_app
+from weft.serve.errors import ServiceError
+from weft.serve.lanes import Lane
 from weft.serve.models import ServedModel, languages_of
 from weft.serve.naming import name_runs
+from weft.serve.queueing import Batch, Item, Job
 from weft.training.train import train
 
 LONG = {"text": "a b c " * 200, "search": {"size": 64, "stop": "steps", "max_length": 1000, "no_loops": False}}
@@ -41,7 +46,7 @@ def is_running(own: Running) -> bool:
     return own.metric("weft_num_requests_running") > 0
 
 
-def kill_worker(own: Running, model: ServedModel) -> None:
+def kill_worker(model: ServedModel) -> None:
     process = model.worker.process
     os.kill(process.pid, signal.SIGKILL)
     wait_for(lambda: model.worker.process is not process)
@@ -52,20 +57,36 @@ def later(pool: ThreadPoolExecutor, own: Running, **body: Any) -> Future[httpx.R
 
 
 def test_a_worker_that_is_killed(own: Running, model: ServedModel) -> None:
-    """Requests wait for the next worker; one whose workers end twice is refused, and the service goes on."""
+    """Requests wait for the next worker, and what was running is sent once more."""
     before = own.metric("weft_worker_restarts_total")
-    with ThreadPoolExecutor(2) as pool:
-        fatal = later(pool, own, **LONG)
+    with ThreadPoolExecutor(2) as pool, raw_request(own, "/api/translate", LONG):
         wait_for(lambda: is_running(own))
         waiting = later(pool, own, text="a b")
-        kill_worker(own, model)
+        kill_worker(model)
+        wait_for(lambda: own.client.get("/ready").status_code == 200)
         wait_for(lambda: is_running(own))
-        kill_worker(own, model)
-        assert fatal.result().status_code == 500
-        assert "ended twice" in fatal.result().json()["error"]
-        assert waiting.result().status_code == 200
-    assert own.metric("weft_worker_restarts_total") == before + 2
-    wait_for(lambda: own.client.get("/ready").status_code == 200)
+    assert waiting.result().status_code == 200
+    assert own.metric("weft_worker_restarts_total") == before + 1
+
+
+def test_a_request_whose_workers_end_twice() -> None:
+    """It is not sent a third time; the others are."""
+
+    async def test() -> None:
+        lane = Lane("batch", cast(ServedModel, SimpleNamespace(settings=settings(), lanes={})), 9)
+        fatal, other = (Job("translate", {}, rows=["a", "b"], batch_key="k", client=name) for name in "xy")
+        fatal.attempts, other.taken = 1, 2
+        lane._send_again(Batch([Item(fatal, 0), Item(other, 0), Item(other, 1)], None, 1.0))
+        with pytest.raises(ServiceError, match="the worker of the model ended twice"):
+            await fatal.done
+        assert list(lane.queue) == [other]
+        assert (other.attempts, other.taken, other.missing) == (1, 0, 2)
+        stream = Job("stream", {}, client="z", on_event=lambda name, data: None)
+        lane._send_again(Batch([], stream, 1.0))
+        with pytest.raises(ServiceError):  # its client has seen a part
+            await stream.done
+
+    asyncio.run(test())
 
 
 def test_too_many_requests(own: Running) -> None:
@@ -126,21 +147,20 @@ def test_a_run_that_is_replaced(own: Running, model: ServedModel, tiny: Callable
     assert own.error(404, "/api/models/x/reload", a=1)
 
 
-def test_a_run_that_cannot_be_loaded(recurrent_run: Path, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_loaded(own: Running, model: ServedModel, tmp_path: Path) -> None:
     """Its problem is told; it becomes ready when the run is mended and reloaded."""
-    run = tmp_path / "broken"
-    shutil.copytree(recurrent_run, run)
-    (run / "tokenizer.json").rename(tmp_path / "tokenizer.json")
-    with running_server(create_app([run], settings()), ready=False) as running:
-        [model] = running.service.models.by_name.values()
-        wait_for(lambda: model.state == "failed")
-        assert "tokenizer.json: missing" in running.error(503, "/api/translate", text="a")
-        assert running.client.get("/ready").status_code == 503
-        assert running.client.get("/health").status_code == 200
-        assert "tokenizer.json: missing" in running.client.get("/api/models").json()["models"][0]["problem"]
-        (tmp_path / "tokenizer.json").rename(run / "tokenizer.json")
-        assert running.client.post("/api/models/broken/reload").json()["state"] == "ready"
-        assert running.translate("a b")
+    tokenizer = model.run / "tokenizer.json"
+    tokenizer.rename(tmp_path / "tokenizer.json")
+    kill_worker(model)
+    wait_for(lambda: model.state == "failed")
+    assert "tokenizer.json: missing" in own.error(503, "/api/translate", text="a")
+    assert own.client.get("/ready").status_code == 503
+    assert own.client.get("/health").status_code == 200
+    [record] = own.client.get("/api/models").json()["models"]
+    assert record["state"] == "failed" and "tokenizer.json: missing" in record["problem"]
+    (tmp_path / "tokenizer.json").rename(tokenizer)
+    assert own.client.post("/api/models/run/reload").json()["state"] == "ready"
+    assert own.translate("a b")
 
 
 def test_languages(recurrent_run: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: P
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.settings, app.state.models, app.state.metrics, app.state.keys = settings, models, metrics, keys
+    app.state.settings, app.state.models, app.state.metrics, app.state.accepted_keys = settings, models, metrics, keys
     app.state.streams = streaming.OpenStreams(settings.max_streams)
     for part in (routes, streaming, inspection, training, libretranslate, page):
         app.include_router(part.router)

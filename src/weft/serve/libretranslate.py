@@ -112,7 +112,7 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
     """What LibreTranslate's own page asks for."""
     first = next(iter(models_of(request).by_name.values()))
     source, target = ({"code": name, "name": name} for name in first.languages)
-    needs_key = request.app.state.keys is not None
+    needs_key = request.app.state.accepted_keys is not None
     return {
         "apiKeys": needs_key,
         "keyRequired": needs_key,
@@ -146,7 +146,7 @@ async def read_body(request: Request, kind_of_body: type[Body]) -> Body:
 def check_key(request: Request, key: str | None) -> None:
     """Where a key is needed and no header had it, the body must."""
     if getattr(request.state, "needs_key", False):
-        client = request.app.state.keys.client(key) if key else None
+        client = request.app.state.accepted_keys.client(key) if key else None
         if client is None:
             raise (
                 ServiceError(401, "a key is needed, as api_key")

@@ -42,7 +42,7 @@ async def service(request: Request) -> dict[str, Any]:
     models, settings = models_of(request), settings_of(request)
     return {
         "version": __version__,
-        "needs_key": request.app.state.keys is not None,
+        "needs_key": request.app.state.accepted_keys is not None,
         "ready": models.ready,
         "limits": settings.limits(),
     }
@@ -110,7 +110,7 @@ async def heads(request: Request, body: HeadsRequest) -> Response:
 @router.post("/models/{name}/reload")
 async def reload(request: Request, name: str) -> dict[str, Any]:
     """Load what the run folder holds now. Without keys, only from this machine."""
-    if request.app.state.keys is None and client_of(request) not in ("127.0.0.1", "::1", "testclient"):
+    if request.app.state.accepted_keys is None and client_of(request) not in ("127.0.0.1", "::1"):
         raise ServiceError(403, "without keys, a model can be reloaded from the service's own machine only")
     model = models_of(request).get(name)
     await model.reload()
