@@ -85,7 +85,7 @@ def test_it_is_bounded() -> None:
         queue.add(first)
         queue.add(job("b", "y"))
         with pytest.raises(BusyError) as caught:
-            queue.add(job("c"), retry_after=7.4)
+            queue.add(job("c"), retry_after=lambda characters: 3.7 * characters)
         assert caught.value.headers == {"Retry-After": "7"}
         queue.remove(first)
         queue.add(job("c"))
@@ -160,4 +160,5 @@ def test_rates_keep_batches_short() -> None:
     for number in range(200):
         rates.measured(str(number), 1, 1)
     assert len(rates.tokens_per_second) == 64
-    assert rates.seconds(10.0) == 10.0
+    assert rates.seconds(10) == 3.0
+    assert (rates.seconds(1), rates.seconds(10**6)) == (1.0, 60.0)

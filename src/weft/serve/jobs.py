@@ -81,9 +81,8 @@ async def translate(request: Request, model: ServedModel, payload: dict[str, Any
     """The translation records of texts, each as JSON."""
     if not texts:
         return []
-    single = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or payload["attention"])
-    single = single or not model.facts["has_source"]
-    key = None if single and len(texts) == 1 else to_json(payload).decode()
+    alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.facts["has_source"])
+    key = None if alone and len(texts) == 1 else to_json(payload).decode()
     lane = "exact" if payload["search"]["kind"] in EXACT else "batch"
     full = payload if key is not None else {**payload, "texts": list(texts)}
     job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))

@@ -33,8 +33,7 @@ class Lane:
         self.running: tuple[int, Batch] | None = None
 
     def add(self, job: Job) -> None:
-        waiting = self.queue.waiting_cost(self.rates.cost, float("inf")) if len(self.queue) else 0.0
-        self.queue.add(job, retry_after=min(max(self.rates.seconds(waiting), 1.0), 60.0))
+        self.queue.add(job, retry_after=self.rates.seconds)
         self._count()
 
     def abandon(self, job: Job) -> None:

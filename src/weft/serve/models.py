@@ -40,6 +40,7 @@ class ServedModel:
         self.languages = languages_of(run, name)
         self.worker: WorkerProcess | None = None
         self.ready = asyncio.Event()
+        self.examples_known = asyncio.Event()
         self.lanes = {
             "batch": Lane("batch", self, settings.max_waiting),
             "exact": Lane("exact", self, settings.max_waiting_exact),
@@ -109,6 +110,7 @@ class ServedModel:
             return
         if event == "examples":
             self.examples = data["examples"]
+            self.examples_known.set()
             return
         if event == "failed":
             self.state, self.problem = "failed", data["problem"]

@@ -46,6 +46,7 @@ class Job:
         self.batch_key = batch_key
         self.client = client
         self.on_event = on_event
+        self.characters = sum(map(len, rows))
         self.results: list[bytes] = [b"null"] * len(rows)
         self.done: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self.taken = 0
@@ -108,10 +109,14 @@ class FairQueue:
     def __iter__(self) -> Iterator[Job]:
         return (job for jobs in self.clients.values() for job in jobs)
 
-    def add(self, job: Job, *, retry_after: float = 1.0) -> None:
-        """A new job at the end of its client's; `BusyError` if too many wait."""
+    def add(self, job: Job, *, retry_after: Callable[[int], float] = lambda characters: 1.0) -> None:
+        """A new job at the end of its client's; `BusyError` if too many wait.
+
+        ``retry_after``: how long those that wait will take, from their characters.
+        """
         if len(self) >= self.capacity:
-            raise BusyError(f"{self.capacity} requests are waiting already; try again later", retry_after=retry_after)
+            seconds = retry_after(sum(waiting.characters for waiting in self))
+            raise BusyError(f"{self.capacity} requests are waiting already; try again later", retry_after=seconds)
         self.clients.setdefault(job.client, deque()).append(job)
         self.arrival.set()
 
@@ -206,10 +211,10 @@ class Rates:
             return min(FIRST_BATCH, self.batch_tokens)
         return min(rate * self.batch_seconds, self.batch_tokens)
 
-    def seconds(self, tokens: float) -> float:
-        """How long so many tokens take, at the speed of the latest batch."""
+    def seconds(self, characters: int) -> float:
+        """How long texts of so many characters take, at the speed of the latest batch; from 1 to 60."""
         rate = next(reversed(self.tokens_per_second.values()), 0.0)
-        return tokens / rate if rate else 1.0
+        return min(max(characters * self.tokens_per_character / rate, 1.0), 60.0) if rate else 1.0
 
     def measured(self, key: str, tokens: float, seconds: float) -> None:
         """A batch took this long. A small one says little of how fast a large one is."""

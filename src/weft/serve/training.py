@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ MAX_STEPS = 2_000
 MAX_LOG = 64 << 20
 """Bytes at the end of a log that are read."""
 SAMPLES = 4
+EXAMPLES_SECONDS = 10.0
 POLL_SECONDS = 0.5
 STATE_POLLS = 4
 """Polls after which the state of a run is read again."""
@@ -127,6 +129,8 @@ async def samples(model: ServedModel, *, first: bool, step: int | None) -> dict[
         if not first or model.state == "failed":
             await model.reload()
         await model.loaded()
+        with suppress(TimeoutError):  # of a corpus that takes long to read, later samples
+            await asyncio.wait_for(model.examples_known.wait(), EXAMPLES_SECONDS)
         examples = [example for example in model.examples if example["source"].strip()][:SAMPLES]
         texts = [example["source"] for example in examples]
         if examples:
