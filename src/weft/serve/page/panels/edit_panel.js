@@ -27,15 +27,20 @@ export class EditPanel {
       this.sliders,
       h('button', { type: 'button', on: { click: () => this.apply() } }, 'Apply this attention'),
     );
+    this.moving = h(
+      'div',
+      {},
+      h('h3', {}, 'Move attention at ', this.step),
+      h('p', { class: 'hint' }, 'Choose the step with the player above, then move attention by hand.'),
+      this.byHand,
+    );
     this.tools = h(
       'div',
       {},
       h('h3', {}, 'Block a source word'),
       h('p', { class: 'hint' }, 'The model cannot look at a blocked word.'),
       this.words,
-      h('h3', {}, 'Move attention at ', this.step),
-      h('p', { class: 'hint' }, 'Choose the step with the player above, then move attention by hand.'),
-      this.byHand,
+      this.moving,
     );
     this.unable = h('p', { class: 'hint' });
     this.element = panel('Change something', { class: 'wide' }, this.changes, this.effect, this.tools, this.unable);
@@ -46,6 +51,7 @@ export class EditPanel {
     const { model, edits, alignment, run } = scene;
     const isEditable = model.editable && Boolean(alignment.weights ?? run.translation?.attention);
     this.tools.hidden = !isEditable;
+    this.moving.hidden = run.length === 0; // of a search without steps none can be chosen
     this.unable.textContent = isEditable
       ? ''
       : model.editable
