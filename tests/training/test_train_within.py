@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fixtures.training_runs import TRANSFORMER, contents
-from weft.errors import RecipeError
+from weft.errors import RecipeError, WeftWarning
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.corpus import NamedCorpus
 from weft.training import fitting, speed
@@ -96,15 +96,17 @@ def test_a_stream_is_counted_from_its_beginning(tiny: Tiny, tmp_path: Path) -> N
     assert first.dropped == second.dropped != {}
 
 
-class TestRefused:
-    @pytest.mark.usefixtures("quickly")
-    def test_no_time_for_a_few_updates(self, tiny: Tiny, tmp_path: Path) -> None:
-        with pytest.raises(
-            RecipeError, match=r"^minutes: \d+ s are left after .* updates of 260 s; give [0-9.]+ minutes more"
-        ):
-            list(train_within(tiny(RECIPE), tmp_path / "run", minutes=30))
-        assert not (tmp_path / "run").exists()
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize("minutes, steps", [(30, 6), (1e-6, 1)])
+def test_time_for_very_few_updates(tiny: Tiny, tmp_path: Path, minutes: float, steps: int) -> None:
+    """They are trained; a limit that is far too short is for one update."""
+    with pytest.warns(WeftWarning, match=rf"^minutes: .* only {steps} steps? of 260 s, .*; give [0-9.]+ minutes more"):
+        events = list(train_within(tiny(RECIPE), tmp_path / "run", minutes=minutes))
+    assert isinstance(events[-1], Finished) and events[-1].step == steps
+    assert load_recipe(tmp_path / "run" / "recipe.toml").training.steps == steps
 
+
+class TestRefused:
     @pytest.mark.usefixtures("quickly")
     def test_a_corpus_whose_turn_would_never_come(self, tiny: Tiny, tmp_path: Path) -> None:
         recipe = tiny(RECIPE)

@@ -11,7 +11,7 @@ import math
 import time
 from typing import NamedTuple
 
-from weft.errors import RecipeError, option
+from weft.errors import RecipeError, option, plural, warn
 from weft.recipe import TrainingSettings
 
 SAFETY = 0.93
@@ -25,6 +25,7 @@ GOOD_VALIDATIONS = 8
 MIN_SENTENCES = 100
 """… but not fewer than these."""
 MIN_STEPS = 20
+"""With fewer steps, which are trained all the same, a warning says how much more time is needed."""
 MIN_WARMUP = 100
 """Steps of warmup that are kept if the run has five times as many."""
 EVALUATION_SHARE = 0.15
@@ -119,12 +120,12 @@ def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sente
             changes["valid_sentences"] = fewer.sentences
         validations = fewer
     left = planned - validations.seconds
-    steps = min(int(left / speed.step), settings.steps)
+    steps = min(max(int(left / speed.step), 1), settings.steps)
     if steps < MIN_STEPS:
         updates = MIN_STEPS * speed.step
         enough = max(updates / (1 - VALIDATION_SHARE), updates + (1 + validations.averaging) * validations.cost)
         needed = (speed.startup + enough) / SAFETY - seconds
-        raise RecipeError(_too_short(seconds, max(steps, 0), speed.step, needed))
+        warn(_too_short(steps, speed.step, needed))
     if validations.number:
         steps, every = _whole_intervals(steps, validations.number)
         changes["validate_every"] = every
@@ -175,10 +176,9 @@ def fit_warmup(settings: TrainingSettings, steps: int) -> int:
     return max(proportional, min(settings.warmup, MIN_WARMUP, steps // 5))
 
 
-def _too_short(seconds: float, steps: int, step_seconds: float, needed_seconds: float) -> str:
-    updates = f"{'no update' if not steps else 'one update' if steps == 1 else f'{steps} updates'}"
+def _too_short(steps: int, step_seconds: float, needed_seconds: float) -> str:
     minutes = math.ceil(10 * needed_seconds / 60) / 10
     return (
-        f"{option('minutes')}: {max(seconds, 0):.0f} s are left after reading the data and measuring the speed, time "
-        f"for {updates} of {step_seconds:.3g} s; give {minutes:.1f} minutes more"
+        f"{option('minutes')}: there is time for only {plural(steps, 'step')} of {step_seconds:.3g} s, too few to "
+        f"learn from; give {minutes:.1f} minutes more"
     )

@@ -30,6 +30,11 @@ SKIPPED_UPDATES = 2
 """The first updates, which allocate memory, do not count …"""
 OUTLIER = 4.0
 """… nor do those that take so many times the median: they capture a CUDA graph."""
+MAX_TIMES = 4
+"""Updates, the loss and translations are each measured for at most so many times the given seconds, as far as the
+smallest of measurements allows: a few updates, pairs and sentences."""
+FEWEST_UPDATES = 2
+FIRST_PAIRS = 32
 FIRST_SENTENCES = 4
 EXACT = ("exact", "exhaustive")
 """Searches that refuse a minimum length."""
@@ -54,7 +59,7 @@ class Measured(NamedTuple):
 
 
 def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
-    """Measure updates for some seconds (longer if there were very few in them), and a validation.
+    """Measure updates for some seconds (up to `MAX_TIMES` as long if there were few in them), and a validation.
 
     ``translates``: also measure how long translations take, which need the validation set.
     """
@@ -65,7 +70,10 @@ def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
         updates = update_speed(_timed_updates(trainer, seconds))
         speed = Speed(updates.step, updates.startup)
         if validation is not None:
-            speed = _with_validation(speed, trainer.model.eval(), validation, seconds if translates else None)
+            model = trainer.model.eval()
+            speed = speed._replace(loss=_loss_seconds(model, validation, seconds))
+            if translates:
+                speed = speed._replace(sentence=_sentence_seconds(model, validation, seconds))
         del trainer
     if isinstance(data, StreamedCorpus) and dropped is not None:
         data.drop_reasons.clear()
@@ -77,10 +85,11 @@ def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
 
 
 def _timed_updates(trainer: Trainer, seconds: float) -> list[float]:
-    """The durations of updates: for at least so many seconds and `MIN_UPDATES`, but never four times as long.
+    """The durations of updates: for at least so many seconds and `MIN_UPDATES`, but not `MAX_TIMES` as long.
 
-    The time starts after the first updates, in which layers may be compiled.
+    On a GPU the time starts after the first updates, in which layers may be compiled.
     """
+    on_gpu = trainer.context.device.type == "cuda"
     steps, pending, durations = trainer.steps(), None, []
     start = last = time.monotonic()
     while True:
@@ -90,28 +99,36 @@ def _timed_updates(trainer: Trainer, seconds: float) -> list[float]:
             now = time.monotonic()
             durations.append(now - last)
             last = now
-            if len(durations) <= SKIPPED_UPDATES:
+            if on_gpu and len(durations) <= SKIPPED_UPDATES:
                 start = now
                 continue
             enough = len(durations) >= MIN_UPDATES and now - start >= seconds
-            if enough or now - start >= 4 * seconds:
+            too_long = len(durations) >= FEWEST_UPDATES and now - start >= MAX_TIMES * seconds
+            if enough or too_long:
                 trainer.report(pending)
                 return durations
 
 
 def update_speed(durations: list[float]) -> UpdateSpeed:
     """The typical duration of an update, and the time beyond it that the first ones took."""
-    later = durations[SKIPPED_UPDATES:]
+    later = durations[SKIPPED_UPDATES:] or durations[-1:]
     typical = fmean(duration for duration in later if duration <= OUTLIER * median(later))
     return UpdateSpeed(typical, max(sum(durations) - typical * len(durations), 0.0))
 
 
-def _with_validation(speed: Speed, model: Model, validation: RecipeValidation, seconds: float | None) -> Speed:
-    """With the time of a validation; ``seconds``: for how long to translate, None: not at all."""
+def _loss_seconds(model: Model, validation: RecipeValidation, seconds: float) -> float:
+    """Seconds for the loss of the validation set; if that is long, estimated from a few of its pairs."""
+    pairs = len(validation.encoded)
+    count = min(FIRST_PAIRS, pairs)
+    start = time.monotonic()
+    validation.loss(model, count)
+    elapsed = time.monotonic() - start
+    estimate = elapsed * pairs / count
+    if count == pairs or estimate > MAX_TIMES * seconds:
+        return estimate
     start = time.monotonic()
     validation.loss(model)
-    speed = speed._replace(loss=time.monotonic() - start)
-    return speed if seconds is None else speed._replace(sentence=_sentence_seconds(model, validation, seconds))
+    return time.monotonic() - start
 
 
 def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float) -> float:
@@ -124,7 +141,11 @@ def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float
     length = min(length, search.max_length or length)
     lengths = {"max_length": length, "min_length": length - 1} if search.kind not in EXACT else {}
     count = min(FIRST_SENTENCES, all_sentences)
-    validation.translate(model, count, **lengths)  # what is compiled and captured once does not count
+    start = time.monotonic()
+    validation.translate(model, count, **lengths)  # what is compiled and captured once does not count …
+    elapsed = time.monotonic() - start
+    if elapsed > MAX_TIMES * seconds / 2:  # … unless there is no time for more
+        return elapsed / count
     while True:
         start = time.monotonic()
         validation.translate(model, count, **lengths)

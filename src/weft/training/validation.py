@@ -139,9 +139,10 @@ class RecipeValidation:
         counts = len(translations), sum(translation.ended_by_length for translation in translations), self.sample
         return ValidationScores(loss, per_token, {self.metric: result.value}, score, *counts)
 
-    def loss(self, model: Model) -> tuple[float, float | None]:
-        """The mean loss of a target token and the perplexity, if there is one."""
-        return validation_loss(model, self.encoded, self.device, sparse=self.recipe.training.loss == "entmax15")
+    def loss(self, model: Model, limit: int | None = None) -> tuple[float, float | None]:
+        """The mean loss of a target token and the perplexity, if there is one; of all pairs or the first so many."""
+        pairs = self.encoded if limit is None else self.encoded.first(limit)
+        return validation_loss(model, pairs, self.device, sparse=self.recipe.training.loss == "entmax15")
 
     def translate(self, model: Model, limit: int | None = None, **search: Any) -> list[Translation]:
         """The outputs for the sources, or for the first so many of them; ``search`` changes settings."""

@@ -48,6 +48,10 @@ class TokenStore:
         positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
         return np.asarray(self.values[positions])
 
+    def first(self, count: int) -> TokenStore:
+        """The first so many rows; all if there are fewer."""
+        return TokenStore(self.values, self.offsets[: count + 1])
+
     def gather(self, rows: np.ndarray) -> Ragged:
         """The given rows as a batch."""
         values = torch.from_numpy(self.values_of(rows).astype(np.int64))
@@ -106,6 +110,10 @@ class PairStore:
         return CorpusSize(
             len(self), *(int(side.sum()) for side in sides), *(int(side.max(initial=1)) for side in sides)
         )
+
+    def first(self, count: int) -> PairStore:
+        """The first so many pairs; all if there are fewer."""
+        return PairStore(self.source.first(count), self.target.first(count))
 
     def batch(self, rows: np.ndarray) -> Batch:
         return Batch(self.source.gather(rows), self.target.gather(rows))
