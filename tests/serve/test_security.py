@@ -8,11 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import Mount
 
 from weft.serve.frames import to_json
 from weft.serve.keys import Keys, new_key
 from weft.serve.metrics import Metrics
-from weft.serve.security import CONTENT_SECURITY_POLICY, Guard, host_name
+from weft.serve.security import CONTENT_SECURITY_POLICY, Guard, host_name, own_path
 from weft.serve.settings import ServeSettings
 
 
@@ -24,9 +25,9 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": content})
 
 
-def ask(guard: Guard, method: str = "GET", path: str = "/api/models", **options: Any) -> httpx.Response:
+def ask(guard: Any, method: str = "GET", path: str = "/api/models", **options: Any) -> httpx.Response:
     async def request() -> httpx.Response:
-        transport = httpx.ASGITransport(guard)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(guard)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
             return await client.request(method, path, **options)
 
@@ -56,6 +57,8 @@ def test_headers_of_every_answer() -> None:
         ("127.0.0.1.evil.example", {}, 403),
         ("", {}, 403),
         ("a@127.0.0.1", {}, 403),
+        ("[", {}, 403),
+        ("[::1", {"host": "0.0.0.0", "hosts": ["weft.example"]}, 403),
         ("weft.example", {"hosts": ["weft.example"]}, 200),
         ("other.example", {"hosts": ["weft.example"]}, 403),
         ("any.example", {"host": "0.0.0.0"}, 200),
@@ -74,6 +77,8 @@ def test_hosts(host: str, settings: dict[str, Any], status: int) -> None:
         ("http://127.0.0.1:9000", {}, 403),
         ("https://evil.example", {}, 403),
         ("null", {}, 403),
+        ("http://[", {}, 403),
+        ("ftp://127.0.0.1:8000", {}, 403),
         ("moz-extension://abc", {}, 403),
         ("moz-extension://abc", {"origins": ["moz-extension://abc"]}, 200),
     ],
@@ -98,13 +103,33 @@ def test_keys(tmp_path: Path) -> None:
     asked = guard(keys)
     assert ask(asked).status_code == 401
     assert ask(asked, headers={"Authorization": "Bearer wrong"}).json() == {"error": "the key is not known"}
-    for headers in ({"Authorization": f"Bearer {key}"}, {"X-API-Key": key}):
+    for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer  {key}"}, {"X-API-Key": key}):
         client = ask(asked, headers=headers).json()["client"]
         assert client in keys.names and key not in client
-    for path in ("/", "/page/weft.js", "/health", "/ready", "/api/service"):
+    for path in ("/", "/page/weft.js", "/health", "/ready", "/api/service", "/languages"):
         assert ask(asked, path=path).status_code == 200
-    for path in ("/api/translate", "/languages", "/metrics"):
+    for path in ("/api/translate", "/api/languages", "/metrics", "/mt/api/models", "/page", "/something"):
         assert ask(asked, path=path).status_code == 401
+
+
+def test_keys_where_the_service_is_mounted(tmp_path: Path) -> None:
+    """The path of a request then begins with that of the mount."""
+    key = new_key(tmp_path / "keys", "somebody")
+    mounted = Mount("/mt", app=guard(Keys.read(tmp_path / "keys")))
+    for path in ("/mt/", "/mt/page/weft.js", "/mt/health"):
+        assert ask(mounted, path=path).status_code == 200
+    for path in ("/mt/api/models", "/mt/metrics", "/mt/api/models/a/reload"):
+        assert ask(mounted, path=path).status_code == 401
+        assert ask(mounted, path=path, headers={"Authorization": f"Bearer {key}"}).status_code == 200
+    assert ask(mounted, "POST", path="/mt/translate").status_code == 200  # its key may be in the body
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "own"),
+    [("", "/a", "/a"), ("/mt", "/mt/a", "/a"), ("/mt", "/mt", "/"), ("/mt", "/mtx", "/mtx"), ("/mt/", "/mt/a", "/a")],
+)
+def test_paths_below_a_mount(root: str, path: str, own: str) -> None:
+    assert own_path({"path": path, "root_path": root}) == own
 
 
 def test_the_size_of_a_body() -> None:
@@ -144,5 +169,5 @@ def test_a_body_that_does_not_arrive() -> None:
 
 
 def test_names_of_hosts() -> None:
-    for host, name in (("a:1", "a"), ("[::1]:2", "::1"), ("A", "a"), ("", ""), ("x@y", "")):
+    for host, name in (("a:1", "a"), ("[::1]:2", "::1"), ("A", "a"), ("", ""), ("x@y", ""), ("[", "")):
         assert host_name(host) == name

@@ -46,9 +46,8 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
-KEYLESS = ("/api/service", "/api/openapi.json", "/health", "/ready")
-"""Paths below /api and beside it that need no key; those of the page do not either."""
-NEEDS_KEY = ("/api/", "/translate", "/detect", "/languages", "/metrics")
+KEYLESS = ("/", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
+"""Paths that need no key, and neither do the files of the page; LibreTranslate's clients ask for languages without."""
 log = logging.getLogger("weft.serve")
 
 
@@ -82,7 +81,8 @@ class Guard:
             self._check_origin(origin, headers.get("host", ""))
             if scope["method"] == "OPTIONS" and origin is not None and "access-control-request-method" in headers:
                 return await _answer(send_with_headers, 204, b"")
-            scope.setdefault("state", {})["client"] = self._client(scope, headers)
+            state = scope.setdefault("state", {})
+            state["client"] = self._client(scope, headers)
             body = await self._body(receive, headers)
             await self.app(scope, _replay(body, receive), send_with_headers)
         except ServiceError as error:
@@ -110,7 +110,8 @@ class Guard:
     def _check_origin(self, origin: str | None, host: str) -> None:
         if origin is None or origin in self.settings.origins:
             return
-        if urlsplit(origin).netloc.lower() != host.lower() or not host:
+        scheme, separator, own = origin.partition("://")
+        if not separator or scheme.lower() not in ("http", "https") or own.lower() != host.lower() or not host:
             raise ServiceError(403, "the request comes from another web page; add its origin to the setting origins")
 
     def _cors(self, origin: str | None) -> list[tuple[bytes, bytes]]:
@@ -129,14 +130,15 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else ""
         if self.keys is None:
             return address
-        path = scope["path"]
-        key = headers.get("authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
+        path = own_path(scope)
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        key = credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         if key:
             client = self.keys.client(key)
             if client is None:
                 raise ServiceError(401, "the key is not known")
             return client
-        if path.startswith(NEEDS_KEY) and path not in KEYLESS:
+        if path not in KEYLESS and not path.startswith("/page/"):
             if path in ("/translate", "/detect"):  # LibreTranslate's clients send it in the body
                 scope["state"]["needs_key"] = True
             else:
@@ -169,8 +171,17 @@ class Guard:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without the port."""
-    return (urlsplit(f"//{host}").hostname or "") if "@" not in host else ""
+    """The name in a Host header, without the port; empty if it has none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "") if "@" not in host else ""
+    except ValueError:  # half of an IPv6 address
+        return ""
+
+
+def own_path(scope: Scope) -> str:
+    """The path of a request below the one at which the application is mounted."""
+    path, prefix = str(scope["path"]), str(scope.get("root_path") or "").rstrip("/")
+    return path[len(prefix) :] or "/" if path == prefix or path.startswith(f"{prefix}/") else path
 
 
 def path_label(scope: Scope) -> str:
@@ -178,7 +189,7 @@ def path_label(scope: Scope) -> str:
     route = scope.get("route")
     if route is not None and getattr(route, "path", None):
         return str(route.path)
-    return "/page" if scope["path"].startswith("/page/") else "other"
+    return "/page" if own_path(scope).startswith("/page/") else "other"
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

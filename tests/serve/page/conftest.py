@@ -58,8 +58,10 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """A browser for each module: while it is open, Playwright's event loop runs in this thread, and no test of another
+    module could run one of its own."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no Chromium: install it (apt-get install chromium), or name one in $CHROMIUM")
@@ -147,7 +149,7 @@ class Visitor:
         assert not problems, problems
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def window(browser: Any, service: str) -> Iterator[Visitor]:
     window = Visitor(browser, service)
     yield window

@@ -1,6 +1,6 @@
 /**
  * The API of the service (docs/serving.md). Answers are JSON; streams are server-sent events, read from `fetch`,
- * because an EventSource can neither POST nor send a key.
+ * because an EventSource can neither POST nor send a key. Paths are relative: the service may be mounted below another.
  */
 
 import { busy, change } from './busy.js';
@@ -113,16 +113,16 @@ function parseEvent(block) {
   return data.length ? { event, data: JSON.parse(data.join('\n')) } : null;
 }
 
-const of = (model) => `/api/models/${encodeURIComponent(model)}`;
+const of = (model) => `api/models/${encodeURIComponent(model)}`;
 
-export const service = () => json('/api/service');
-export const models = () => json('/api/models');
-export const settings = () => json('/api/settings');
-export const translate = (body, signal) => json('/api/translate', { body, signal });
-export const translateStream = (body, signal) => search('/api/translate/stream', { body, signal });
-export const heads = (body, signal) => json('/api/heads', { body, signal });
+export const service = () => json('api/service');
+export const models = () => json('api/models');
+export const settings = () => json('api/settings');
+export const translate = (body, signal) => json('api/translate', { body, signal });
+export const translateStream = (body, signal) => search('api/translate/stream', { body, signal });
+export const heads = (body, signal) => json('api/heads', { body, signal });
 export const positions = (model, length) => json(`${of(model)}/positions?length=${length}`);
 export const neighbors = (model, values) => json(`${of(model)}/neighbors?${new URLSearchParams(values)}`);
 export const tokens = (model, values) => json(`${of(model)}/tokens?${new URLSearchParams(values)}`);
-export const training = () => json('/api/training');
-export const trainingStream = (name, signal) => events(`/api/training/${encodeURIComponent(name)}/stream`, { signal });
+export const training = () => json('api/training');
+export const trainingStream = (name, signal) => events(`api/training/${encodeURIComponent(name)}/stream`, { signal });
