@@ -85,7 +85,7 @@ def test_it_is_bounded() -> None:
         queue.add(first)
         queue.add(job("b", "y"))
         with pytest.raises(BusyError) as caught:
-            queue.add(job("c"), retry_after=lambda characters: 3.7 * characters)
+            queue.add(job("c"), seconds=lambda characters: 3.7 * characters)
         assert caught.value.headers == {"Retry-After": "7"}
         queue.remove(first)
         queue.add(job("c"))
@@ -157,8 +157,28 @@ def test_rates_keep_batches_short() -> None:
     assert rates.budget("k") > 200
     rates.measured("k", 256, 0.01)
     assert rates.budget("k") == 4096
+    rates.measured("small", 10, 0.1)
+    assert rates.budget("small") == 512
     for number in range(200):
         rates.measured(str(number), 1, 1)
     assert len(rates.tokens_per_second) == 64
-    assert rates.seconds(10) == 3.0
-    assert (rates.seconds(1), rates.seconds(10**6)) == (1.0, 60.0)
+    assert rates.seconds("199", 10) == 3.0
+    assert rates.seconds("199", 10**6) == 60.0
+    assert rates.seconds("new", 10) == rates.seconds(None, 10) == 0.0
+
+
+def test_what_would_wait_too_long_is_refused() -> None:
+    """A short job waits for a row of a long one, a long job for all of it."""
+
+    async def test() -> None:
+        queue = FairQueue(10)
+        queue.add(job("a" * 100))
+        queue.add(job("b"), seconds=float, max_wait=1.5)
+        with pytest.raises(BusyError) as caught:
+            queue.add(job("c" * 9), seconds=float, max_wait=5.0)
+        assert str(caught.value) == "those that wait already take about 10 seconds; try again later"
+        assert caught.value.headers == {"Retry-After": "5"}
+        take(queue, 100)
+        queue.add(job("c" * 9), seconds=float, max_wait=5.0)
+
+    run(test)

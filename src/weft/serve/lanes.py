@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from weft.serve.errors import ServiceError
@@ -33,7 +34,8 @@ class Lane:
         self.running: tuple[int, Batch] | None = None
 
     def add(self, job: Job) -> None:
-        self.queue.add(job, retry_after=self.rates.seconds)
+        seconds = partial(self.rates.seconds, job.batch_key)
+        self.queue.add(job, seconds=seconds, max_wait=self.model.settings.max_wait)
         self._count()
 
     def abandon(self, job: Job) -> None:

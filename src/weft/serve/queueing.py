@@ -9,6 +9,7 @@ a job of one row by a batch, not by a thousand rows. A batch holds as many token
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -109,14 +110,22 @@ class FairQueue:
     def __iter__(self) -> Iterator[Job]:
         return (job for jobs in self.clients.values() for job in jobs)
 
-    def add(self, job: Job, *, retry_after: Callable[[int], float] = lambda characters: 1.0) -> None:
-        """A new job at the end of its client's; `BusyError` if too many wait.
+    def add(
+        self, job: Job, *, seconds: Callable[[float], float] = lambda characters: 0.0, max_wait: float = math.inf
+    ) -> None:
+        """A new job at the end of its client's; `BusyError` if too many wait, or it would wait for too long.
 
-        ``retry_after``: how long those that wait will take, from their characters.
+        ``seconds``: how long texts of so many characters take. All jobs take turns, so a job waits for no more of
+        another one than it has itself.
         """
-        if len(self) >= self.capacity:
-            seconds = retry_after(sum(waiting.characters for waiting in self))
-            raise BusyError(f"{self.capacity} requests are waiting already; try again later", retry_after=seconds)
+        waiting = [(one.characters * (1 - one.taken / max(len(one.rows), 1)), one) for one in self]
+        if len(waiting) >= self.capacity:
+            retry_after = seconds(sum(characters for characters, _ in waiting))
+            raise BusyError(f"{self.capacity} requests are waiting already; try again later", retry_after=retry_after)
+        wait = seconds(sum(min(characters, job.characters) for characters, _ in waiting))
+        if wait > max_wait:
+            message = f"those that wait already take about {wait:.0f} seconds; try again later"
+            raise BusyError(message, retry_after=wait - max_wait)
         self.clients.setdefault(job.client, deque()).append(job)
         self.arrival.set()
 
@@ -211,13 +220,15 @@ class Rates:
             return min(FIRST_BATCH, self.batch_tokens)
         return min(rate * self.batch_seconds, self.batch_tokens)
 
-    def seconds(self, characters: int) -> float:
-        """How long texts of so many characters take, at the speed of the latest batch; from 1 to 60."""
-        rate = next(reversed(self.tokens_per_second.values()), 0.0)
-        return min(max(characters * self.tokens_per_character / rate, 1.0), 60.0) if rate else 1.0
+    def seconds(self, key: str | None, characters: float) -> float:
+        """How long texts of so many characters take in searches of this kind; 0 if that is not known."""
+        rate = self.tokens_per_second.get(key or "", 0.0)
+        return min(characters * self.tokens_per_character / rate, 60.0) if rate else 0.0
 
     def measured(self, key: str, tokens: float, seconds: float) -> None:
         """A batch took this long. A small one says little of how fast a large one is."""
+        if key not in self.tokens_per_second and tokens < FIRST_BATCH / 2 and seconds < self.batch_seconds / 2:
+            return
         rate = tokens / max(seconds, 1e-4)
         known = self.tokens_per_second.pop(key, rate)
         self.tokens_per_second[key] = (

@@ -45,6 +45,9 @@ class ServeSettings(Settings):
     max_nodes: Count = Field(20_000, description="the largest search.max_nodes of an exact search")
     max_space: Count = Field(100_000, description="the largest search.max_space of an exhaustive search")
     max_waiting: Count = Field(256, description="requests that wait for a model; more are refused")
+    max_wait: Seconds = Field(
+        3.0, description="seconds; a request that would wait longer for its turn is refused, so that others do not"
+    )
     max_waiting_exact: Count = Field(4, description="exact searches that wait for a model; more are refused")
     max_streams: Count = Field(64, description="streams that are open at once")
     deadline: Seconds = Field(60.0, description="seconds after which a request is given up")
