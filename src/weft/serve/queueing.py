@@ -22,6 +22,8 @@ MAX_RATES = 64
 FIRST_BATCH = 512
 """Tokens of the first batch of a kind of search, whose speed is not known yet."""
 SMOOTHING = 0.3
+FULL = 0.7
+"""The share of its budget from which on a batch is full."""
 
 
 class Job:
@@ -226,18 +228,14 @@ class Rates:
         return min(characters * self.tokens_per_character / rate, 60.0) if rate else 0.0
 
     def measured(self, key: str, tokens: float, seconds: float) -> None:
-        """A batch took this long. A small one says little of how fast a large one is."""
-        if key not in self.tokens_per_second and tokens < FIRST_BATCH / 2 and seconds < self.batch_seconds / 2:
-            return
+        """A batch took this long. One that is not full says only how fast a full one is at least."""
+        is_full = tokens >= FULL * self.budget(key) or seconds >= self.batch_seconds
         rate = tokens / max(seconds, 1e-4)
-        known = self.tokens_per_second.pop(key, rate)
-        self.tokens_per_second[key] = (
-            rate
-            if rate > known
-            else known + SMOOTHING * (rate - known) * min(tokens / max(self.budget_of(known), 1.0), 1.0)
-        )
+        known = self.tokens_per_second.pop(key, None)
+        if known is not None:
+            rate = known + SMOOTHING * (rate - known) if is_full and rate < known else max(rate, known)
+        elif not is_full:
+            return
+        self.tokens_per_second[key] = rate
         if len(self.tokens_per_second) > MAX_RATES:
             self.tokens_per_second.popitem(last=False)
-
-    def budget_of(self, rate: float) -> float:
-        return min(rate * self.batch_seconds, self.batch_tokens)

@@ -46,7 +46,7 @@ class ServeSettings(Settings):
     max_space: Count = Field(100_000, description="the largest search.max_space of an exhaustive search")
     max_waiting: Count = Field(256, description="requests that wait for a model; more are refused")
     max_wait: Seconds = Field(
-        3.0, description="seconds; a request that would wait longer for its turn is refused, so that others do not"
+        2.0, description="seconds; a request that would wait longer for its turn is refused, so that others do not"
     )
     max_waiting_exact: Count = Field(4, description="exact searches that wait for a model; more are refused")
     max_streams: Count = Field(64, description="streams that are open at once")
@@ -58,7 +58,7 @@ class ServeSettings(Settings):
 
     batch_tokens: Count = Field(4_096, description="source tokens that are searched together, at most")
     batch_seconds: Seconds = Field(
-        1.0, description="a batch is kept so small that it takes about this long: short requests wait no longer"
+        0.5, description="a batch is kept so small that it takes about this long: short requests wait no longer"
     )
     batch_wait: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         0.005, description="seconds that a request waits for others to be searched together with"
