@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
-PAGES := $(wildcard *.md) docs benchmarks
+PAGES := $(wildcard *.md) docs benchmarks deploy
 
 .PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages pictures notebook dist dist-check clean
 
