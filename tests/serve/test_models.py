@@ -17,7 +17,7 @@ import pytest
 
 from serve.servers import Running, raw_request, running_server, settings, wait_for
 from weft.serve import create_app
-from weft.serve.errors import ServiceError
+from weft.serve.errors import ModelUnavailableError, ServiceError
 from weft.serve.lanes import Lane
 from weft.serve.models import ServedModel, languages_of
 from weft.serve.naming import name_runs
@@ -83,7 +83,7 @@ def test_a_request_whose_workers_end_twice() -> None:
         assert (other.attempts, other.taken, other.missing) == (1, 0, 2)
         stream = Job("stream", {}, client="z", on_event=lambda name, data: None)
         lane._send_again(Batch([], stream, 1.0))
-        with pytest.raises(ServiceError):  # its client has seen a part
+        with pytest.raises(ModelUnavailableError, match="ended during this search; try again"):  # a part was sent
             await stream.done
 
     asyncio.run(test())

@@ -131,6 +131,7 @@ def test_what_is_refused(running: Running) -> None:
         (422, {"search": {"size": "3"}}, "search.size: input should be a valid integer"),
         (422, {"search": {"kind": "best"}}, "search.kind: input should be 'greedy'"),
         (422, {"search": {"max_nodes": 10**6}}, "search.max_nodes: 1e+06; at most 20000 is taken"),
+        (422, {"search": {"length_penalty": 1e308}}, "search.length_penalty: 1e+308; at most 50 is taken"),
         (422, {"search": {"size": 4, "groups": 3}}, "cannot be divided into 3 equal groups"),
         (422, {"search": {"banned": ["zz"]}}, "search.banned: 'zz' has symbols that are not in"),
         (422, {"n_best": 65}, "n_best: 65; at most 64"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from serve.servers import Running, parse_event, wait_for
 from weft.serve import streaming
+from weft.serve.errors import ServiceError
+from weft.serve.streaming import OpenStreams
 
 every_model = pytest.mark.parametrize("model", ["recurrent", "transformer"])
 
@@ -103,6 +107,32 @@ def test_the_number_of_streams_is_limited(running: Running, monkeypatch: pytest.
     monkeypatch.setattr(streams, "limit", 0)
     assert "streams are open already" in running.error(429, "/api/translate/stream", text="a")
     assert streams.count == 0
+
+
+def test_a_client_that_leaves_before_the_first_event() -> None:
+    """Its place becomes free, though no event was ever made."""
+    streams = OpenStreams(1)
+    made: list[bytes] = []
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        made.append(b"")
+        yield b""
+
+    async def test() -> None:
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            await asyncio.sleep(0)
+
+        response = streams.response(events())
+        assert streams.count == 1
+        with pytest.raises(ServiceError, match="1 streams are open already"):
+            streams.response(events())
+        await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+
+    asyncio.run(test())
+    assert streams.count == 0 and not made
 
 
 def test_an_event_is_two_lines() -> None:

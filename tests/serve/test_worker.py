@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from weft.serve import operations, worker
 from weft.serve.frames import Frame, encode, read, to_json
 from weft.serve.operations import UnknownTokenError
 from weft.serve.worker import DEVICE_FAILED, INTERNAL, Worker, is_device_error, status_of
+
+SECRET = " ".join(("the", "secret"))
 
 
 @pytest.fixture
@@ -25,11 +28,13 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
             if text == "bad":
                 raise SearchError("bad: it is bad")
             if text == "bug":
-                raise RuntimeError("the text was: secret")
+                raise RuntimeError(SECRET)
             if text == "device":
                 raise RuntimeError("CUDA error: an illegal memory access")
             if text == "memory":
                 raise MemoryError
+            if text == "index":
+                raise IndexError(SECRET)
         return [to_json({"text": text}) for text in texts]
 
     monkeypatch.setattr(operations, "translate", translate)
@@ -51,10 +56,13 @@ def answer(channel: io.BytesIO, texts: list[str], abandoned: tuple[int, ...] = (
     return result
 
 
-def test_one_bad_row_does_not_spoil_the_others(channel: io.BytesIO) -> None:
-    frame = answer(channel, ["a", "bad", "b", "c", "bug", "memory"], abandoned=(2,))
-    assert [json.loads(body) for body in frame.bodies] == [{"text": "a"}, None, None, {"text": "c"}, None, None]
-    assert {row: status for row, (status, _) in frame.header["errors"].items()} == {"1": 422, "4": 500, "5": 413}
+def test_one_bad_row_does_not_spoil_the_others(channel: io.BytesIO, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = answer(channel, ["a", "bad", "b", "c", "bug", "memory", "index"], abandoned=(2,))
+    assert [json.loads(body) for body in frame.bodies] == [{"text": "a"}, None, None, {"text": "c"}, None, None, None]
+    statuses = {row: status for row, (status, _) in frame.header["errors"].items()}
+    assert statuses == {"1": 422, "4": 500, "5": 413, "6": 500}
+    logged = capsys.readouterr().err
+    assert "RuntimeError" in logged and "IndexError" in logged and SECRET not in logged
     assert frame.header["errors"]["1"][1] == "bad: it is bad"
     assert frame.header["errors"]["4"][1] == INTERNAL
 
@@ -84,6 +92,16 @@ def test_errors_are_logged_without_texts(
         one._fail(frame, caught.value)
         logged = capsys.readouterr().err
         assert "ValueError" in logged and ("private" in logged) is expected
+
+
+def test_no_output_is_longer_than_the_service_allows(recurrent_run: Path) -> None:
+    """Whatever the model has learned, and whatever a request asks for."""
+    one = Worker(io.BytesIO(), io.BytesIO())
+    one.config = {"run": str(recurrent_run), "device": "cpu", "max_output": 5}
+    translator = one._load()
+    for search in ({}, {"max_ratio": 20.0}, {"max_extra": 50}):
+        output = translator.translate("a b c d a b c d", kind="greedy", min_length=5, **search)
+        assert len(output.tokens) == 5 and output.ended == "length"
 
 
 def test_statuses() -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weft.serve.errors import ServiceError
+from weft.serve.errors import ModelUnavailableError, ServiceError
 from weft.serve.frames import Frame
 from weft.serve.metrics import BATCH_ROWS, QUEUE_TIME, RUNNING, TEXTS, WAITING
 from weft.serve.queueing import Batch, FairQueue, Job, Rates
@@ -165,7 +165,9 @@ class Lane:
         for job in batch.jobs():
             self.queue.remove(job)
             job.attempts += 1
-            if job.attempts >= MAX_ATTEMPTS or job.on_event is not None:
+            if job.on_event is not None:  # some of its events may have been sent
+                job.fail(ModelUnavailableError("the worker of the model ended during this search; try again"))
+            elif job.attempts >= MAX_ATTEMPTS:
                 job.fail(ServiceError(500, "the worker of the model ended twice while it searched for this request"))
             elif not job.abandoned:
                 job.taken, job.missing = 0, len(job.rows)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from weft.errors import nearest
 from weft.recipe.search import SearchSettings
+from weft.runs.length_limits import LengthLimits
 from weft.serve.errors import ServiceError
 from weft.serve.settings import ServeSettings
 from weft.translation.setting_scopes import irrelevant_settings
@@ -30,6 +31,24 @@ OF_SCORES = frozenset(
 """Settings that change what a model's outputs are compared by, so that exact searches take none of them."""
 MAX_RATIO = 20.0
 MAX_PHRASES = 100
+MAX_WEIGHT = 50.0
+WEIGHTS = ("length_penalty", "coverage_penalty", "diversity", "repetition_penalty")
+"""Settings that would overflow a score if they were huge."""
+
+
+class OutputLimits(LengthLimits):
+    """The limits that a model has learned, but no output is longer than a service allows."""
+
+    longest: int
+
+    @classmethod
+    def of(cls, learned: LengthLimits, longest: int) -> OutputLimits:
+        limits = cls(learned.max_ratio, min(learned.max_extra, longest), learned.loops)
+        limits.longest = longest
+        return limits
+
+    def limit(self, source_length: int, *, max_ratio: float | None = None, max_extra: int | None = None) -> int:
+        return min(super().limit(source_length, max_ratio=max_ratio, max_extra=max_extra), self.longest)
 
 
 def check_texts(texts: Sequence[str], settings: ServeSettings, name: str = "text") -> None:
@@ -66,7 +85,7 @@ def search_settings(own: dict[str, Any], given: dict[str, Any], settings: ServeS
         checked = SearchSettings.model_validate(merged)
     except ValidationError as error:
         raise ServiceError(422, first_problem(error, "search")) from None
-    for name, limit in limits_of(settings).items():
+    for name, limit in (limits_of(settings) | dict.fromkeys(WEIGHTS, MAX_WEIGHT)).items():
         value = getattr(checked, name)
         if value is not None and value > limit:
             if name in given:

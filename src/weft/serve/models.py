@@ -97,6 +97,7 @@ class ServedModel:
             "engine": settings.engine,
             "threads": settings.threads,
             "log": settings.log,
+            "max_output": settings.max_output,
         }
 
     def _on_event(self, event: str, body: bytes) -> None:

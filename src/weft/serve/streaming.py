@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from weft.serve.errors import ServiceError
 from weft.serve.frames import to_json
@@ -42,20 +43,28 @@ class OpenStreams:
         self.limit = limit
         self.count = 0
 
-    async def counted(self, events: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
-        """The same events; the place is given up when the client leaves."""
-        try:
-            async for part in events():
-                yield part
-        finally:
-            self.count -= 1
-
-    def response(self, events: Callable[[], AsyncIterator[bytes]]) -> StreamingResponse:
+    def response(self, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
         """A response, or 429 if too many are open."""
         if self.count >= self.limit:
             raise ServiceError(429, f"{self.limit} streams are open already; try again later", retry_after=5.0)
         self.count += 1
-        return StreamingResponse(self.counted(events), media_type="text/event-stream", headers=HEADERS)
+        return EventResponse(events, self)
+
+
+class EventResponse(StreamingResponse):
+    """Sends events; however it ends, even before the first event, its place among the open streams becomes free."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], streams: OpenStreams) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=HEADERS)
+        self.events = events
+        self.streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.streams.count -= 1
+            await self.events.aclose()
 
 
 @router.post("/translate/stream", response_class=StreamingResponse, responses=EVENTS)
@@ -67,7 +76,7 @@ async def translate_stream(request: Request, body: TranslateRequest) -> Streamin
         raise ServiceError(422, "text: it is empty; there is nothing to search for")
     model, payload = await translation_payload(request, body)
     stream = SearchStream(model, {**payload, "texts": body.texts}, settings_of(request), client_of(request))
-    return request.app.state.streams.response(stream.events)
+    return request.app.state.streams.response(stream.events())
 
 
 class SearchStream:
@@ -100,7 +109,7 @@ class SearchStream:
         self.unread_bytes += len(part)
         self.unread.put_nowait(part)
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncGenerator[bytes, None]:
         """The events until the last; if the client leaves, the search ends."""
         work = asyncio.create_task(self._run())
         start = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,15 @@ router = APIRouter(prefix="/api/training", responses=PROBLEMS)
 async def runs(request: Request) -> dict[str, Any]:
     """The runs of this service, and where their training stands."""
     served = models_of(request).by_name.values()
-    return {"runs": [{"name": model.name, **status_record(model.run)} for model in served]}
+    statuses = await asyncio.gather(*(asyncio.to_thread(status_record, model.run) for model in served))
+    return {"runs": [{"name": model.name, **status} for model, status in zip(served, statuses, strict=True)]}
 
 
 @router.get("/{name}/stream", response_class=StreamingResponse, responses=EVENTS)
 async def watch(request: Request, name: str) -> StreamingResponse:
     """The log of a run so far and as it grows, and samples whenever its weights have changed."""
     model = models_of(request).get(name)
-    return request.app.state.streams.response(lambda: training_events(models_of(request), model))
+    return request.app.state.streams.response(training_events(models_of(request), model))
 
 
 def status_record(run: Path) -> dict[str, Any]:
@@ -53,10 +54,10 @@ def status_record(run: Path) -> dict[str, Any]:
     return {key: status[key] for key in ("state", "step", "steps", "metric", "score", "problem")}
 
 
-async def training_events(models: Models, model: ServedModel) -> AsyncIterator[bytes]:
+async def training_events(models: Models, model: ServedModel) -> AsyncGenerator[bytes, None]:
     """Server-sent events until training ends, the service ends or the client leaves."""
     log = LogReader(RunFolder(model.run).log)
-    for line in thinned(log.read()):
+    for line in await asyncio.to_thread(lambda: thinned(log.read())):  # a log may have many lines
         yield event("log", line)
     weights: float | None = None
     polls = 0
@@ -69,13 +70,13 @@ async def training_events(models: Models, model: ServedModel) -> AsyncIterator[b
                 yield event("samples", to_json(await samples(model, first=polls == 0, step=status["step"])))
             yield event("state", to_json(status))
             if status["state"] != "training" or models.draining:
-                for line in log.read():
+                for line in await asyncio.to_thread(log.read):
                     yield event("log", line)
                 yield event("end", to_json({"state": status["state"]}))
                 return
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
-        for line in log.read():
+        for line in await asyncio.to_thread(log.read):
             yield event("log", line)
 
 

@@ -91,6 +91,7 @@ class Worker:
     def _load(self) -> Translator:
         import torch
 
+        from weft.serve.limits import OutputLimits
         from weft.translation.load import load
 
         if self.config.get("threads"):
@@ -99,6 +100,8 @@ class Worker:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             translator = load(self.config["run"], **options)
+            if "max_output" in self.config:
+                translator.length_limits = OutputLimits.of(translator.length_limits, self.config["max_output"])
             if translator.source_role != "none":
                 with suppress(WeftError):  # whatever is imported at first use, is imported now
                     translator.translate("a", return_attention=False, max_length=2)
@@ -157,14 +160,14 @@ class Worker:
             observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
             try:
                 records = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)
-            except (WeftError, MemoryError, RuntimeError) as error:
+            except Exception as error:  # of one row: the others, of other clients perhaps, are searched without it
                 if is_device_error(error):
                     raise
                 if len(rows) > 1:
                     translate(rows[: len(rows) // 2])
                     translate(rows[len(rows) // 2 :])
                 elif rows:
-                    errors[rows[0]] = status_of(error)
+                    errors[rows[0]] = self._problem(error)
             else:
                 for row, result in zip(rows, records, strict=True):
                     results[row] = result
@@ -197,15 +200,19 @@ class Worker:
         self.send({"id": number})
 
     def _fail(self, frame: Frame, error: BaseException) -> None:
-        """Answer with an error; what is not the request's fault is logged, without its texts."""
-        status, message = status_of(error)
-        if status == 500:
-            log_error(error, texts=self.config.get("log") == "texts")
-        self.send({"id": frame.header["id"], "error": [status, message]})
+        """Answer with an error."""
+        self.send({"id": frame.header["id"], "error": self._problem(error)})
         if is_device_error(error):
             os._exit(DEVICE_FAILED)
         if not isinstance(error, Exception):
             raise error
+
+    def _problem(self, error: BaseException) -> tuple[int, str]:
+        """The status and the sentence of an error; one that nobody foresaw is logged."""
+        status, message = status_of(error)
+        if status == 500:
+            log_error(error, texts=self.config.get("log") == "texts")
+        return status, message
 
 
 def status_of(error: BaseException) -> tuple[int, str]:
