@@ -62,7 +62,8 @@ def test_the_recipe_of_the_run_trains_the_same_model(command: Command) -> None:
     command("train", "runs/pairs/recipe.toml", "--out", "again")
     assert weights_of("again") == weights_of("runs/pairs")
     assert Path("again/recipe.toml").read_text() == text
-    command("train", "runs/pairs", "--resume", "--set", "training.steps=4")
+    ended = command("train", "runs/pairs", "--resume", "--evaluate", "--set", "training.steps=4")[0]
+    assert command("train", "runs/pairs", "--resume")[0] == ended, "evaluated by default, as it would have been at once"
     assert Path("runs/pairs/recipe.toml").read_text().startswith("# pairs: 60 (pairs.tsv)\n")
     assert "finished at step 4" in command("train", "pairs.tsv", "--resume")[1]
     scores = json.loads(command("evaluate", "runs/pairs", "--json")[0])

@@ -181,11 +181,16 @@ class TrainingRequest(NamedTuple):
     """The recipe for the pairs, once they have been looked at."""
     watch: bool = False
 
-    @property
-    def evaluates(self) -> bool:
-        """Whether the run is evaluated at the end."""
-        by_default = self.minutes is not None or self.recommended is not None
-        return by_default if self.evaluate is None else self.evaluate
+    def evaluates(self, folder: Path) -> bool:
+        """Whether the run in this folder is evaluated at the end; by default so is one on pairs, also if resumed."""
+        from weft.recipe.toml import leading_comments
+
+        if self.evaluate is not None:
+            return self.evaluate
+        if self.resume:
+            comments = leading_comments((folder / "recipe.toml").read_text("utf-8"))
+            return any(line.startswith("pairs: ") for line in comments)
+        return self.minutes is not None or self.recommended is not None
 
     def check_options(self, workers: int) -> None:
         """Fail on options that do not go together."""
@@ -317,7 +322,8 @@ def _train(request: TrainingRequest, team: Workers) -> None:
         request = request._replace(resume=True, changes=changes)
     if request.resume:
         settings = request.saved_settings(settings)
-    elif settings.training.accumulate < team.world_size:
+    evaluates = team.world_size == 1 and request.evaluates(folder)
+    if not request.resume and settings.training.accumulate < team.world_size:
         if team.is_main:
             typer.echo(f"training.accumulate = {team.world_size}: one batch per worker and update", err=True)
         training = settings.training.model_copy(update={"accumulate": team.world_size})
@@ -325,7 +331,7 @@ def _train(request: TrainingRequest, team: Workers) -> None:
     if request.minutes is None:
         events = train(settings, folder, resume=request.resume, workers=team)
     else:
-        events = train_within(settings, folder, minutes=request.minutes, evaluates=request.evaluates)
+        events = train_within(settings, folder, minutes=request.minutes, evaluates=evaluates)
     if not team.is_main:
         for _ in events:
             pass
@@ -336,7 +342,7 @@ def _train(request: TrainingRequest, team: Workers) -> None:
         shown = with_tensorboard(ProgressReporter()(events), folder)
         for event in with_watch(shown, folder) if request.watch else shown:
             test_items = event.test_items if isinstance(event, Fitted) else test_items
-    if request.evaluates:
+    if evaluates:
         show_summary(folder, device=settings.training.device, limit=test_items)
     typer.echo(folder)
 

@@ -184,16 +184,16 @@ def _sampled(given: EvaluationSet, limit: int | None) -> EvaluationSet:
 
 def _with_intervals(result: RunResult) -> list[ScoreWithInterval]:
     return [
-        ScoreWithInterval(score, None if lines is None else _interval(score, lines))
+        ScoreWithInterval(score, None if lines is None else score_interval(score, lines, Resampling()))
         for score, lines in zip(result.scores, result.statistics, strict=True)
     ]
 
 
-def _interval(score: MetricScore, statistics: LineStatistics) -> tuple[float, float]:
-    """By bootstrap; if all outputs are right or all are wrong, which no sample of them changes, exact."""
+def score_interval(score: MetricScore, statistics: LineStatistics, resampling: Resampling) -> tuple[float, float]:
+    """The 95 % interval of a score: by bootstrap; if all outputs are right or all are wrong, which no sample of them changes, exact."""
     if score.name in SHARES and score.value in (0.0, 100.0):
         return exact_interval(len(statistics.lines), score.value)
-    return interval(bootstrap_scores(statistics, Resampling()))
+    return interval(bootstrap_scores(statistics, resampling))
 
 
 def exact_interval(items: int, percent: float) -> tuple[float, float]:

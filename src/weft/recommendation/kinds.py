@@ -7,6 +7,7 @@ from typing import Literal
 
 from weft.data.profiling.profile import PairProfile
 from weft.data.profiling.sides import SideProfile, Vocabulary
+from weft.errors import plural
 from weft.recommendation.choices import Choice
 
 Unit = Literal["symbol", "word", "character", "bpe"]
@@ -135,8 +136,9 @@ def _unit(side: SideProfile, factor: float, *, is_target: bool) -> tuple[Unit, s
         if _is_unspaced(side):
             return _unspaced(side)
         if is_target and side.spaced.size <= 50 and _is_closed(side.spaced, factor) and side.spaced.growth < 0.05:
-            return "symbol", f"{side.spaced.size} different words"
-        return "character", f"words of {side.characters.mean:.0f} characters on average, {side.alphabet} different"
+            return "symbol", plural(side.spaced.size, "different word")
+        length = plural(round(side.characters.mean), "character")
+        return "character", f"words of {length} on average, {side.alphabet} different"
     if side.punctuated < PUNCTUATED and _is_closed(side.spaced, factor):
         return "symbol", f"{side.spaced.size:,} different symbols between spaces"
     if side.punctuated >= PUNCTUATED and _is_closed(side.worded, factor):

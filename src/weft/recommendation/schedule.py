@@ -40,14 +40,14 @@ def choose_training(profile: PairProfile, task: Task, tree: dict[str, Any], devi
     choices = [
         Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens an epoch", {"training.batch_tokens": batch}),
         Choice("steps", f"up to {steps:,}", f"{reason}; stops earlier without improvement", settings),
-        Choice("learning rate", f"{rate:g}, cosine", f"warmup of {warmup} steps", schedule),
+        Choice("learning rate", f"{rate:g}, cosine", f"warmup of {warmup:,} steps", schedule),
         _smoothing(task),
         _metric(profile, task, device),
     ]
     if task.kind == "answer":
         choices.append(Choice("search", "greedy", "one token decides", {"search.kind": "greedy"}))
     else:
-        choices.append(Choice("search", "beam of 5", "longest output learned from the pairs", {"search.size": 5}))
+        choices.append(Choice("search", "beam of 5", "the length limit is learned from the pairs", {"search.size": 5}))
     return choices
 
 
@@ -88,7 +88,7 @@ def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[i
         usual = FORMAL_STEPS
     steps = max(MIN_STEPS, min(usual, per_epoch * _epochs(profile, task)), per_epoch * 5)
     steps = round(min(steps, MAX_STEPS), -2)
-    return steps, f"{steps / per_epoch:.0f} epochs"
+    return steps, f"{steps / per_epoch:,.0f} epochs"
 
 
 def _epochs(profile: PairProfile, task: Task) -> int:

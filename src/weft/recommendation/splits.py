@@ -15,6 +15,8 @@ from weft.data.splitting import SplitShares, split_shares
 from weft.errors import plural
 from weft.recommendation.choices import Choice
 
+FEW_PAIRS, MIN_PART = 20, 5
+"""A part has at least one in so many of the pairs, if they are few: at least so many pairs are enough."""
 MAX_SHARE = 0.25
 """The largest share of few pairs that is held out for a part."""
 MIN_SOURCES = 10
@@ -60,15 +62,24 @@ def _corpus(columns: ColumnLayout, part: PairInput) -> Any:
 
 
 def find_shares(profile: PairProfile, *, valid: bool, test: bool) -> SplitShares:
-    """Shares that leave a pair in every part; of very few pairs none for the test part, or none at all."""
-    for with_test in (test, False):
+    """Shares that leave pairs in every part; of very few pairs none for the test part, or none at all.
+
+    Chance decides how many of few pairs are held out: the share of a part is doubled until it has some.
+    """
+    some = min(max(profile.pairs // FEW_PAIRS, 1), MIN_PART)
+    for with_test, least in ((test, some), (test, 1), (False, 1)):
         shares = split_shares(profile.pairs, valid=valid, test=with_test)
         while 0 < max(shares) <= MAX_SHARE:
             sizes = profile.sources.part_sizes(shares)
-            needed = ("train", *(["valid"] if valid else []), *(["test"] if with_test else []))
-            if not profile.is_complete or all(size for part, size in sizes.items() if part in needed):
+            larger = SplitShares(
+                shares.valid * (2 if sizes["valid"] < least else 1), shares.test * (2 if sizes["test"] < least else 1)
+            )
+            if profile.is_complete and larger != shares:
+                shares = larger
+            elif sizes["train"]:
                 return shares
-            shares = SplitShares(2 * shares.valid, 2 * shares.test)
+            else:
+                break
     return SplitShares(0.0, 0.0)
 
 

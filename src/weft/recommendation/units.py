@@ -16,6 +16,7 @@ WORDS_PER_UNIT = 2.5
 """A vocabulary of BPE has at most one unit for so many different words."""
 SUMMARY_WORDS = 200
 DEFAULT_MAX_LENGTH = 250
+NO_SCRIPT = "digits and symbols"
 _MARK = re.compile(r"<[^<>\s]{1,20}>")
 
 
@@ -104,7 +105,8 @@ def _joint(profile: PairProfile, task: Task, kinds: list[str]) -> Choice:
         return Choice("vocabularies", "one" if joint else "two", reason, {"tokenizer.joint": joint})
     scripts = profile.source.script, profile.target.script
     joint = scripts[0] == scripts[1]
-    reason = f"both sides are {scripts[0]}" if joint else f"{scripts[0]} and {scripts[1]}"
+    names = [NO_SCRIPT if script == "Common" else script for script in scripts]
+    reason = f"both sides are {names[0]}" if joint else f"the source is {names[0]}, the target {names[1]}"
     return Choice("vocabularies", "one" if joint else "two", reason, {"tokenizer.joint": joint})
 
 
