@@ -193,3 +193,6 @@ class TestRefused:
         assert (
             refusal("train", "-", "--out", "pairs") == "pairs.tsv: exists already; remove it, or choose another --out"
         )
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
+        assert refusal("train", "-", "--out", "other", "--set", "training.stps=2").startswith("training.stps: unknown")
+        assert not Path("other.tsv").exists(), "the command can be corrected and repeated"

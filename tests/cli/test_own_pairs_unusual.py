@@ -84,3 +84,12 @@ def test_what_to_do_in_a_line(refusal: Callable[..., str], name: str) -> None:
     content, message = REFUSED[name]
     Path("pairs.tsv").write_bytes(content)
     assert refusal("train", "pairs.tsv") == message
+
+
+def test_a_file_with_the_name_of_a_recipe() -> None:
+    """As everywhere, the file comes before the shipped recipe, be it of pairs or a recipe itself."""
+    assert find_pairs("g2p", None, None, None) is None
+    Path("g2p").write_text("a\tb\n")
+    assert find_pairs("g2p", None, None, None) is not None
+    Path("g2p").write_text('name = "mine"\n')
+    assert find_pairs("g2p", None, None, None) is None

@@ -41,9 +41,15 @@ class OwnPairs(NamedTuple):
         from weft.recommendation.for_pairs import recommend_recipe
 
         argument = self.argument
-        if argument.name is not None and argument.is_pipe:
-            argument = PairsArgument(str(_save_pipe(argument.name, folder)), argument.source, argument.target)
-        return recommend_recipe(argument, changes, like=self.like, start=start)
+        if argument.name is None or not argument.is_pipe:
+            return recommend_recipe(argument, changes, like=self.like, start=start)
+        copy = _save_pipe(argument.name, folder)
+        argument = PairsArgument(str(copy), argument.source, argument.target)
+        try:
+            return recommend_recipe(argument, changes, like=self.like, start=start)
+        except BaseException:  # so that the same command can be repeated
+            copy.unlink(missing_ok=True)
+            raise
 
 
 def find_pairs(
@@ -71,7 +77,7 @@ def _names_pairs(name: str) -> bool:
     if name == "-":
         return True
     path = Path(name)
-    if name in shipped() or path.suffix == ".toml" or (path / "recipe.toml").is_file():
+    if path.suffix == ".toml" or (path / "recipe.toml").is_file() or (name in shipped() and not path.is_file()):
         return False
     if format_of(name) is not None or compression_of(name) is not None or has_magic(name):
         return True

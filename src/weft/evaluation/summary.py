@@ -190,7 +190,7 @@ def _with_intervals(result: RunResult) -> list[ScoreWithInterval]:
 
 
 def score_interval(score: MetricScore, statistics: LineStatistics, resampling: Resampling) -> tuple[float, float]:
-    """The 95 % interval of a score: by bootstrap; if all outputs are right or all are wrong, which no sample of them changes, exact."""
+    """The 95 % interval of a score: by bootstrap; exact if all outputs are right or all wrong, as in every sample."""
     if score.name in SHARES and score.value in (0.0, 100.0):
         return exact_interval(len(statistics.lines), score.value)
     return interval(bootstrap_scores(statistics, resampling))

@@ -14,7 +14,7 @@ from weft.recommendation.devices import Device, likely_device
 from weft.recommendation.kinds import find_task
 from weft.recommendation.network import choose_model
 from weft.recommendation.schedule import choose_training
-from weft.recommendation.splits import choose_pairs
+from weft.recommendation.splits import NAMES, choose_pairs
 from weft.recommendation.units import choose_units
 
 
@@ -68,7 +68,7 @@ def _warnings(profile: PairProfile) -> list[str]:
     for part, share in profile.overlaps.items():
         if share > 0.01:
             warnings.append(
-                f"{share:.0%} of the {part} pairs have a source that is trained on; scores will be too good"
+                f"{share:.0%} of the {NAMES[part]} have a source that is trained on; scores will be too good"
             )
     if profile.duplicates > 0.05:
         warnings.append(f"{profile.duplicates:.0%} of the pairs are duplicates")
