@@ -34,6 +34,12 @@ def test_the_line_of_an_overridden_choice_is_left_out(pairs: PairsArgument) -> N
     )
 
 
+@pytest.mark.parametrize("steps, every, warmup", [(20_000, 1_000, 2_000), (300, 25, 50), (60, 25, 15), (2, 2, 0)])
+def test_warmup_and_validations_follow_given_steps(pairs: PairsArgument, steps: int, every: int, warmup: int) -> None:
+    training = recommend_recipe(pairs, [f"training.steps={steps}"]).recipe.training
+    assert (training.steps, training.validate_every, training.warmup) == (steps, every, warmup)
+
+
 def test_a_choice_that_contradicts_what_was_given_is_given_up(tmp_path: Path) -> None:
     sentences = [f"this is the {n}th sentence of all {n % 7} that are here." for n in range(300)]
     (tmp_path / "a.tsv").write_text("".join(f"{text.replace('all', 'al')}\t{text}\n" for text in sentences))

@@ -45,6 +45,15 @@ def test_far_too_little_time_is_refused_with_what_is_needed():
     assert plan_for(80).steps >= 80
 
 
+def test_little_time_is_for_fewer_validations():
+    recipe = make_recipe({}, ["training.steps=1600", "training.validate_every=50"])
+    candidates = find_candidates(recipe)
+    speeds = dict.fromkeys([candidate.name for candidate in candidates], Speed(1.0, 0.1))
+    plans = [make_plan(candidates, speeds, seconds=seconds, parallel=1) for seconds in (1e6, 100, 60)]
+    assert [plan.validations for plan in plans] == [24, 16, 8]
+    assert all(plan.steps >= 10 * plan.validations for plan in plans)
+
+
 def test_candidates_that_could_not_be_measured_are_not_planned():
     speeds = {candidate.name: Speed(1.0, 0.1) for candidate in CANDIDATES if candidate.name != "wider"}
     plan = make_plan(CANDIDATES, speeds, seconds=1e6, parallel=1)

@@ -48,7 +48,7 @@ def recommend_recipe(
     parts = pairs.inputs()
     profile = profile_parts(parts, columns=pairs.columns)
     hold_out = [part for part in ("valid", "test") if not _is_given(part, given)]
-    recommendation = recommend(profile, parts, device, hold_out)
+    recommendation = recommend(profile, parts, device, hold_out, _steps(changes))
     choices, tree = recommendation.choices, recommendation.tree()
     if base is not None and like is not None:
         choices, tree = _like(like, base, recommendation, profile)
@@ -73,6 +73,12 @@ def _device(changes: Sequence[str]) -> Device:
     if values and str(values[-1]).startswith(("cpu", "cuda")):
         return "cpu" if str(values[-1]) == "cpu" else "cuda"
     return likely_device()
+
+
+def _steps(changes: Sequence[str]) -> int | None:
+    """The number of steps that training.steps is set to; None also for what is no such number."""
+    values = [value for name, value in map(parse_change, changes) if name == ["training", "steps"]]
+    return values[-1] if values and type(values[-1]) is int and values[-1] > 0 else None
 
 
 def _base(like: str) -> dict[str, Any]:

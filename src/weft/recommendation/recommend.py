@@ -35,11 +35,13 @@ def recommend(
     parts: dict[str, PairInput] | None = None,
     device: Device | None = None,
     hold_out: Collection[str] = ("valid", "test"),
+    steps: int | None = None,
 ) -> Recommendation:
     """A recipe for pairs that look like this; ``parts``: the inputs of all parts that there are.
 
     ``device``: where the model is to be trained; if not given, where it most likely will be on this machine.
     ``hold_out``: the parts that are taken from the training pairs if there is no input for them.
+    ``steps``: how long to train, if that was decided otherwise.
     """
     device = device or likely_device()
     task = find_task(profile)
@@ -49,7 +51,7 @@ def recommend(
     tree = as_tree(choices)
     if tree["tokenizer"]["joint"] and tree["model"]["encoder"]["kind"] == "transformer":
         choices.append(Choice("embeddings", "shared by both sides", "one vocabulary", {"model.tie": "all"}))
-    choices += choose_training(profile, task, tree, device)
+    choices += choose_training(profile, task, tree, device, steps)
     return Recommendation(choices, _warnings(profile))
 
 

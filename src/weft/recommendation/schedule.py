@@ -23,8 +23,13 @@ WORD_MINUTES = 12
 """What training on pairs of words takes on two CPU cores at most, roughly."""
 
 
-def choose_training(profile: PairProfile, task: Task, tree: dict[str, Any], device: Device) -> list[Choice]:
-    """How to train the model of `tree`, how to search with it, and what it is judged by."""
+def choose_training(
+    profile: PairProfile, task: Task, tree: dict[str, Any], device: Device, given_steps: int | None = None
+) -> list[Choice]:
+    """How to train the model of `tree`, how to search with it, and what it is judged by.
+
+    ``given_steps``: the number of steps, if it was given; warmup and validations depend on it.
+    """
     tokens = epoch_tokens(profile, task)
     batch = _batch(tokens, task, device)
     steps, reason = _steps(profile, task, tokens, batch)
@@ -32,10 +37,12 @@ def choose_training(profile: PairProfile, task: Task, tree: dict[str, Any], devi
         affordable = steps_in(60 * WORD_MINUTES, tree, batch)
         if affordable < steps:
             steps, reason = affordable, f"about {WORD_MINUTES} minutes on two CPU cores"
+    steps = given_steps or steps
     rate = _learning_rate(profile, tree)
-    warmup = max(50, min(2_000, steps // 10))
-    settings: dict[str, Any] = {"training.steps": steps, "training.validate_every": max(25, steps // VALIDATIONS)}
-    settings |= {"training.patience": PATIENCE, "training.average": 5, "training.save_every": steps}
+    warmup = min(max(50, steps // 10), 2_000, steps // 4)
+    settings: dict[str, Any] = {"training.steps": steps, "training.save_every": steps}
+    settings |= {"training.validate_every": min(max(25, steps // VALIDATIONS), steps)}
+    settings |= {"training.patience": PATIENCE, "training.average": 5}
     schedule = {"training.learning_rate": rate, "training.warmup": warmup, "training.schedule": "cosine"}
     choices = [
         Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens an epoch", {"training.batch_tokens": batch}),

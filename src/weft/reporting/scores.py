@@ -59,7 +59,8 @@ class ScoresSection:
             resampling = outputs.resampling
             parts.append(
                 note(
-                    f"Intervals by bootstrap over the items ({resampling.samples:,} samples, seed {resampling.seed}). ",
+                    f"Intervals by bootstrap over the items ({resampling.samples:,} samples, seed {resampling.seed}); "
+                    "exact where all are right or all wrong. ",
                     element("span", outputs.search, class_="signature"),
                 )
             )

@@ -45,26 +45,26 @@ class Plan:
 def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, seconds: float, parallel: int) -> Plan:
     """A plan for those candidates whose speed is known; ``seconds``: what is left of the time.
 
-    As many candidates as allow for `MIN_SHARE` of the steps of the recipe, but at least `MIN_CANDIDATES`.
+    As many candidates as allow for `MIN_SHARE` of the steps of the recipe, but at least `MIN_CANDIDATES`; fewer
+    validations than the recipe has where they would follow each other too closely.
     """
-    measured = [candidate for candidate in candidates if candidate.name in speeds]
     recipe = candidates[0].recipe
-    validations, limit = number_of_validations(recipe), recipe.training.steps
-    share = validation_share(list(speeds.values()), validations, seconds=seconds, parallel=parallel)
-    sentences = recipe.training.valid_sentences
-    if share < 1.0:
-        sentences = min(sentences, max(round(sentences * share), MIN_SENTENCES))
-    while True:
-        known = [speeds[candidate.name] for candidate in measured]
-        if sentences < recipe.training.valid_sentences:
-            shorter = sentences / recipe.training.valid_sentences
+    wished, limit = number_of_validations(recipe), recipe.training.steps
+    for validations in sorted((count for count in VALIDATIONS if count <= wished), reverse=True):
+        measured = [candidate for candidate in candidates if candidate.name in speeds]
+        sentences = _sentences(recipe, list(speeds.values()), validations, seconds=seconds, parallel=parallel)
+        shorter = sentences / recipe.training.valid_sentences
+        while True:
+            known = [speeds[candidate.name] for candidate in measured]
             known = [speed._replace(validation=speed.validation * shorter) for speed in known]
-        steps = affordable_steps(known, seconds * RESERVE, validations=validations, parallel=parallel, limit=limit)
-        if steps >= MIN_SHARE * limit or len(measured) <= MIN_CANDIDATES:
+            steps = affordable_steps(known, seconds * RESERVE, validations=validations, parallel=parallel, limit=limit)
+            if steps >= MIN_SHARE * limit or len(measured) <= MIN_CANDIDATES:
+                break
+            measured = measured[:-1]
+        least = min(MIN_INTERVAL, max(limit // validations, 1)) * validations
+        if steps >= least:
             break
-        measured = measured[:-1]
-    least = min(MIN_INTERVAL, max(limit // validations, 1)) * validations
-    if steps < least:
+    else:
         needed = expected_seconds(known, least, validations=validations, parallel=parallel) / RESERVE - seconds
         raise RecipeError(
             f"{option('minutes')}: {max(seconds, 0.0):.0f} s are left after measuring the speed, time for {steps} "
@@ -78,6 +78,13 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
         valid_sentences=sentences,
         seconds=expected_seconds(known, steps, validations=validations, parallel=parallel),
     )
+
+
+def _sentences(recipe: Recipe, speeds: Sequence[Speed], validations: int, *, seconds: float, parallel: int) -> int:
+    """How many sentences each validation translates."""
+    sentences = recipe.training.valid_sentences
+    share = validation_share(speeds, validations, seconds=seconds, parallel=parallel)
+    return min(sentences, max(round(sentences * share), MIN_SENTENCES)) if share < 1.0 else sentences
 
 
 def number_of_validations(recipe: Recipe) -> int:
