@@ -165,6 +165,9 @@ def test_it_can_be_mounted(recurrent_run: Path) -> None:
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
+    for name in ("a/b", "", "a\n"):
+        with pytest.raises(DataError, match="cannot be the name of a run"):
+            create_app({name: tmp_path})
     with pytest.raises(CheckpointError, match="no such run folder"):
         create_app([tmp_path / "none"])
     with pytest.raises(DataError, match="no runs were given"):

@@ -24,6 +24,8 @@ def test_new_keys_are_accepted_and_not_stored(tmp_path: Path) -> None:
 
 def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     path = tmp_path / "keys"
+    with pytest.raises(DataError, match="keys: no such file; make a key with `weft serve --new-key NAME"):
+        Keys.read(path)
     for content, words in (
         (b"", "no keys; make one with `weft serve --new-key NAME --key-file"),
         (b"# a comment\n\nsecret\n", "keys:3: not the hash of a key; make a key with"),

@@ -24,6 +24,7 @@ def test_importing_them_imports_no_torch() -> None:
         ({"max_lines": 0}, "serve: max_lines: 0 was given; expected greater than or equal to 1"),
         ({"max_lines": "3"}, "serve: max_lines: '3' was given; expected a valid integer"),
         ({"log": "all"}, "serve: log: 'all' was given; expected 'errors', 'requests' or 'texts'"),
+        ({"hosts": "a"}, """serve: hosts: 'a' was given; expected a list, for example --set 'hosts=["a"]'"""),
         ({"deadline": float("nan")}, "serve: deadline: nan was given"),
     ],
 )

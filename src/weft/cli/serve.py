@@ -85,6 +85,8 @@ def _named(runs: list[str]) -> dict[str, Path]:
     for run in runs:
         name, equals, path = run.partition("=")
         if equals and name and not Path(run).exists():
+            if name in named:
+                raise DataError(f"RUN: {name} is the name of {named[name]} already; choose another for {path}")
             named[name] = Path(path)
         else:
             unnamed.append(Path(run))

@@ -40,7 +40,9 @@ def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: P
         named = name_runs([runs] if isinstance(runs, str | Path) else runs)
     if not named:
         raise DataError("serve: no runs were given; expected at least one run folder")
-    for run in named.values():
+    for name, run in named.items():
+        if not name or "/" in name or not name.isprintable():
+            raise DataError(f"serve: {name!r} cannot be the name of a run: it is part of addresses; leave out slashes")
         RunFolder(run).check()
     keys = None if key_file is None else Keys.read(Path(key_file))
     metrics = Metrics()

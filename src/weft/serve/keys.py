@@ -35,6 +35,10 @@ class Keys:
         """The keys of a file; at least one."""
         try:
             content = read_bounded(path, max_bytes=MAX_BYTES, error=DataError).decode("utf-8")
+        except FileNotFoundError:
+            raise DataError(
+                f"{path}: no such file; make a key with `weft serve --new-key NAME --key-file {path}`"
+            ) from None
         except UnicodeDecodeError:
             raise DataError(f"{path}: not UTF-8; expected a line 'sha256:HASH NAME' for each key") from None
         names: dict[str, str] = {}

@@ -94,4 +94,6 @@ def make_settings(changes: dict[str, Any]) -> ServeSettings:
         if first["type"] == "extra_forbidden":
             raise RecipeError(f"serve: {name}: unknown setting; {nearest(name, ServeSettings.model_fields)}") from None
         message = str(first["msg"]).removeprefix("Input should be ")
+        if first["type"] == "list_type":
+            message = f"""a list, for example --set '{name}=["{first["input"]}"]'"""
         raise RecipeError(f"serve: {name}: {first['input']!r} was given; expected {message}") from None

@@ -58,6 +58,7 @@ def test_neighbors_of_a_token_and_positions(visitor):
     page.get_by_role("button", name="Show its neighbors", exact=True).click()
     page.wait_for_selector("p:text('not in the vocabulary')")
     assert "no positions" in page.locator(".hint").all_inner_texts()[-1]
+    assert not any("/positions" in url for url in visitor.requests)  # it would be answered with 404
     page.get_by_label("Model").select_option("transformer")
     page.wait_for_selector("canvas.heat")
     labels = page.locator("canvas.heat").evaluate_all("all => all.map((one) => one.ariaLabel)")

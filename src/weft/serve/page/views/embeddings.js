@@ -9,6 +9,8 @@ import { heat, sheet } from '../figures/heat.js';
 import { direction, number, visible } from '../labels.js';
 import { panel } from '../panels/panel.js';
 
+/** The kinds of positions that are vectors. */
+const WITH_TABLE = ['sinusoidal', 'learned'];
 const POSITIONS = 64;
 
 export default class EmbeddingsView {
@@ -152,6 +154,14 @@ export default class EmbeddingsView {
     if (this.loaded === this.model.name) return this.draw();
     this.loaded = this.model.name;
     this.table = null;
+    const { positions } = this.model;
+    if (!WITH_TABLE.includes(positions)) {
+      this.positionsNote.textContent =
+        positions && positions !== 'none'
+          ? `The positions of this model are ${positions}: there is no table of them.`
+          : 'This model has no positions.';
+      return this.draw();
+    }
     try {
       this.table = await api.positions(this.model.name, POSITIONS);
       this.positionsNote.textContent = `${this.table.kind} positions, ${this.table.matrix.length} × ${this.table.matrix[0].length}`;
