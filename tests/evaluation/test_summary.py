@@ -121,7 +121,7 @@ def test_the_nearest_of_several_references(run: Callable[..., Translator]) -> No
 def test_texts_that_were_trained_on() -> None:
     summary = Summary("test", 3, 3, [], 0, [], [], seen_sources=2)
     shown = replace(summary, scores=[(exact_match(["a"], ["a"]), None)])  # type: ignore[list-item]
-    assert shown.lines()[:2] == ["Test set: 3 items", "  2 sources of them in the training data, too"]
+    assert shown.lines()[:2] == ["Test set: 3 items", "  2 of the sources are in the training data, too"]
 
 
 @pytest.mark.parametrize("items", [1, 2, 8, 100])

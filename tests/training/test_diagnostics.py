@@ -135,6 +135,11 @@ class TestOverfits:
         assert overfits(curves(losses, valid, [10, 50, 49, 40, 38, 30])) is not None
         assert overfits(curves(losses, valid, [10, 40, 50, 49, 50, 49])) is None, "the loss alone"
 
+    def test_a_resumed_run_whose_best_validation_was_before(self) -> None:
+        resumed = curves(falling(60, end=0.1), [2.0, 2.1, 2.4, 2.6, 3.0, 3.1], [50, 49, 40, 38, 30, 20])
+        resumed.validations = [replace(event, is_best=False) for event in resumed.validations]
+        assert overfits(resumed) is None and too_short(resumed) is None
+
     @pytest.mark.parametrize(
         ("losses", "valid"),
         [

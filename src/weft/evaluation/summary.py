@@ -91,7 +91,8 @@ class Summary:
         if self.split != "test":
             lines[0] += " (there is no test set; the model was chosen by these, so expect less on other texts)"
         if self.seen_sources:
-            lines.append(f"  {plural(self.seen_sources, 'source')} of them in the training data, too")
+            are = "is" if self.seen_sources == 1 else "are"
+            lines.append(f"  {self.seen_sources:,} of the sources {are} in the training data, too")
         width = max(len(score.name) for score, _ in self.scores) + 2
         for score, limits in self.scores:
             line = f"  {score.name:<{width}}{score.value:8.2f}"

@@ -158,11 +158,17 @@ def overfits(curves: Curves) -> str | None:
 
 
 def _is_worse(curves: Curves) -> bool:
-    """Whether the metric of the last validations is clearly worse than its best; true if there is none."""
+    """Whether the metric of the last validations is clearly worse than its best; true without a metric.
+
+    False if the best is not known: that of a resumed run may be from before.
+    """
     if curves.metric is None:
         return True
     scores = curves.scores()
-    best = scores[max(index for index, event in enumerate(curves.validations) if event.is_best)]
+    bests = [score for score, event in zip(scores, curves.validations, strict=True) if event.is_best]
+    if not bests:
+        return False
+    best = bests[-1]
     return all(abs(score - best) > WORSE * abs(best) for score in scores[-OVERFITTING_VALIDATIONS:])
 
 
