@@ -19,6 +19,7 @@ from serve.servers import Running, raw_request, running_server, settings, wait_f
 from weft.serve import create_app
 from weft.serve.errors import ModelUnavailableError, ServiceError
 from weft.serve.lanes import Lane
+from weft.serve.metrics import Metrics
 from weft.serve.models import ServedModel, languages_of
 from weft.serve.naming import name_runs
 from weft.serve.queueing import Batch, Item, Job
@@ -161,6 +162,27 @@ def test_a_run_that_cannot_be_loaded(own: Running, model: ServedModel, tmp_path:
     (tmp_path / "tokenizer.json").rename(tokenizer)
     assert own.client.post("/api/models/run/reload").json()["state"] == "ready"
     assert own.translate("a b")
+
+
+def test_a_model_is_refreshed_once_for_all_who_watch(recurrent_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[str] = []
+
+    async def reload(self: ServedModel) -> None:
+        loads.append(self.name)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(ServedModel, "reload", reload)
+
+    async def test() -> None:
+        model = ServedModel("a", recurrent_run, settings(), Metrics())
+        await asyncio.gather(*(model.refresh() for _ in range(3)))
+        await model.refresh()
+        assert loads == ["a"]
+        monkeypatch.setattr("weft.serve.models.modified", lambda path: 1.0)  # weights were written
+        await asyncio.gather(*(model.refresh() for _ in range(3)))
+        assert loads == ["a", "a"]
+
+    asyncio.run(test())
 
 
 def test_languages(recurrent_run: Path, tmp_path: Path) -> None:

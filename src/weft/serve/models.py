@@ -49,6 +49,9 @@ class ServedModel:
         self.stopping = False
         self.weights_time: float | None = None
         """When the weights were last written, as far as is known."""
+        self.refreshing = asyncio.Lock()
+        self.refreshed_time: float | None = None
+        """When the weights of the last `refresh` were written."""
         self.version = 0
         """How often a model was loaded."""
 
@@ -169,6 +172,14 @@ class ServedModel:
             job.done.cancel()
             for lane in self.lanes.values():
                 lane.abandon(job)
+
+    async def refresh(self) -> None:
+        """Reload the model if its weights have been written since; once for all who ask at the same time."""
+        async with self.refreshing:
+            written = modified(RunFolder(self.run).model)
+            if self.state == "failed" or self.refreshed_time != written:
+                await self.reload()
+                self.refreshed_time = written
 
     async def reload(self) -> None:
         """Load what the run folder holds now; until that has succeeded, the old model answers."""

@@ -128,7 +128,7 @@ async def samples(model: ServedModel, *, first: bool, step: int | None) -> dict[
     result: dict[str, Any] = {"step": step, "translations": [], "problem": None}
     try:
         if not first or model.state == "failed":
-            await model.reload()
+            await model.refresh()
         await model.loaded()
         with suppress(TimeoutError):  # of a corpus that takes long to read, later samples
             await asyncio.wait_for(model.examples_known.wait(), EXAMPLES_SECONDS)
