@@ -77,5 +77,7 @@ def test_what_next():
     ]
     alone = replace(RESULT, ensemble=None)
     assert any("weft evaluate 'runs/my x/runs/wider'  " in line for line in next_commands(alone, folder, recipe))
+    worse = replace(RESULT, ensemble=replace(ENSEMBLE, gain=-0.75))
+    assert [*next_commands(worse, folder, recipe)] == [*next_commands(alone, folder, recipe)]
     model = make_recipe({"model": {"kind": "language_model"}})
     assert any("weft sample 'runs/my x/runs/wider'" in line for line in next_commands(alone, folder, model))

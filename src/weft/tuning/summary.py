@@ -104,15 +104,13 @@ def next_commands(result: TuningResult, folder: TuningFolder, recipe: Recipe) ->
     """How to use the result."""
     best = shlex.quote(str(folder.run_path(result.best.name)))
     commands = [(f"weft translate {best}", "use the best model")]
-    options = ""
-    if result.ensemble is not None:
+    chosen = best
+    if result.ensemble is not None and result.ensemble.gain > 0:
         first, *others = (shlex.quote(str(folder.run_path(name))) for name in result.ensemble.members)
-        options = f"{first}{''.join(f' --with {other}' for other in others)}"
-        commands.append((f"weft translate {options}", "the ensemble"))
+        chosen = f"{first}{''.join(f' --with {other}' for other in others)}"
+        commands.append((f"weft translate {chosen}", "the ensemble"))
     if recipe.source_role == "none":
         commands = [(f"weft sample {best}", "sample from the best model")]
-    is_better = result.ensemble is not None and result.ensemble.gain > 0
-    chosen = options if is_better else best
     commands.append((f"weft evaluate {chosen}", "on the test set: once, when all is decided"))
     commands.append((f"weft train {shlex.quote(str(folder.best))}", "train the best recipe again"))
     yield "What next:"

@@ -16,7 +16,7 @@ from weft.tuning.events import Failed, Planned, RungFinished, RungStarted, Score
 from weft.tuning.folder import TuningFolder
 from weft.tuning.halving import Speed, Standing, ranked, survivors
 from weft.tuning.job import Job, Outcome, Runner
-from weft.tuning.plan import Plan, make_plan
+from weft.tuning.plan import RESERVE, Plan, make_plan
 from weft.tuning.result import TuningResult
 
 Events = Generator[TuningEvent, None, None]
@@ -213,7 +213,7 @@ class _Tuning:
             standings = [self._standing(name) for name in alive]
             costs = {name: self._cost(name) for name in alive}
             steps = plan.rungs[rung:]
-            left, parallel = self.seconds_left, self.runner.parallel
+            left, parallel = self.seconds_left - (1 - RESERVE) * self.seconds, self.runner.parallel
             self.rungs.append(survivors(standings, steps, costs, seconds=left, parallel=parallel))
             self.save()
         continuing = self.rungs[rung + 1]
