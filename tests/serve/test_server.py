@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -95,14 +97,14 @@ class Transport:
 
 
 def test_connections_come_to_an_end(running: Running) -> None:
-    """One on which nothing arrives, one that is not read: each is closed when its time is up, and not before."""
+    """Where nothing arrives, or half a request, or nothing is read: closed when the time is up, and not before."""
     import asyncio
 
     async def test() -> None:
         settings = ServeSettings(body_timeout=0.05)
         protocol_class = server.protocol_class(settings)
 
-        def connect() -> tuple[object, Transport]:
+        def connect() -> tuple[Any, Transport]:
             transport = Transport()
             protocol = protocol_class(running.server.config, ServerState(), {})
             protocol.connection_made(transport)
@@ -110,14 +112,18 @@ def test_connections_come_to_an_end(running: Running) -> None:
 
         _, silent = connect()
         reader, unread = connect()
-        reader.cycle = object()
+        reader.cycle = SimpleNamespace(response_complete=False)
         reader.pause_writing()
         slow, read_late = connect()
-        slow.cycle = object()
+        slow.cycle = SimpleNamespace(response_complete=False)
         slow.pause_writing()
         slow.resume_writing()
+        again, half = connect()  # has been answered, and begins another request
+        again.clock.cancel()
+        again.cycle = SimpleNamespace(response_complete=True)
+        again.data_received(b"GET /health HT")
         await asyncio.sleep(0.2)
-        assert silent.aborted and unread.aborted and not read_late.aborted
+        assert silent.aborted and unread.aborted and half.aborted and not read_late.aborted
 
     asyncio.run(test())
 

@@ -86,8 +86,19 @@ def protocol_class(settings: ServeSettings) -> type[asyncio.Protocol]:
             self.clock = self.loop.call_later(seconds, self._close_if_silent)
             self.write_clock: asyncio.TimerHandle | None = None
 
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._waits():  # the head of a request is not complete: that of the first, or of a later one
+                if self.clock.cancelled():
+                    self.clock = self.loop.call_later(seconds, self._close_if_silent)
+            else:
+                self.clock.cancel()
+
+        def _waits(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
         def _close_if_silent(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
+            if self._waits() and not self.transport.is_closing():
                 self.transport.abort()
 
         def pause_writing(self) -> None:
