@@ -79,11 +79,11 @@ class ProgressReporter:
                 elif isinstance(event, Diagnosis):
                     self.console.print(f"warning: {event.message}", style="yellow")
                 elif isinstance(event, Skipped):
-                    self.console.print(f"step {event.step}: loss not finite, update skipped", style="yellow")
+                    self.console.print(f"step {event.step:,}: loss not finite, update skipped", style="yellow")
                 elif isinstance(event, Finished):
                     self._close()
                     reason = REASONS.get(event.reason, event.reason)
-                    self.console.print(f"finished at step {event.step} in {event.seconds:.0f} s ({reason})")
+                    self.console.print(f"finished at step {event.step:,} in {event.seconds:.0f} s ({reason})")
                     if event.reason == "time":
                         slower = f"{self.steps:,} steps were planned, but the machine became slower"
                         self.console.print(f"{slower}; weft train RUN --resume continues up to them")
@@ -177,9 +177,9 @@ class ProgressReporter:
 
     def _validation(self, event: Validation) -> None:
         best = "  (best)" if event.is_best else ""
-        self.console.print(f"step {event.step}: {_scores(event)}{best}")
+        self.console.print(f"step {event.step:,}: {_scores(event)}{best}")
         if cut_off := cut_off_outputs(event.ended_by_length, event.outputs):
-            self.console.print(f"step {event.step}: {cut_off}")
+            self.console.print(f"step {event.step:,}: {cut_off}")
 
     def _averaged(self, event: Averaged) -> None:
         steps = ", ".join(map(str, event.steps))

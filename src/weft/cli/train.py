@@ -163,7 +163,7 @@ def _report_interruption(request: TrainingRequest, options: str) -> None:
     except (WeftError, OSError):
         typer.echo("weft: interrupted before training began", err=True)
         return
-    typer.echo(f"weft: interrupted at step {step}; continue with: {resume_command(folder)}{options}", err=True)
+    typer.echo(f"weft: interrupted at step {step:,}; continue with: {resume_command(folder)}{options}", err=True)
 
 
 class TrainingRequest(NamedTuple):

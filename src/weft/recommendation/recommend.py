@@ -77,7 +77,8 @@ def _warnings(profile: PairProfile) -> list[str]:
     if profile.blank > 0:
         warnings.append(f"{profile.blank:.1%} of the pairs have a blank side and are left out")
     if profile.bad_rows:
-        warnings.append(f"{profile.bad_rows:,} rows cannot be read and are left out; the first: {profile.first_error}")
+        left_out = "is left out" if profile.bad_rows == 1 else "are left out; the first"
+        warnings.append(f"{plural(profile.bad_rows, 'row')} that cannot be read {left_out}: {profile.first_error}")
     if profile.sorted_by_length:
         warnings.append("sorted by length; training shuffles the pairs")
     return warnings
