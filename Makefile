@@ -17,7 +17,7 @@ try: .venv/installed          ## train on the built-in corpus, translate, draw
 
 # One thread a worker: two workers that each want both cores are slower than either alone.
 test: .venv/installed         ## the tests, without those marked slow or gpu
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 slow: .venv/installed         ## the tests marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow

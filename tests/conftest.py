@@ -13,6 +13,20 @@ settings.register_profile("weft", deadline=None)  # a busy machine proves nothin
 settings.load_profile("weft")
 os.environ["WEFT_NO_PROGRESS"] = "1"  # on a busy machine every command takes more than two seconds
 
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Each file is run by one worker, and the tests of the service by one, so that what they share is made once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::", 1)[0]
+            return next((part for part in ("/serve/page/", "/serve/") if part in file), file)
+
+    return ByFile(config, log)
+
+
 TINY = {
     "data.train": "copy",
     "data.train_size": 120,

@@ -27,15 +27,6 @@ LEARNING = {
 STACK = {"kind": "transformer", "layers": 2, "hidden": 16, "heads": 2, "feed_forward": 16}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several pytest workers, one runs all tests that need the service, so that it is started once."""
-    for item in items:
-        needs = {"recurrent_run", "transformer_run"} & set(getattr(item, "fixturenames", ()))
-        if needs and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("service"))
-
-
 @pytest.fixture(scope="session")
 def recurrent_run(tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recurrent model with attention."""

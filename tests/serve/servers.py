@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import socket
 import threading
@@ -90,8 +91,10 @@ def running_server(service: Service, *, ready: bool = True) -> Iterator[Running]
                 wait_for(lambda: client.get("/ready").status_code == 200)
             yield Running(url, service, server, loops[0], client)
         finally:
-            server.should_exit = True
+            server.should_exit = server.force_exit = True  # connections that tests have left open are not waited for
             thread.join(PATIENCE)
+    if thread.is_alive():
+        faulthandler.dump_traceback()
     assert not thread.is_alive()
 
 

@@ -11,8 +11,6 @@ from weft.search.sampling_filters import SamplingFilter
 from weft.translation.word_alignment import links_from_weights, merge_weights
 from weft.views.labels import visible
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 @pytest.fixture
 def call(visitor):

@@ -9,8 +9,6 @@ import pytest
 
 import weft.serve
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 FOLDER = Path(weft.serve.__file__).parent / "page"
 MODULES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.js"))
 SENTENCE = "a witch must open the bag of the nurse"

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 SENTENCE = "a witch must open the bag of the nurse"
 MODELS = ["recurrent", "transformer"]
 

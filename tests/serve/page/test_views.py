@@ -3,12 +3,8 @@
 import json
 import re
 
-import pytest
-
 from weft.files import lock_folder
 from weft.serve import training
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 SENTENCE = "a witch must open the bag of the nurse"
 
