@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.evaluation.metrics import METRICS
 from weft.evaluation.rouge import rouge_1, rouge_2, rouge_l, rouge_l_f1, stemmed_words, words
-from weft.evaluation.string_distance import common_subsequence
+from weft.text.string_distance import common_subsequence
 
 LINE = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=8).map(" ".join)
 

@@ -5,9 +5,9 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.evaluation.string_distance import edit_distance
 from weft.recipe.choices import UTILITIES as NAMES
 from weft.recipe.choices import resolve
+from weft.text.string_distance import edit_distance
 from weft.translation.mbr import expected_utilities
 
 UTILITIES = {name: resolve(NAMES, name) for name in NAMES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from weft.evaluation.string_distance import edit_distance, positions_as_bits
+from weft.text.string_distance import edit_distance, positions_as_bits
 
 
 class AlignedUnits(NamedTuple):

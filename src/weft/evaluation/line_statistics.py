@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from weft.evaluation.edits import Edit, EditCounts, edits_of_references, score_lines
 from weft.evaluation.metrics import METRICS, MetricScore, ngrams, reference_streams, sacrebleu_metric, split_name
 from weft.evaluation.repetition import find_loop, split_into_units
-from weft.evaluation.string_distance import edit_distance
+from weft.text.string_distance import edit_distance
 
 Array = NDArray[np.float64]
 WITHOUT = ("distinct_1", "distinct_2")

@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weft import __version__
 from weft.activity import activity
 from weft.errors import DataError, RecipeError, nearest
-from weft.evaluation.string_distance import edit_distance
 from weft.evaluation.top_k import MAX_K, Matches, has_same_tokens, is_identical, top_k_accuracy
+from weft.text.string_distance import edit_distance
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacrebleuMetric

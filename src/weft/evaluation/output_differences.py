@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from weft.errors import plural
 from weft.evaluation.references import EvaluationItems
-from weft.evaluation.string_distance import edit_distance
 from weft.evaluation.top_k import Matches
+from weft.text.string_distance import edit_distance
 
 MAX_SHOWN = 300
 """Characters of a text in a summary."""

@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from weft import __version__
 from weft.evaluation.metrics import MetricScore, number_of_references
 from weft.evaluation.stemming import stem
-from weft.evaluation.string_distance import common_subsequence
+from weft.text.string_distance import common_subsequence
 
 BETA = 1.2
 """How much more recall matters than precision."""

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from weft.evaluation.string_distance import edit_distance
+from weft.text.string_distance import edit_distance
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU

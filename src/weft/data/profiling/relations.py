@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft.text.string_distance import common_subsequence
 from weft.text.word_splitting import words
 
 COMPARED_PAIRS = 1_000
@@ -60,22 +61,6 @@ def relate(sources: Sequence[str], targets: Sequence[str]) -> Relations:
         identical=sum(source == target for source, target in zip(sources, targets, strict=True)) / count,
         length_ratio=sum(map(len, targets)) / max(1, sum(map(len, sources))),
     )
-
-
-def common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
-    """The length of the longest common subsequence, by the bit-parallel algorithm of Hyyrö (2004).
-
-    Bit i of `row` is 0 where the length of the best subsequence of second[:j] and first[:i + 1] grows.
-    """
-    positions: dict[Hashable, int] = {}
-    for index, item in enumerate(first):
-        positions[item] = positions.get(item, 0) | 1 << index
-    full = (1 << len(first)) - 1
-    row = full
-    for item in second:
-        matches = row & positions.get(item, 0)
-        row = ((row + matches) | (row - matches)) & full
-    return len(first) - row.bit_count()
 
 
 def _content(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.evaluation.string_distance import common_subsequence, edit_distance
+from weft.text.string_distance import common_subsequence, edit_distance
 
 
 def literal_edit_distance(left: str, right: str) -> int:
