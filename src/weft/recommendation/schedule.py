@@ -91,7 +91,7 @@ def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[i
     """The number of updates, and why."""
     per_epoch = max(1, round(tokens / batch))
     usual = USUAL_STEPS if tokens <= LARGE_EPOCH else LARGE_STEPS
-    if task.kind in ("formal", "answer") and tokens <= LARGE_EPOCH:
+    if task.kind == "formal" and tokens <= LARGE_EPOCH:
         usual = FORMAL_STEPS
     steps = max(MIN_STEPS, min(usual, per_epoch * _epochs(profile, task)), per_epoch * 5)
     steps = round(min(steps, MAX_STEPS), -2)
