@@ -19,6 +19,9 @@ Functions
     compare(run, run)            runs on the same test set, with tests of the differences, as a Comparison
     report(run)                  all about a run on one HTML page, as a RunReport
 
+Labs
+    labs.scaling()               an experiment with its data, charts and verdict; labs.LABS lists all of them
+
 Classes
     Recipe        every setting of a run
     Translator    translates, scores, samples and shows attention
@@ -38,6 +41,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from weft import labs
     from weft.data.pairs import Pair
     from weft.errors import WeftError
     from weft.evaluation.comparison import Comparison, compare
@@ -63,6 +67,7 @@ __all__ = [
     "WeftError",
     "compare",
     "evaluate",
+    "labs",
     "load",
     "load_recipe",
     "make_recipe",
@@ -95,6 +100,8 @@ _MODULES = {
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
     def __getattr__(name: str) -> Any:
+        if name == "labs":
+            return import_module("weft.labs")
         if name in _MODULES:
             return getattr(import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'weft' has no attribute {name!r}")

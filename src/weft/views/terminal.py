@@ -33,7 +33,7 @@ CELL = 2
 """Terminal columns of one cell, which is then about square."""
 STYLES = {"best": "bold cyan", "finished": "green", "pruned": "dim", "secondary": "dim"}
 """Rich styles of the lines of a search trace."""
-ASCII_SYMBOLS = str.maketrans("●○×■│┃├┠└─−…∞–█░▶◀·▏▎▍▌▋▊▉", "*ox#||||`--.!-#-><.:::####")
+ASCII_SYMBOLS = str.maketrans("●○×■│┃├┠┤└─−…∞–•█░▶◀·▏▎▍▌▋▊▉", "*ox#|||||`--.!-*#-><.:::####")
 
 
 def interpolate(colors: Sequence[Color], value: float) -> Color:

@@ -29,9 +29,17 @@ Result = TypeVar("Result")
 
 
 def parallel_map(
-    factory: Callable[[Any], Callable[[Item], Result]], argument: Any, items: Iterable[Item], *, workers: int
+    factory: Callable[[Any], Callable[[Item], Result]],
+    argument: Any,
+    items: Iterable[Item],
+    *,
+    workers: int,
+    advice: str = "try fewer with data.workers",
 ) -> Iterator[Result]:
-    """``factory(argument)`` of every item, in order; with 0 workers, in this process."""
+    """``factory(argument)`` of every item, in order; with 0 workers, in this process.
+
+    ``advice``: what to do if a worker is killed.
+    """
     if workers < 1:
         yield from map(factory(argument), items)
         return
@@ -43,7 +51,7 @@ def parallel_map(
     def call(item: Item) -> Result:
         process = idle.get()
         try:
-            return _call_worker(process, item)
+            return _call_worker(process, item, advice)
         finally:
             idle.put(process)
 
@@ -85,7 +93,7 @@ def _start(factory: Callable[[Any], Any], argument: Any) -> subprocess.Popen[byt
     return process
 
 
-def _call_worker(process: subprocess.Popen[bytes], item: Any) -> Any:
+def _call_worker(process: subprocess.Popen[bytes], item: Any, advice: str) -> Any:
     assert process.stdin is not None and process.stdout is not None
     try:
         _send(process.stdin, item)
@@ -94,9 +102,7 @@ def _call_worker(process: subprocess.Popen[bytes], item: Any) -> Any:
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
         code = process.returncode
-        raise DataError(
-            f"a worker process ended (exit code {code}); too little memory? try fewer with data.workers"
-        ) from None
+        raise DataError(f"a worker process ended (exit code {code}); too little memory? {advice}") from None
     if status == "error":
         raise result
     return result

@@ -1,0 +1,37 @@
+"""Labs: experiments that each state a claim about sequence models, measure it, draw it and say whether it held.
+
+    import weft
+
+    result = weft.labs.scaling()            # or from the command line: weft lab scaling
+    print(result)                           # tables, chart, verdict; in a notebook the result shows itself
+    result.verdict.outcome                  # "held", "did not hold" or "cannot be told"
+    result.save("labs")                     # JSON, HTML, SVG and PNG
+
+One file a lab: its docstring explains it, `LAB` says what it claims, and the function of its name runs it. What they
+share: `lab` (a lab and its result), `trials` (conditions × seeds in worker processes), `training`, `statistics`,
+`verdicts`, `charts`, and `text` and `page`, which show a result. To add a lab, write its file and add its line here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from weft.errors import RecipeError, nearest
+from weft.labs.lab import Lab, LabResult
+from weft.labs.scaling import scaling
+
+__all__ = ["LABS", "Lab", "LabResult", "find_lab", "scaling"]
+
+LABS: dict[str, Callable[..., LabResult]] = {
+    "scaling": scaling,
+}
+"""The labs in the order of the lectures. Their modules import no PyTorch, so that listing them is quick."""
+
+
+def find_lab(name: str) -> Lab:
+    """The description of a lab."""
+    if name not in LABS:
+        raise RecipeError(f"{name}: no such lab; {nearest(name, LABS)}")
+    lab: Lab = sys.modules[LABS[name].__module__].LAB
+    return lab

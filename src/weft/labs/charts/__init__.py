@@ -1,0 +1,1 @@
+"""Charts of the labs: one description, drawn in a terminal, as a picture and in HTML, all in one house style."""

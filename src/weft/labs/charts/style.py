@@ -1,0 +1,18 @@
+"""The house style of charts: each series has a color, a marker and a dash, so that it is known without its color.
+
+The colors are those of Okabe and Ito and of Tol, darkened to a contrast of at least 3 : 1 with white; they differ for
+color-blind readers, and in the gray of a printer the markers and dashes tell them apart.
+"""
+
+from __future__ import annotations
+
+COLORS = ("#08519c", "#d55e00", "#117733", "#aa4499", "#3d4852", "#8a7a00")
+"""In print and in pictures; markup/style.css has the same, and others for a dark page."""
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""For matplotlib."""
+SYMBOLS = "●■▲◆▼✚"
+ASCII_SYMBOLS = "o#^*v+"
+TERMINAL_COLORS = ("blue", "yellow", "green", "magenta", "default", "cyan")
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (7, 2, 1.5, 2), (3, 1), (9, 3))
+"""Lengths of dashes and gaps; empty: a solid line."""
+INTERVAL_NOTE = "whiskers: 95 % intervals"

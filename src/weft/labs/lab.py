@@ -1,0 +1,171 @@
+"""A lab and its result: data, tables, charts and verdict, as text, JSON, files and HTML."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from weft import __version__
+from weft.errors import DataError
+from weft.files import save_text
+from weft.labs.charts.chart import Chart
+from weft.labs.statistics import Estimate
+from weft.labs.trials import core_count
+from weft.labs.verdicts import Verdict
+
+MAX_CLAIM = 100
+"""Characters of a claim, which is one line of the list of labs."""
+Cell = str | int | float | Estimate | None
+Row = tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What a lab claims and does."""
+
+    name: str
+    claim: str
+    paper: str
+    """What the paper found, with its source."""
+    trains: str
+    """What will be trained, or computed."""
+    seconds: int
+    """Expected on two cores with three seeds."""
+    next: tuple[str, ...]
+    """What to try next."""
+
+    def __post_init__(self) -> None:
+        if len(self.claim) > MAX_CLAIM:
+            raise ValueError(f"{self.name}: its claim has {len(self.claim)} characters; at most {MAX_CLAIM} are shown")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows whose first cell is their heading; None is shown as a dash."""
+
+    header: tuple[str, ...]
+    rows: Sequence[Row]
+    caption: str = ""
+
+
+def environment() -> dict[str, str]:
+    """What a result may depend on besides its seeds: versions and the kind of machine."""
+    return {
+        "weft": __version__,
+        "torch": version("torch"),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {_processor()}, {core_count()} cores",
+    }
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return " ".join(next(names, "unknown processor").split())
+
+
+@dataclass(frozen=True, repr=False)
+class LabResult:
+    """What a lab found. A notebook shows it as a page; ``print`` as in the terminal."""
+
+    lab: Lab
+    verdict: Verdict
+    tables: tuple[Table, ...]
+    charts: tuple[Chart, ...]
+    notes: tuple[str, ...]
+    """Corrections and caveats."""
+    seeds: tuple[int, ...]
+    data: Any
+    """All measurements, as values of JSON."""
+    quick: bool = False
+    """Whether it is the short version."""
+    environment: dict[str, str] = field(default_factory=environment)
+
+    def __repr__(self) -> str:
+        return f"<LabResult {self.lab.name!r}: {self.verdict.outcome}, {len(self.seeds)} seeds>"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int = 100, *, heading: bool = True, color: bool = False, ascii_only: bool = False) -> str:
+        """Tables, charts, verdict and notes for a terminal; ``heading``: the claim before them."""
+        from weft.labs.text import heading_lines, result_lines
+        from weft.views.terminal import render_lines
+
+        lines = [*(heading_lines(self.lab, width) if heading else ()), *result_lines(self, width, ascii_only)]
+        return render_lines(lines, width, color=color, ascii_only=ascii_only)
+
+    def record(self) -> dict[str, Any]:
+        """All of it as values of JSON; numbers that are not finite are None."""
+        record = _finite(asdict(self))
+        assert isinstance(record, dict)
+        return record
+
+    def to_json(self) -> str:
+        """JSON whose bytes depend on nothing but the result."""
+        return json.dumps(self.record(), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str = "the text") -> LabResult:
+        """The result that `to_json` has written."""
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            return TypeAdapter(cls).validate_python(_with_infinities(json.loads(text)))
+        except (ValueError, ValidationError):
+            raise DataError(f"{where}: not the result of a lab; write one with weft lab NAME --to DIR") from None
+
+    def to_html(self) -> str:
+        """A page of its own."""
+        from weft.labs.page import result_page
+
+        return str(result_page(self))
+
+    def _repr_html_(self) -> str:
+        from weft.labs.page import result_content
+        from weft.markup.page import fragment
+
+        return str(fragment(*result_content(self)))
+
+    def save(self, folder: Path | str) -> list[Path]:
+        """Write NAME.json, NAME.html and every chart as SVG and PNG into a folder; the paths of the files."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{self.lab.name}.json", folder / f"{self.lab.name}.html"]
+        save_text(paths[0], self.to_json())
+        save_text(paths[1], self.to_html())
+        for chart in self.charts:
+            for suffix in ("svg", "png"):
+                paths.append(chart.save(folder / f"{self.lab.name}-{chart.name}.{suffix}"))
+        return paths
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for every number in it that is not finite, and lists for tuples."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _with_infinities(value: Any) -> Any:
+    """The inverse for estimates: their limits are numbers."""
+    if isinstance(value, list):
+        return [_with_infinities(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"mean", "low", "high"}:
+        missing = {"mean": math.nan, "low": -math.inf, "high": math.inf}
+        return {name: missing[name] if number is None else number for name, number in value.items()}
+    return {name: _with_infinities(item) for name, item in value.items()}

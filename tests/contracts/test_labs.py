@@ -1,0 +1,82 @@
+"""What holds for every lab: its file, its description, and a tiny run of it that gives the same bytes twice.
+
+A new lab needs its row in `TINY`: the options that make it small.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft import labs
+from weft.labs.lab import Lab, LabResult
+from weft.labs.verdicts import OUTCOMES
+
+MAX_LINES = 150
+SHARED = {"__init__", "lab", "page", "statistics", "text", "training", "trials", "verdicts"}
+"""Files that are not a lab."""
+TINY: dict[str, dict[str, Any]] = {
+    "scaling": {"widths": (4, 16), "queries": 8},
+}
+"""Options of each lab with which a run of two seeds takes a fraction of a second."""
+SLOW: set[str] = set()
+"""Labs that take more than that even so."""
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in labs.LABS]
+
+
+def module_of(name: str) -> Any:
+    return importlib.import_module(f"weft.labs.{name}")
+
+
+def test_every_lab_is_in_the_table() -> None:
+    files = {path.stem for path in Path(labs.__file__).parent.glob("*.py")} - SHARED
+    assert files == set(labs.LABS) == set(TINY)
+    assert all(getattr(labs, name) is function for name, function in labs.LABS.items())
+    assert set(labs.LABS) <= set(labs.__all__)
+
+
+@pytest.mark.parametrize("name", labs.LABS)
+def test_its_file(name: str) -> None:
+    module = module_of(name)
+    source = Path(module.__file__).read_text("utf-8")
+    assert source.count("\n") <= MAX_LINES, f"{name}: at most {MAX_LINES} lines"
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    assert len(docstring.splitlines()) >= 6, f"{name}: its docstring explains it to a student"
+    assert (Path(__file__).parents[1] / "labs" / f"test_{name}.py").is_file()
+
+
+@pytest.mark.parametrize("name", labs.LABS)
+def test_its_description(name: str) -> None:
+    lab = labs.find_lab(name)
+    assert isinstance(lab, Lab) and lab.name == name
+    assert 0 < lab.seconds <= 120, f"{name}: at most two minutes"
+    assert lab.paper and lab.trains.endswith(".") and lab.next and not lab.claim.endswith(".")
+    parameters = inspect.signature(labs.LABS[name]).parameters
+    assert [*parameters][:2] == ["seeds", "quick"] and parameters["seeds"].default == 3
+    assert parameters["quick"].default is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tiny_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.labs.trials.worker_count", lambda: 0)
+    result = labs.LABS[name](2, quick=True, **TINY[name])
+    assert result.lab == labs.find_lab(name) and result.seeds == (1, 2) and result.quick
+    assert result.verdict.outcome in OUTCOMES and result.verdict.sentence.endswith(".")
+    assert result.charts and result.tables and result.data
+    assert result.text(80) and result._repr_html_()
+    again = LabResult.from_json(result.to_json())
+    assert json.loads(again.to_json()) == json.loads(result.to_json())
+    assert labs.LABS[name](2, quick=True, **TINY[name]).to_json() == result.to_json(), f"{name}: not the same bytes"
+
+
+def test_listing_them_does_not_import_torch() -> None:
+    code = "import sys, weft; [weft.labs.find_lab(name) for name in weft.labs.LABS]; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "False\n"
