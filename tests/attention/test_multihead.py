@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from oracles.attention import rows_of, slow_attention
-from weft.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
+from weft.attention.multihead import CrossAttention, Heads, MultiHeadAttention, SelfAttention
 from weft.attention.ragged_attention import RaggedAttention
 from weft.attention.records import AttentionRecords
 from weft.attention.relative_positions import rotation
@@ -28,12 +28,12 @@ def draw(*shape: int, seed: int = 3) -> Tensor:
 
 def self_attention(heads: int, kv_heads: int) -> SelfAttention:
     torch.manual_seed(5)
-    return with_biases(SelfAttention(WIDTH, heads=heads, kv_heads=kv_heads))
+    return with_biases(SelfAttention(WIDTH, Heads(heads, kv_heads, WIDTH // heads)))
 
 
 def cross_attention(heads: int, kv_heads: int) -> CrossAttention:
     torch.manual_seed(5)
-    return with_biases(CrossAttention(WIDTH, SOURCE_WIDTH, heads=heads, kv_heads=kv_heads))
+    return with_biases(CrossAttention(WIDTH, SOURCE_WIDTH, Heads(heads, kv_heads, WIDTH // heads)))
 
 
 def with_biases(module: Module) -> Module:
@@ -163,8 +163,8 @@ def test_initialization(heads: int, kv_heads: int) -> None:
     """Each projection is Glorot's by its own size, though it shares a matrix with others; biases are zero."""
     width, source_width = 120, 70
     torch.manual_seed(6)
-    own = SelfAttention(width, heads=heads, kv_heads=kv_heads)
-    cross = CrossAttention(width, source_width, heads=heads, kv_heads=kv_heads)
+    own = SelfAttention(width, Heads(heads, kv_heads, width // heads))
+    cross = CrossAttention(width, source_width, Heads(heads, kv_heads, width // heads))
     kv_width = kv_heads * width // heads
     projections = {
         "queries": (own.query_key_value.weight[:width], width, width),
@@ -185,7 +185,7 @@ def test_initialization(heads: int, kv_heads: int) -> None:
 
 def test_dropout_only_in_training() -> None:
     torch.manual_seed(7)
-    module = SelfAttention(WIDTH, heads=3, kv_heads=3, dropout=0.5).double()
+    module = SelfAttention(WIDTH, Heads(3, 3, WIDTH // 3), dropout=0.5).double()
     own, stream_ND = layout(LENGTHS), draw(sum(LENGTHS), WIDTH)
     pattern = RaggedAttention("encoder", own, own)
     assert not torch.equal(module(stream_ND, pattern), module(stream_ND, pattern))

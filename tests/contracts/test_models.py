@@ -62,6 +62,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "swiglu": {"activation": "swiglu"},
     "shared-heads": {"key_value_heads": 1},
     "unscaled": {"scale_embedding": False},
+    "of-other-toolkits": {
+        **{"head_size": 5, "norm_epsilon": 1e-3, "embedding_norm": True, "activation": "geglu_tanh"},
+        **{"sinusoids": "tensor2tensor", "first_position": 2},
+    },
+    "bias-per-layer": {"positions": "relative", "relative_per_layer": True, "relative_buckets": 8},
     **{positions: {"positions": positions} for positions in POSITIONS},
 }
 
@@ -101,7 +106,7 @@ def transformer_cases() -> dict[str, dict[str, Any]]:
     cases["copy-lstm-with-transformer"] = {**plain, "copy": True, "encoder": encoders["lstm"], "decoder": TRANSFORMER}
     uneven = {"encoder": {**TRANSFORMER, "layers": 3}, "decoder": {**TRANSFORMER, "layers": 1, "hidden": 9}}
     cases["transformer-uneven"] = {**plain, **uneven, "embedding": 5}
-    for tie in ("target", "all"):
+    for tie in ("target", "inputs", "all"):
         sizes = {"embedding": 5, "tie": tie}
         cases[f"transformer-tied-{tie}"] = {**plain, "encoder": TRANSFORMER, "decoder": TRANSFORMER, **sizes}
         cases[f"prefix-tied-{tie}"] = {**plain, "kind": "prefix_lm", "decoder": TRANSFORMER, **sizes}
@@ -227,7 +232,7 @@ every_model = pytest.mark.parametrize("case", CASES)
 def model_of(case: str) -> Model:
     """In double precision, so that a difference is never rounding."""
     checked = ModelSettings.model_validate(CASES[case])
-    source_size = TARGET_SIZE if CASES[case].get("tie") == "all" else SOURCE_SIZE
+    source_size = TARGET_SIZE if CASES[case].get("tie") in ("all", "inputs") else SOURCE_SIZE
     sizes = {"source_size": source_size, "target_size": TARGET_SIZE}
     model = build_model(checked, **sizes, loss=loss_of(case), seed=11).double().eval()
     torch.manual_seed(12)
@@ -243,7 +248,7 @@ def loss_of(case: str) -> str:
 
 def sources_of(case: str, rows: list[int]) -> Ragged:
     """The sources of some rows; a language model has none."""
-    limit = TARGET_SIZE if CASES[case].get("tie") == "all" else SOURCE_SIZE
+    limit = TARGET_SIZE if CASES[case].get("tie") in ("all", "inputs") else SOURCE_SIZE
     return Ragged.of(
         [[] if case.startswith("lm") else [token % limit for token in source_of(case, row)] for row in rows]
     )
@@ -409,7 +414,7 @@ def test_a_fixed_layout_changes_nothing(case: str) -> None:
 def test_shapes_are_known_without_weights(case: str) -> None:
     """And a model whose weights will be replaced has the same buffers, whatever its weights are."""
     settings, built = ModelSettings.model_validate(CASES[case]), model_of(case)
-    sizes = {"source_size": TARGET_SIZE if settings.tie == "all" else SOURCE_SIZE, "target_size": TARGET_SIZE}
+    sizes = {"source_size": TARGET_SIZE if settings.ties_inputs else SOURCE_SIZE, "target_size": TARGET_SIZE}
     expected = {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
     assert parameter_shapes(settings, **sizes) == expected
     uninitialized = build_model(settings, **sizes, initialize=False)

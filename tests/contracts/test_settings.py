@@ -170,6 +170,7 @@ IN_TRAINING: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.log_every": (2, {}),
 }
 for _side in ("encoder", "decoder"):
+    _RELATIVE = {f"model.{_side}.positions": "relative"}
     IN_TRAINING |= {
         f"model.{_side}.{_name}:transformer": (_value, TRANSFORMER | _more)
         for _name, _value, _more in (
@@ -178,13 +179,21 @@ for _side in ("encoder", "decoder"):
             ("hidden", 4, {}),
             ("heads", 4, {}),
             ("key_value_heads", 1, {}),
+            ("head_size", 3, {}),
             ("feed_forward", 5, {}),
             ("activation", "gelu", {}),
             ("norm", "rms", {}),
+            ("norm_epsilon", 0.1, {}),
             ("norm_placement", "post", {}),
             ("positions", "none", {}),
             ("max_positions", 300, {f"model.{_side}.positions": "learned"}),
+            ("sinusoids", "halves", {}),
+            ("first_position", 2, {}),
+            ("relative_buckets", 8, _RELATIVE),
+            ("relative_max_distance", 5, _RELATIVE | {f"model.{_side}.relative_buckets": 8}),
+            ("relative_per_layer", True, _RELATIVE | {f"model.{_side}.layers": 2}),
             ("scale_embedding", False, {}),
+            ("embedding_norm", True, {}),
             ("embedding_dropout", 0.5, {}),
             ("residual_dropout", 0.5, {}),
             ("attention_dropout", 0.5, {}),

@@ -38,6 +38,17 @@ def test_the_formula(width: int) -> None:
     torch.testing.assert_close(sinusoids(29, width), slow, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("width", [4, 7, 12])
+@pytest.mark.parametrize("layout", ["halves", "tensor2tensor"])
+def test_other_layouts(layout: str, width: int) -> None:
+    slow = torch.tensor([sinusoid(position, width, layout) for position in range(2, 31)], dtype=torch.float64)
+    torch.testing.assert_close(sinusoids(29, width, layout=layout, first=2), slow, rtol=0, atol=1e-13)
+    module = Sinusoidal(width, layout=layout, first=2)
+    torch.testing.assert_close(module(torch.tensor([28, 0]), 29), slow[[28, 0]].float(), rtol=0, atol=1e-6)
+    grown = torch.tensor([sinusoid(702, width, layout)], dtype=torch.float32)
+    torch.testing.assert_close(module(torch.tensor([700]), 701), grown, rtol=0, atol=1e-6)
+
+
 def test_no_positions_and_no_width() -> None:
     assert sinusoids(0, 6).shape == (0, 6)
     assert sinusoids(3, 0).shape == (3, 0)

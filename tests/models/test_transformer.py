@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,17 @@ from weft.models.transformer import ACTIVATIONS, NORMS
 from weft.ragged import Ragged
 
 MODELS = ("seq2seq", "prefix_lm", "language_model")
-NORMS_AND_ACTIVATIONS = list(product(("pre", "post"), NORMS, ACTIVATIONS))
+NORMS_AND_ACTIVATIONS = list(product(("pre", "post"), NORMS, ("relu", "gelu", "swiglu")))
+OTHER_OPTIONS = {
+    "head-size": {"head_size": 5},
+    "epsilon": {"norm_epsilon": 0.3},
+    "rms-epsilon": {"norm_epsilon": 0.3, "norm": "rms"},
+    "embedding-norm": {"embedding_norm": True},
+    "halves": {"sinusoids": "halves", "first_position": 3},
+    "tensor2tensor": {"sinusoids": "tensor2tensor", "first_position": 2},
+    "buckets": {"positions": "relative", "relative_buckets": 8, "relative_max_distance": 9},
+    "bias-per-layer": {"positions": "relative", "relative_per_layer": True},
+}
 LONG_SOURCES = [[3 + (7 * i) % 10 for i in range(23)], [11, 5], [4 + (3 * i) % 8 for i in range(17)]]
 LONG_INPUTS = [[1, *((5 * i) % 11 for i in range(18))], [1, *((7 * i) % 11 for i in range(28))], [1, 3, 7]]
 
@@ -33,6 +44,17 @@ def test_every_option(kind: str, number: int) -> None:
 
 def test_the_options_are_all_there_are() -> None:
     assert len(NORMS_AND_ACTIVATIONS) == 2 * len(POSITIONS)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(activation: str) -> None:
+    check(*make(both={"activation": activation, "layers": 1}), inputs=INPUTS[:2])
+
+
+@pytest.mark.parametrize("options", OTHER_OPTIONS.values(), ids=OTHER_OPTIONS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_options_of_other_toolkits(kind: str, options: dict[str, Any]) -> None:
+    check(*make(kind, both={**options, "layers": 2}))
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -81,6 +103,15 @@ def test_tied_output(kind: str, tie: str, embedding: int) -> None:
     assert model.output.weight_VD is model.target_embedding.weight_VE
     readout = model.decoder.readout if isinstance(model, Seq2Seq) else model.readout
     assert isinstance(readout, nn.Linear) == (embedding == 5)
+    check(settings, model)
+
+
+def test_tied_inputs() -> None:
+    """Source and target embedding are one matrix; the output has its own, as wide as the states."""
+    settings, model = make(tie="inputs")
+    assert model.source_embedding.weight_VE is model.target_embedding.weight_VE
+    assert model.output.weight_VD is not model.target_embedding.weight_VE
+    assert model.output.weight_VD.shape == (13, 20)
     check(settings, model)
 
 

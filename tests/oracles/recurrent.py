@@ -85,11 +85,11 @@ def cell(kind: str, of_x: Vector, of_h: Vector, state: LayerState) -> LayerState
     return [o[k] * math.tanh(c[k]) for k in range(size)], c
 
 
-def normalized(x: Vector, a: Vector, b: Vector) -> Vector:
-    """a (x − μ) / √(σ² + ε) + b, ε = 1e-5   Ba et al. 2016."""
+def normalized(x: Vector, a: Vector, b: Vector, epsilon: float = 1e-5) -> Vector:
+    """a (x − μ) / √(σ² + ε) + b   Ba et al. 2016."""
     mean = sum(x) / len(x)
     variance = sum((value - mean) ** 2 for value in x) / len(x)
-    return [a[k] * (x[k] - mean) / math.sqrt(variance + 1e-5) + b[k] for k in range(len(x))]
+    return [a[k] * (x[k] - mean) / math.sqrt(variance + epsilon) + b[k] for k in range(len(x))]
 
 
 class SlowStack:

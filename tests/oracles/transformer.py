@@ -33,14 +33,27 @@ Heads = list[list[Vector]]
 """Attention weights by head, query and key."""
 
 
-def sinusoid(position: int, width: int) -> Vector:
-    """PE(pos, 2i) = sin(pos / 10000^{2i/d}), PE(pos, 2i+1) = cos(pos / 10000^{2i/d})   Vaswani et al. 2017, 3.5."""
+def sinusoid(position: int, width: int, layout: str = "interleaved") -> Vector:
+    """PE(pos, 2i) = sin(pos / 10000^{2i/d}), PE(pos, 2i+1) = cos(pos / 10000^{2i/d})   Vaswani et al. 2017, 3.5.
+
+    halves: dimensions 0, 2, 4, … before 1, 3, 5, …. tensor2tensor: for i < ⌊d/2⌋, in the words of its source,
+    ``timescale = exp(i · log(10000) / (⌊d/2⌋ − 1))``, then sin(pos / timescale) of all i, cos of all i, and a zero if d
+    is odd.
+    """
+    if layout == "tensor2tensor":
+        half = width // 2
+        timescales = [math.exp(i * math.log(10000) / (half - 1)) for i in range(half)]
+        return [
+            *(math.sin(position / timescale) for timescale in timescales),
+            *(math.cos(position / timescale) for timescale in timescales),
+            *([0.0] if width % 2 else []),
+        ]
     wave = []
     for k in range(width):
         i = k // 2
         angle = position / 10000 ** (2 * i / width)
         wave.append(math.sin(angle) if k % 2 == 0 else math.cos(angle))
-    return wave
+    return [*wave[::2], *wave[1::2]] if layout == "halves" else wave
 
 
 def rotated(x: Vector, position: int) -> Vector:
@@ -85,15 +98,20 @@ def bucket(distance: int, *, bidirectional: bool, buckets: int = 32, max_distanc
     return first + exact + k
 
 
-def root_mean_square_normalized(x: Vector, a: Vector) -> Vector:
-    """a x / √(mean(x²) + ε), ε = 1e-5   Zhang & Sennrich 2019, eq. 4."""
+def root_mean_square_normalized(x: Vector, a: Vector, epsilon: float) -> Vector:
+    """a x / √(mean(x²) + ε)   Zhang & Sennrich 2019, eq. 4."""
     mean = sum(value * value for value in x) / len(x)
-    return [a[k] * x[k] / math.sqrt(mean + 1e-5) for k in range(len(x))]
+    return [a[k] * x[k] / math.sqrt(mean + epsilon) for k in range(len(x))]
 
 
 def gelu(x: float) -> float:
     """x Φ(x)   Hendrycks & Gimpel 2016."""
     return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x: float) -> float:
+    """0.5 x (1 + tanh[√(2/π) (x + 0.044715 x³)])   Hendrycks & Gimpel 2016, section 2."""
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 def swish(x: float) -> float:
@@ -117,7 +135,7 @@ class SlowTransformer:
         self.parameters, self.prefix, self.settings, self.bidirectional = parameters, prefix, settings, bidirectional
         self.heads = settings.heads
         self.kv_heads = settings.key_value_heads or settings.heads
-        self.head_width = settings.hidden // settings.heads
+        self.head_width = settings.head_size if settings.head_size else settings.hidden // settings.heads
 
     def linear(self, name: str, x: Vector) -> Vector:
         weight, bias = (self.parameters[f"{self.prefix}{name}.{part}"] for part in ("weight", "bias"))
@@ -126,8 +144,8 @@ class SlowTransformer:
     def norm(self, name: str, x: Vector) -> Vector:
         weight = self.parameters[f"{self.prefix}{name}.weight"]
         if self.settings.norm == "rms":
-            return root_mean_square_normalized(x, weight)
-        return normalized(x, weight, self.parameters[f"{self.prefix}{name}.bias"])
+            return root_mean_square_normalized(x, weight, self.settings.norm_epsilon)
+        return normalized(x, weight, self.parameters[f"{self.prefix}{name}.bias"], self.settings.norm_epsilon)
 
     def embed(self, embedding: Vector, position: int) -> Vector:
         """√d E[y] + PE(position)   Vaswani et al. 2017, 3.4, 3.5."""
@@ -138,19 +156,24 @@ class SlowTransformer:
             x = self.linear("input_projection", x)
         assert len(x) == self.settings.hidden
         if self.settings.positions == "sinusoidal":
-            x = plus(x, sinusoid(position, len(x)))
+            x = plus(x, sinusoid(position + self.settings.first_position, len(x), self.settings.sinusoids))
         if self.settings.positions == "learned":
             x = plus(x, self.parameters[f"{self.prefix}positions.weight_PD"][position])
-        return x
+        return self.norm("embedding_norm", x) if self.settings.embedding_norm else x
 
-    def bias(self, head: int, query: int, key: int) -> float:
+    def bias(self, layer: int, head: int, query: int, key: int) -> float:
         """What the distance of two positions adds to their score."""
         if self.settings.positions == "alibi":
             return -slope(head, self.heads) * abs(query - key)
         if self.settings.positions == "relative":
-            return self.parameters[f"{self.prefix}relative_bias.weight_KH"][
-                bucket(key - query, bidirectional=self.bidirectional)
-            ][head]
+            number = bucket(
+                key - query,
+                bidirectional=self.bidirectional,
+                buckets=self.settings.relative_buckets,
+                max_distance=self.settings.relative_max_distance,
+            )
+            table = f"relative_bias.{layer}" if self.settings.relative_per_layer else "relative_bias"
+            return self.parameters[f"{self.prefix}{table}.weight_KH"][number][head]
         return 0.0
 
     def vectors(self, x: Vector, first: int, count: int) -> list[Vector]:
@@ -162,8 +185,9 @@ class SlowTransformer:
         weights = softmax([dot(q, k) / math.sqrt(self.head_width) + b for k, b in zip(keys, biases, strict=True)])
         return mix(weights, values), weights
 
-    def self_attention(self, name: str, xs: list[Vector], attended: list[int]) -> tuple[list[Vector], Heads]:
+    def self_attention(self, layer: int, xs: list[Vector], attended: list[int]) -> tuple[list[Vector], Heads]:
         """Token i attends to the first ``attended[i]`` tokens."""
+        name = f"layers.{layer}.self_attention"
         rotary = self.settings.positions == "rotary"
         queries: list[list[Vector]] = []
         keys: list[list[Vector]] = []
@@ -187,7 +211,7 @@ class SlowTransformer:
                     queries[position][head],
                     [keys[j][group] for j in keys_of],
                     [values[j][group] for j in keys_of],
-                    [self.bias(head, position, j) for j in keys_of],
+                    [self.bias(layer, head, position, j) for j in keys_of],
                 )
                 joined += answer
                 all_weights[head].append(weights + [0.0] * (len(xs) - len(weights)))
@@ -222,12 +246,13 @@ class SlowTransformer:
         """W₂ act(W₁ x + b₁) + b₂   Vaswani et al. 2017, eq. 2; W₂ (swish(W x) ⊙ V x)   Shazeer 2020, eq. 6."""
         inner = self.linear(f"{name}.linear1", x)
         width = self.settings.feed_forward
-        if self.settings.activation == "swiglu":
-            inner = [swish(inner[k]) * inner[width + k] for k in range(width)]
-        elif self.settings.activation == "gelu":
-            inner = [gelu(value) for value in inner]
+        gates = {"swiglu": swish, "geglu": gelu, "geglu_tanh": gelu_tanh}
+        activations = {"gelu": gelu, "gelu_tanh": gelu_tanh, "silu": swish, "relu": lambda value: max(0.0, value)}
+        if self.settings.activation in gates:
+            gate = gates[self.settings.activation]
+            inner = [gate(inner[k]) * inner[width + k] for k in range(width)]
         else:
-            inner = [max(0.0, value) for value in inner]
+            inner = [activations[self.settings.activation](value) for value in inner]
         assert len(inner) == width
         return self.linear(f"{name}.linear2", inner)
 
@@ -246,9 +271,7 @@ class SlowTransformer:
         weights = []
         for number in range(self.settings.layers):
             layer = f"layers.{number}."
-            outputs, own = self.self_attention(
-                f"{layer}self_attention", self.before(f"{layer}self_attention_residual", xs), attended
-            )
+            outputs, own = self.self_attention(number, self.before(f"{layer}self_attention_residual", xs), attended)
             xs = self.after(f"{layer}self_attention_residual", xs, outputs)
             cross = None
             if source is not None:

@@ -46,7 +46,7 @@ def make(
     *, encoder: dict[str, Any] | None = None, decoder: dict[str, Any] | None = None, wide: bool = True, **model: Any
 ) -> Translator:
     """Random weights, where ``wide`` drawn so that every part has its say and outputs differ and end."""
-    joint = model.get("tie") == "all"
+    joint = model.get("tie") in ("inputs", "all")
     tree = {
         "data": {"max_length": 50},
         "tokenizer": {"kind": "word", "joint": joint},
@@ -157,6 +157,20 @@ GRID: dict[str, dict[str, Any]] = {
     "two kinds": {"encoder": {"positions": "alibi", "norm": "rms"}, "decoder": {"positions": "rotary"}},
     "widths": {"embedding": 20, "tie": "all", "encoder": {"hidden": 28}, "decoder": {"hidden": 32, "heads": 2}},
     "projected, depths": {"embedding": 20, "encoder": {"layers": 4, "heads": 2}, "decoder": {"layers": 1}},
+    "as T5 1.1": {
+        **both(norm="rms", norm_epsilon=1e-2, activation="geglu_tanh", positions="relative", head_size=7, heads=5),
+        "tie": "inputs",
+    },
+    "as M2M100": {
+        **both(sinusoids="tensor2tensor", first_position=2, activation="silu", embedding_norm=True),
+        "tie": "all",
+    },
+    "buckets, geglu": both(
+        positions="relative", relative_buckets=12, relative_max_distance=21, activation="geglu", norm_epsilon=1e-3
+    ),
+    "halves, gelu_tanh, post": both(
+        sinusoids="halves", activation="gelu_tanh", norm_placement="post", embedding_norm=True, norm="rms"
+    ),
     "attention only": {"encoder": {"kind": "attention", "activation": "swiglu"}},
 }
 

@@ -351,6 +351,15 @@ def contradictions_of_transformers():
             f"{where}.positions: 'rotary' rotates pairs of dimensions; a head has 5, an odd number",
         )
         yield (
+            [kind, f"{where}.positions=rotary", f"{where}.head_size=7"],
+            f"{where}.positions: 'rotary' rotates pairs of dimensions; a head has 7, an odd number",
+        )
+        yield (
+            [kind, f"{where}.positions=relative", f"{where}.relative_max_distance=16"],
+            f"{where}.relative_max_distance: 16 is not above half of {where}.relative_buckets = 32; "
+            "raise the one or lower the other",
+        )
+        yield (
             [kind, f"{where}.positions=learned", f"{where}.max_positions=250"],
             f"{where}.max_positions: 250 is below data.max_length + 1 = 251; raise the one or lower the other",
         )

@@ -7,6 +7,8 @@ With fewer key–value heads than heads, neighboring heads share one (Ainslie et
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -18,18 +20,32 @@ from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention, step_attention_output
 
 
+class Heads(NamedTuple):
+    """How many heads there are, and their width."""
+
+    queries: int
+    keys_values: int
+    width: int
+
+    @property
+    def query_width(self) -> int:
+        """Of the queries of all heads together."""
+        return self.queries * self.width
+
+    @property
+    def key_width(self) -> int:
+        """Of the keys of all heads together, and of their values."""
+        return self.keys_values * self.width
+
+
 class MultiHeadAttention(nn.Module):
     """What self-attention and cross-attention have in common."""
 
     output: nn.Linear
 
-    def __init__(
-        self, width: int, *, heads: int, kv_heads: int, dropout: float = 0.0, normalize: Normalizer = softmax
-    ) -> None:
+    def __init__(self, heads: Heads, *, dropout: float = 0.0, normalize: Normalizer = softmax) -> None:
         super().__init__()
-        self.heads = heads
-        self.kv_heads = kv_heads
-        self.head_width = width // heads
+        self.heads, self.kv_heads, self.head_width = heads
         self.dropout = dropout
         self.normalize = normalize
 
@@ -50,11 +66,9 @@ class MultiHeadAttention(nn.Module):
 class SelfAttention(MultiHeadAttention):
     """Attention of a sequence to itself, or of a search step to its history."""
 
-    def __init__(
-        self, width: int, *, heads: int, kv_heads: int, dropout: float = 0.0, normalize: Normalizer = softmax
-    ) -> None:
-        super().__init__(width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize)
-        of_queries, of_keys = heads * self.head_width, kv_heads * self.head_width
+    def __init__(self, width: int, heads: Heads, *, dropout: float = 0.0, normalize: Normalizer = softmax) -> None:
+        super().__init__(heads, dropout=dropout, normalize=normalize)
+        of_queries, of_keys = heads.query_width, heads.key_width
         self.query_key_value = nn.Linear(width, of_queries + 2 * of_keys)
         self.output = nn.Linear(of_queries, width)
         initialize_projections(self.query_key_value, [of_queries, of_keys, of_keys])
@@ -118,14 +132,13 @@ class CrossAttention(MultiHeadAttention):
         self,
         width: int,
         source_width: int,
+        heads: Heads,
         *,
-        heads: int,
-        kv_heads: int,
         dropout: float = 0.0,
         normalize: Normalizer = softmax,
     ) -> None:
-        super().__init__(width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize)
-        of_queries, of_keys = heads * self.head_width, kv_heads * self.head_width
+        super().__init__(heads, dropout=dropout, normalize=normalize)
+        of_queries, of_keys = heads.query_width, heads.key_width
         self.query = nn.Linear(width, of_queries)
         self.key_value = nn.Linear(source_width, 2 * of_keys)
         self.output = nn.Linear(of_queries, width)

@@ -12,6 +12,7 @@ padding (kernels/varlen_attention.py).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -39,6 +40,15 @@ class AttentionPattern(Protocol):
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         """The outputs (N, H, D). With fewer key–value heads than query heads, neighboring heads share one."""
+
+
+def patterns_by_layer(
+    make: Callable[[Tensor | None], AttentionPattern], biases: Sequence[Tensor | None]
+) -> list[AttentionPattern]:
+    """The pattern of each layer by its bias; layers that share a bias share the pattern, and what it computes once."""
+    different = {id(bias): bias for bias in biases}
+    made = {key: make(bias) for key, bias in different.items()}
+    return [made[id(bias)] for bias in biases]
 
 
 class RaggedAttention:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from weft.attention.alignment_history import AlignmentHistory
 from weft.attention.attention import Attention, ProjectedKeys
-from weft.attention.multihead import CrossAttention, MultiHeadAttention, initialize_projections
+from weft.attention.multihead import CrossAttention, Heads, MultiHeadAttention, initialize_projections
 from weft.attention.normalizers import Normalizer, softmax
 from weft.ragged import Layout, Ragged, additive_mask
 from weft.recipe import TransformerSettings
@@ -98,12 +98,14 @@ class SeparateCrossAttention(CrossAttention):
     def __init__(
         self, settings: TransformerSettings, *, columns: int, source_width: int, normalize: Normalizer = softmax
     ) -> None:
-        heads, kv_heads = settings.heads, settings.key_value_heads or settings.heads
-        width, dropout = settings.hidden, settings.attention_dropout
+        width, heads = settings.hidden, Heads(settings.heads, settings.kv_heads, settings.head_width)
         MultiHeadAttention.__init__(
-            self, width, heads=heads, kv_heads=kv_heads * columns, dropout=dropout, normalize=normalize
+            self,
+            heads._replace(keys_values=heads.keys_values * columns),
+            dropout=settings.attention_dropout,
+            normalize=normalize,
         )
-        of_queries, of_keys = heads * self.head_width, kv_heads * self.head_width
+        of_queries, of_keys = heads.query_width, heads.key_width
         self.query = nn.Linear(width, columns * of_queries)
         self.key_value = nn.Linear(source_width, 2 * columns * of_keys)
         self.output = nn.Linear(columns * of_queries, width)

@@ -113,13 +113,14 @@ def _embedding(
 
 def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> tuple[Embedding, Embedding]:
     """Source and target embeddings, which share one matrix if they are tied."""
-    if settings.tie == "all" and source_size != target_size:
+    if settings.ties_inputs and source_size != target_size:
         raise RecipeError(
-            f"model.tie: 'all' needs one vocabulary, but source and target have {source_size} and {target_size}"
+            f"model.tie: '{settings.tie}' needs one vocabulary, but source and target have {source_size} and "
+            f"{target_size}"
         )
     source_stack = settings.decoder if settings.kind == "prefix_lm" else settings.encoder
     target = _embedding(settings, settings.decoder, target_size)
-    source = _embedding(settings, source_stack, source_size, target if settings.tie == "all" else None)
+    source = _embedding(settings, source_stack, source_size, target if settings.ties_inputs else None)
     if settings.sources.count > 1:
         from weft.models.source_columns import ColumnEmbedding
 
@@ -129,7 +130,7 @@ def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> 
 
 def _state_size(settings: ModelSettings) -> int:
     """The width of the states that the output layer reads."""
-    return settings.embedding if settings.tie != "none" else settings.decoder.hidden
+    return settings.embedding if settings.ties_output else settings.decoder.hidden
 
 
 def _seq2seq(settings: ModelSettings, source_size: int, target_size: int, output: type[Output]) -> Seq2Seq:
@@ -153,7 +154,7 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int, output
         target_embedding=target_embedding,
         encoder=encoder,
         decoder=decoder,
-        output=output(target_size, size, target_embedding if settings.tie != "none" else None),
+        output=output(target_size, size, target_embedding if settings.ties_output else None),
     )
 
 
@@ -171,7 +172,7 @@ def _hard_attention(settings: ModelSettings, source_size: int, target_size: int)
         source_embedding=source_embedding,
         target_embedding=target_embedding,
         encoder=make_encoder(settings),
-        output=Output(target_size, _state_size(settings), target_embedding if settings.tie != "none" else None),
+        output=Output(target_size, _state_size(settings), target_embedding if settings.ties_output else None),
     )
 
 
@@ -190,5 +191,5 @@ def _prefix_lm(settings: ModelSettings, source_size: int | None, target_size: in
         source_embedding=source,
         target_embedding=target,
         stack=make_transformer_stack(settings, decoder, bidirectional=source is not None),
-        output=output(target_size, _state_size(settings), target if settings.tie != "none" else None),
+        output=output(target_size, _state_size(settings), target if settings.ties_output else None),
     )

@@ -51,12 +51,12 @@ def cached_step(
     positions_R = cache.length.clamp(max=longest - 1).expand(len(embedded_RE))
     stream = _Stream(stack.embed(embedded_RE, positions_R, longest))
     rotation = stack.rotation(positions_R, stream.values_RD.dtype)
-    bias = stack.position_bias(cache.length, torch.arange(cache.capacity, device=embedded_RE.device))
-    bias_HT = None if bias is None else bias[:, 0].contiguous()
+    biases = stack.position_biases(cache.length, torch.arange(cache.capacity, device=embedded_RE.device))
+    biases = _contiguous(biases)
     attention_RS = None
     for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
         residual = layer.self_attention_residual
-        output_RD = layer.self_attention.step_in_cache(stream.input(residual), cache, number, rotation, bias_HT)
+        output_RD = layer.self_attention.step_in_cache(stream.input(residual), cache, number, rotation, biases[number])
         stream.add(residual, output_RD)
         returned = number == alignment_layer and isinstance(state, CachedStateWithAttention)
         weights_RHS = _cross_attention(layer, stream, keys_values, return_attention=returned)
@@ -67,6 +67,13 @@ def cached_step(
             stream.add(residual, layer.feed_forward(stream.input(residual)))
     state = state._replace(cache=cache._replace(length=cache.length + 1))
     return CachedStep(stream.close(stack.final_norm), state, attention_RS)
+
+
+def _contiguous(biases: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The biases (H, T) of one query; what layers share is copied once."""
+    different = {id(bias): bias for bias in biases}
+    copies = {key: None if bias is None else bias[:, 0].contiguous() for key, bias in different.items()}
+    return [copies[id(bias)] for bias in biases]
 
 
 def _cross_attention(

@@ -47,7 +47,7 @@ class RecurrentLanguageModel(nn.Module):
         self.embedding = Embedding(vocabulary, settings.embedding, settings.dropout)
         self.stack = RecurrentStack(decoder, inputs=settings.embedding, dropout=settings.dropout)
         self.attention = make_attention(settings.attention, queries=decoder.hidden, states=decoder.hidden)
-        tied = settings.tie != "none"
+        tied = settings.ties_output
         size = settings.embedding if tied else decoder.hidden
         output = output_class(vocabulary, size, self.embedding if tied else None)
         read = decoder.hidden * (1 if self.attention is None else 2)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from weft.errors import InputTooLongError
 
@@ -11,10 +14,23 @@ FIRST_TABLE = 512
 """Positions in the table of a new `Sinusoidal`."""
 
 
-def sinusoids(count: int, width: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^{2i/d}), PE(pos, 2i+1) = cos(pos / 10000^{2i/d})   Vaswani et al. 2017, 3.5."""
-    positions = torch.arange(count, dtype=torch.float64)[:, None]
+def sinusoids(count: int, width: int, *, layout: str = "interleaved", first: int = 0) -> Tensor:
+    """A table of ``count`` positions, from number ``first`` on.
+
+    interleaved    PE(pos, 2i) = sin(pos / 10000^{2i/d}), PE(pos, 2i+1) = cos(pos / 10000^{2i/d})
+                   Vaswani et al. 2017, 3.5
+    halves         the same values, all sines before all cosines (Marian and Pegasus of Hugging Face)
+    tensor2tensor  PE(pos, i) = sin(pos / 10000^{i/(h−1)}), PE(pos, h+i) = cos(pos / 10000^{i/(h−1)}), h = ⌊d/2⌋; if
+                   d is odd, the last value is 0 (Tensor2Tensor, fairseq, M2M100)
+    """
+    positions = torch.arange(first, first + count, dtype=torch.float64)[:, None]
+    if layout == "tensor2tensor":
+        half = width // 2
+        angles = positions / 10000.0 ** (torch.arange(half, dtype=torch.float64) / max(half - 1, 1))
+        return functional.pad(torch.cat([angles.sin(), angles.cos()], 1), (0, width % 2))
     angles = positions / 10000.0 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    if layout == "halves":
+        return torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
 
 
@@ -24,9 +40,11 @@ class SinusoidTable(nn.Module):
     Smaller tables are kept when it has grown: CUDA graphs captured before read from their addresses.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, layout: str = "interleaved", first: int = 0) -> None:
+        """``layout``, ``first``: of `sinusoids`."""
         super().__init__()
-        self.register_buffer("values_PD", sinusoids(FIRST_TABLE, width).float(), persistent=False)
+        self.make = partial(sinusoids, width=width, layout=layout, first=first)
+        self.register_buffer("values_PD", self.make(FIRST_TABLE).float(), persistent=False)
         self.values_PD: Tensor
         self._smaller: list[Tensor] = []
 
@@ -34,7 +52,7 @@ class SinusoidTable(nn.Module):
         """A table of at least ``longest`` positions."""
         if longest > len(self.values_PD):
             self._smaller.append(self.values_PD)
-            values_PD = sinusoids(2 * longest, self.values_PD.shape[1])
+            values_PD = self.make(2 * longest)
             self.values_PD = values_PD.to(self.values_PD.device, self.values_PD.dtype)
         return self.values_PD
 
@@ -42,9 +60,10 @@ class SinusoidTable(nn.Module):
 class Sinusoidal(nn.Module):
     """Fixed sines and cosines of different wavelengths   Vaswani et al. 2017, 3.5."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, layout: str = "interleaved", first: int = 0) -> None:
+        """``layout``, ``first``: of `sinusoids`."""
         super().__init__()
-        self.table = SinusoidTable(width)
+        self.table = SinusoidTable(width, layout=layout, first=first)
 
     def forward(self, positions_N: Tensor, longest: int) -> Tensor:
         """``longest``: one more than the last of the positions, or a bound on that."""
@@ -64,4 +83,4 @@ class Learned(nn.Module):
                 f"a sequence of {longest} tokens: this model has learned {len(self.weight_PD)} positions "
                 "(max_positions); shorten it, or train with other positions, for example 'rotary'"
             )
-        return nn.functional.embedding(positions_N, self.weight_PD)
+        return functional.embedding(positions_N, self.weight_PD)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention
+from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
@@ -69,11 +69,13 @@ class PrefixLM(nn.Module):
         layers = stack.empty_history(source.rows, weight)
         if self.source_embedding is not None and layout.total:
             stream_ND = stack.embed(self.source_embedding(source.values), layout.positions, layout.longest)
-            bias = stack.self_attention_bias(layout.longest, stream_ND.device)
-            pattern = RaggedAttention("encoder", layout, layout, bias=bias)
+            patterns = patterns_by_layer(
+                lambda bias: RaggedAttention("encoder", layout, layout, bias=bias),
+                stack.self_attention_biases(layout.longest, stream_ND.device),
+            )
             rotation = stack.rotation(layout.positions, stream_ND.dtype)
             padded: list[KeysValues] = []
-            for layer in stack.layers:
+            for layer, pattern in zip(stack.layers, patterns, strict=True):
                 inputs_ND = layer.self_attention_residual.input(stream_ND)
                 keys_values = layer.self_attention.keys_values(inputs_ND, rotation)
                 padded.append(KeysValues(*(source.like(part).to_padded().transpose(1, 2) for part in keys_values)))
@@ -94,9 +96,12 @@ class PrefixLM(nn.Module):
         longest = time + 1 + (int(memory.lengths_B.max()) if stack.max_positions else source_length)
         stream_RD = stack.embed(self.target_embedding(tokens_R), positions_R, longest)
         source_S = torch.arange(source_length, device=tokens_R.device)
-        bias = stack.position_bias(positions_B[:, None], source_S[None])
-        bias = memory.mask_B11S if bias is None else memory.mask_B11S + bias
-        source = [StepKeysValues(*layer, bias) if source_length else None for layer in memory.layers]
+        biases = stack.position_biases(positions_B[:, None], source_S[None])
+        masks = [memory.mask_B11S if bias is None else memory.mask_B11S + bias for bias in biases]
+        source = [
+            StepKeysValues(*layer, mask) if source_length else None
+            for layer, mask in zip(memory.layers, masks, strict=True)
+        ]
         stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, source)
         attention_RS = None
         if source_length:
@@ -123,22 +128,24 @@ class PrefixLM(nn.Module):
             source_ND = stack.embed(self.source_embedding(source.values), source_N, source_longest)
             stream_ND, positions_N = torch.cat([source_ND, stream_ND]), torch.cat([source_N, positions_N])
         records = AttentionRecords(return_attention, self.alignment_layer)
-        stream_ND = stack(stream_ND, positions_N, self._pattern(source, inputs, longest), records=records)
+        stream_ND = stack(stream_ND, positions_N, self._patterns(source, inputs, longest), records=records)
         states_ND = self.readout(stack.normalize(stream_ND[source.layout.total :]))
         return HiddenStates(inputs.like(states_ND), tuple(records))
 
-    def _pattern(self, source: Ragged, inputs: Ragged, longest: int) -> AttentionPattern:
-        """``longest``: of source and target together."""
-        stack, layout = self.stack, inputs.layout
+    def _patterns(self, source: Ragged, inputs: Ragged, longest: int) -> list[AttentionPattern]:
+        """Of each layer; ``longest``: of source and target together."""
+        stack, layout, device = self.stack, inputs.layout, inputs.device
         if not source.layout.total:
-            bias = stack.self_attention_bias(layout.longest, inputs.device)
-            return RaggedAttention("decoder", layout, layout, causal=True, bias=bias)
-        queries_BT = source.layout.device_lengths[:, None] + torch.arange(layout.longest, device=inputs.device)
-        return PrefixAttention(
-            source.layout,
-            layout,
-            source_bias=stack.self_attention_bias(source.layout.longest, inputs.device),
-            target_bias=stack.position_bias(queries_BT, torch.arange(longest, device=inputs.device)[None]),
+            return patterns_by_layer(
+                lambda bias: RaggedAttention("decoder", layout, layout, causal=True, bias=bias),
+                stack.self_attention_biases(layout.longest, device),
+            )
+        queries_BT = source.layout.device_lengths[:, None] + torch.arange(layout.longest, device=device)
+        biases = stack.position_biases(queries_BT, torch.arange(longest, device=device)[None])
+        source_biases = stack.self_attention_biases(source.layout.longest, device)
+        shared = {id(bias): source_bias for bias, source_bias in zip(biases, source_biases, strict=True)}
+        return patterns_by_layer(
+            lambda bias: PrefixAttention(source.layout, layout, source_bias=shared[id(bias)], target_bias=bias), biases
         )
 
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention.multihead import CrossAttention, SelfAttention
+from weft.attention.multihead import CrossAttention, Heads, SelfAttention
 from weft.attention.normalizers import Normalizer, make_normalizer, softmax
 from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder, AttentionRecords
@@ -29,27 +29,44 @@ from weft.models.layers import dropout, dropout_add
 from weft.models.positions import Learned, Sinusoidal
 from weft.recipe import ModelSettings, TransformerSettings
 
-NORM_EPSILON = 1e-5
-NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "layer": lambda width: nn.LayerNorm(width, eps=NORM_EPSILON),
-    "rms": lambda width: nn.RMSNorm(width, eps=NORM_EPSILON),
-}
+NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+
+
+def gelu_tanh(values: Tensor) -> Tensor:
+    """½ x (1 + tanh(√(2/π) (x + 0.044715 x³))), near GELU   Hendrycks & Gimpel 2016, 2."""
+    return functional.gelu(values, approximate="tanh")
+
+
+def gated(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """act(a) ⊙ b of the two halves of a vector."""
+
+    def activate(both: Tensor) -> Tensor:
+        gate, values = both.chunk(2, -1)
+        return activation(gate) * values
+
+    return activate
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu_,  # in place: nothing else uses its input
     "gelu": functional.gelu,
-    "swiglu": lambda both: functional.silu(both.chunk(2, -1)[0]) * both.chunk(2, -1)[1],
+    "gelu_tanh": gelu_tanh,
+    "silu": functional.silu,
+    "swiglu": gated(functional.silu),
+    "geglu": gated(functional.gelu),
+    "geglu_tanh": gated(gelu_tanh),
 }
 
 
 class FeedForward(nn.Module):
-    """W₂ act(W₁ x + b₁) + b₂   Vaswani et al. 2017, eq. 2; swiglu: W₂ (silu(W₁ x) ⊙ V x)   Shazeer 2020."""
+    """W₂ act(W₁ x + b₁) + b₂   Vaswani et al. 2017, eq. 2; gated: W₂ (act(W₁ x) ⊙ V x)   Shazeer 2020."""
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         width, inner = settings.hidden, settings.feed_forward
         self.activation = ACTIVATIONS[settings.activation]
         self.dropout = settings.activation_dropout
-        self.linear1 = nn.Linear(width, inner * (2 if settings.activation == "swiglu" else 1))
+        self.linear1 = nn.Linear(width, inner * (2 if settings.gated else 1))
         self.linear2 = nn.Linear(inner, width)
         for linear in (self.linear1, self.linear2):
             nn.init.xavier_uniform_(linear.weight)
@@ -64,7 +81,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.norm = NORMS[settings.norm](settings.hidden)
+        self.norm = make_norm(settings)
         self.pre_norm = settings.norm_placement == "pre"
         self.dropout = settings.residual_dropout or 0.0
 
@@ -76,6 +93,11 @@ class ResidualBlock(nn.Module):
         """The stream after the output of the sub-layer was added."""
         added_ND = dropout_add(stream_ND, output_ND, self.dropout, self.training)
         return added_ND if self.pre_norm else normalize(self.norm, added_ND)
+
+
+def make_norm(settings: TransformerSettings) -> nn.Module:
+    """A norm of the states of a stack."""
+    return NORMS[settings.norm](settings.hidden, settings.norm_epsilon)
 
 
 def normalize(norm: nn.Module, stream_ND: Tensor) -> Tensor:
@@ -99,9 +121,9 @@ class TransformerLayer(nn.Module):
         ``source_columns``: of the source that are attended to separately.
         """
         super().__init__()
-        width, heads, dropout = settings.hidden, settings.heads, settings.attention_dropout
-        kv_heads = settings.key_value_heads or heads
-        self.self_attention = SelfAttention(width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize)
+        width, dropout = settings.hidden, settings.attention_dropout
+        heads = Heads(settings.heads, settings.kv_heads, settings.head_width)
+        self.self_attention = SelfAttention(width, heads, dropout=dropout, normalize=normalize)
         self.self_attention_residual = ResidualBlock(settings)
         self.cross_attention: CrossAttention | None = None
         if source_width is not None:
@@ -112,9 +134,7 @@ class TransformerLayer(nn.Module):
                     settings, columns=source_columns, source_width=source_width, normalize=normalize
                 )
             else:
-                self.cross_attention = CrossAttention(
-                    width, source_width, heads=heads, kv_heads=kv_heads, dropout=dropout, normalize=normalize
-                )
+                self.cross_attention = CrossAttention(width, source_width, heads, dropout=dropout, normalize=normalize)
             self.cross_attention_residual = ResidualBlock(settings)
         self.feed_forward: FeedForward | None = None
         if settings.kind != "attention":
@@ -192,20 +212,17 @@ class TransformerStack(nn.Module):
         self.input_projection = nn.Identity() if input_width == width else nn.Linear(input_width, width)
         self.positions: Sinusoidal | Learned | None = None
         if settings.positions == "sinusoidal":
-            self.positions = Sinusoidal(width)
+            self.positions = Sinusoidal(width, layout=settings.sinusoids, first=settings.first_position)
         elif settings.positions == "learned":
             self.positions = Learned(width, count=settings.max_positions)
-        self.relative_bias: RelativeBias | None = None
-        if settings.positions == "alibi":
-            self.relative_bias = AlibiBias(settings.heads)
-        elif settings.positions == "relative":
-            self.relative_bias = T5Bias(settings.heads, bidirectional=bidirectional)
+        self.embedding_norm = make_norm(settings) if settings.embedding_norm else None
+        self.relative_bias = make_relative_bias(settings, bidirectional=bidirectional)
         layers = [
             TransformerLayer(settings, normalize=normalize, source_width=source_width, source_columns=source_columns)
             for _ in range(settings.layers)
         ]
         self.layers = cast(Sequence[TransformerLayer], nn.ModuleList(layers))
-        self.final_norm = NORMS[settings.norm](width) if settings.norm_placement == "pre" else None
+        self.final_norm = make_norm(settings) if settings.norm_placement == "pre" else None
 
     @property
     def max_positions(self) -> int | None:
@@ -213,26 +230,32 @@ class TransformerStack(nn.Module):
         return self.settings.max_positions if isinstance(self.positions, Learned) else None
 
     def embed(self, embedded_NE: Tensor, positions_N: Tensor, longest: int) -> Tensor:
-        """x = √d E[y] + PE(position), with dropout   Vaswani et al. 2017, 3.4, 5.4."""
+        """x = √d E[y] + PE(position), normalized if so set, with dropout   Vaswani et al. 2017, 3.4, 5.4."""
         stream_ND = self.input_projection(embedded_NE * self.embedding_scale)
         if torch.is_autocast_enabled(stream_ND.device.type):
             stream_ND = stream_ND.to(torch.get_autocast_dtype(stream_ND.device.type))
         if self.positions is not None:
             stream_ND = stream_ND + self.positions(positions_N, longest).to(stream_ND.dtype)
+        if self.embedding_norm is not None:
+            stream_ND = normalize(self.embedding_norm, stream_ND)
         return dropout(stream_ND, self.settings.embedding_dropout or 0.0, self.training)
 
     def forward(
         self,
         stream_ND: Tensor,
         positions_N: Tensor,
-        pattern: AttentionPattern,
+        patterns: Sequence[AttentionPattern],
         source_MD: Tensor | None = None,
         source_pattern: AttentionPattern | None = None,
         records: AttentionRecords | None = None,
     ) -> Tensor:
-        """All layers, before the final norm; ``records``: where weights that are to be returned are appended."""
+        """All layers, before the final norm.
+
+        ``patterns``: of the self-attention of each layer. ``records``: where weights that are to be returned are
+        appended.
+        """
         rotation = self.rotation(positions_N, stream_ND.dtype)
-        for number, layer in enumerate(self.layers):
+        for number, (layer, pattern) in enumerate(zip(self.layers, patterns, strict=True)):
             recorder = None if records is None else records.recorder(number)
             stream_ND = layer(stream_ND, pattern, rotation, source_MD, source_pattern, recorder)
         return stream_ND
@@ -246,12 +269,12 @@ class TransformerStack(nn.Module):
     ) -> tuple[Tensor, tuple[KeysValues, ...], list[Tensor]]:
         """One token per row through all layers, before the final norm; with the results of each layer's `step`."""
         history_T = torch.arange(history[0].keys.shape[2] + 1, device=stream_RD.device)
-        bias = self.position_bias(history_T[-1:], history_T)
-        bias = None if bias is None else bias[None]
+        biases = self.position_biases(history_T[-1:], history_T)
         rotation = self.rotation(positions_R, stream_RD.dtype)
         longer: list[KeysValues] = []
         weights: list[Tensor] = []
-        for layer, layer_history, source in zip(self.layers, history, sources, strict=True):
+        for layer, layer_history, bias_HTS, source in zip(self.layers, history, biases, sources, strict=True):
+            bias = None if bias_HTS is None else bias_HTS[None]
             stream_RD, layer_history, weights_RHS = layer.step(stream_RD, layer_history, rotation, bias, source)
             longer.append(layer_history)
             weights.append(weights_RHS)
@@ -265,23 +288,47 @@ class TransformerStack(nn.Module):
         """The rotation of queries and keys at these positions, if positions are rotary."""
         if self.settings.positions != "rotary":
             return None
-        return rotation(positions_N, self.width // self.settings.heads, dtype)
+        return rotation(positions_N, self.settings.head_width, dtype)
 
-    def position_bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """What distances add to the scores, for positions (…, T) and (…, S): (…, H, T, S)."""
-        return None if self.relative_bias is None else self.relative_bias(keys[..., None, :] - queries[..., :, None])
+    def position_biases(self, queries: Tensor, keys: Tensor) -> list[Tensor | None]:
+        """What distances add to the scores, for positions (…, T) and (…, S): (…, H, T, S) for each layer.
 
-    def self_attention_bias(self, longest: int, device: torch.device) -> Tensor | None:
-        """The same where the positions of every row are 0, 1, 2, …: (1, H, T, T)."""
-        positions_T = torch.arange(longest, device=device)
-        bias_HTT = self.position_bias(positions_T, positions_T)
-        return None if bias_HTT is None else bias_HTT[None]
+        Layers that share a table share the tensor.
+        """
+        if self.relative_bias is None:
+            return [None] * len(self.layers)
+        distances = keys[..., None, :] - queries[..., :, None]
+        if isinstance(self.relative_bias, nn.ModuleList):
+            return [bias(distances) for bias in self.relative_bias]
+        return [self.relative_bias(distances)] * len(self.layers)
+
+    def self_attention_biases(self, longest: int, device: torch.device) -> list[Tensor | None]:
+        """The same where the positions of every row are 0, 1, 2, …: (1, H, T, T) for each layer."""
+        positions_1T = torch.arange(longest, device=device)[None]
+        return self.position_biases(positions_1T, positions_1T)
 
     def empty_history(self, rows: int, like: Tensor) -> tuple[KeysValues, ...]:
         """The keys and values (R, H, 0, D) of each layer before the first step of a search."""
-        heads = self.settings.heads
-        none = like.new_zeros(rows, self.settings.key_value_heads or heads, 0, self.width // heads)
+        none = like.new_zeros(rows, self.settings.kv_heads, 0, self.settings.head_width)
         return tuple(KeysValues(none, none) for _ in self.layers)
+
+
+def make_relative_bias(settings: TransformerSettings, *, bidirectional: bool) -> RelativeBias | nn.ModuleList | None:
+    """The biases of distances: of all layers, or one for each; None if positions are of another kind."""
+    if settings.positions == "alibi":
+        return AlibiBias(settings.heads)
+    if settings.positions != "relative":
+        return None
+    tables = [
+        T5Bias(
+            settings.heads,
+            bidirectional=bidirectional,
+            buckets=settings.relative_buckets,
+            max_distance=settings.relative_max_distance,
+        )
+        for _ in range(settings.layers if settings.relative_per_layer else 1)
+    ]
+    return nn.ModuleList(tables) if settings.relative_per_layer else tables[0]
 
 
 def make_transformer_stack(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.kv_cache import KVCache
-from weft.attention.ragged_attention import RaggedAttention
+from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.cached_step import CachedState, CachedStateWithAttention, cached_step
@@ -110,8 +110,10 @@ class TransformerDecoder(nn.Module):
         stack, layout, source = self.stack, embedded.layout, encoded.states
         records = AttentionRecords(return_attention, self.alignment_layer)
         stream_ND = stack.embed(embedded.values, layout.positions, layout.longest)
-        bias = stack.self_attention_bias(layout.longest, stream_ND.device)
-        history = RaggedAttention("decoder", layout, layout, causal=True, bias=bias)
+        history = patterns_by_layer(
+            lambda bias: RaggedAttention("decoder", layout, layout, causal=True, bias=bias),
+            stack.self_attention_biases(layout.longest, stream_ND.device),
+        )
         cross = RaggedAttention("cross", layout, source.layout, bias=self._column_mask(encoded))
         stream_ND = stack(stream_ND, layout.positions, history, source.values, cross, records)
         return HiddenStates(embedded.like(self.readout(stack.normalize(stream_ND))), tuple(records))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from weft.attention.ragged_attention import RaggedAttention
+from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.models.encoders import Encoded
 from weft.models.transformer import make_transformer_stack
@@ -27,7 +27,9 @@ class TransformerEncoder(nn.Module):
         records = AttentionRecords(return_attention, None)
         layout = embedded.layout
         stream_ND = self.stack.embed(embedded.values, layout.positions, layout.longest)
-        bias = self.stack.self_attention_bias(layout.longest, stream_ND.device)
-        pattern = RaggedAttention("encoder", layout, layout, bias=bias)
-        stream_ND = self.stack(stream_ND, layout.positions, pattern, records=records)
+        patterns = patterns_by_layer(
+            lambda bias: RaggedAttention("encoder", layout, layout, bias=bias),
+            self.stack.self_attention_biases(layout.longest, stream_ND.device),
+        )
+        stream_ND = self.stack(stream_ND, layout.positions, patterns, records=records)
         return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records))

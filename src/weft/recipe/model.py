@@ -44,13 +44,17 @@ class TransformerSettings(Settings):
     kind: Literal["transformer"] = Field("transformer", description="transformer, or rnn, gru, lstm")
     layers: Layers = Field(6, description="number of layers")
     hidden: Width = Field(512, description="hidden size")
-    heads: Width = Field(8, description="attention heads; they divide the hidden size")
+    heads: Width = Field(8, description="attention heads; they divide the hidden size, unless head_size is set")
     key_value_heads: int = Field(
         0, ge=0, le=1_000_000, description="key-value heads (grouped-query); 0: as many as heads"
     )
+    head_size: int = Field(0, ge=0, le=1_000_000, description="size of a head; 0: the hidden size divided by the heads")
     feed_forward: Width = Field(2048, description="inner size of the feed-forward networks")
-    activation: Literal["relu", "gelu", "swiglu"] = Field("relu", description="of the feed-forward networks")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"] = Field(
+        "relu", description="of the feed-forward networks; gated: swiglu, geglu, and geglu_tanh as in T5 1.1"
+    )
     norm: Literal["layer", "rms"] = Field("layer", description="LayerNorm or RMSNorm")
+    norm_epsilon: float = Field(1e-5, gt=0, le=1, description="added to the variance that a norm divides by")
     norm_placement: Literal["pre", "post"] = Field(
         "pre", description="normalize before each sub-layer, or after it as in the original Transformer"
     )
@@ -58,11 +62,42 @@ class TransformerSettings(Settings):
         "sinusoidal", description="position encoding"
     )
     max_positions: int = Field(1_024, ge=1, le=10_000_000, description="learned positions: maximum sequence length")
+    sinusoids: Literal["interleaved", "halves", "tensor2tensor"] = Field(
+        "interleaved",
+        description="sinusoidal positions: sines and cosines in turn; all sines, then all cosines; or the latter with "
+        "the wavelengths of Tensor2Tensor and fairseq",
+    )
+    first_position: int = Field(0, ge=0, le=1_000_000, description="sinusoidal positions: the number of the first one")
+    relative_buckets: int = Field(
+        32, ge=4, le=65_536, description="relative positions: number of ranges of distances that share a bias"
+    )
+    relative_max_distance: int = Field(
+        128, ge=2, le=10_000_000, description="relative positions: the distance from which on all share one bias"
+    )
+    relative_per_layer: bool = Field(
+        False, description="relative positions: a table of biases for each layer, not one for all"
+    )
     scale_embedding: bool = Field(True, description="multiply embeddings by the square root of their size")
+    embedding_norm: bool = Field(False, description="normalize the sum of embedding and position")
     embedding_dropout: Share | None = Field(None, description="dropout of embeddings; if not set, model.dropout")
     residual_dropout: Share | None = Field(None, description="dropout of sub-layer outputs; if not set, model.dropout")
     attention_dropout: Share = Field(0.0, description="dropout of attention weights")
     activation_dropout: Share = Field(0.0, description="dropout inside the feed-forward networks")
+
+    @property
+    def head_width(self) -> int:
+        """The size of a head."""
+        return self.head_size or self.hidden // self.heads
+
+    @property
+    def kv_heads(self) -> int:
+        """The number of key–value heads."""
+        return self.key_value_heads or self.heads
+
+    @property
+    def gated(self) -> bool:
+        """Whether the feed-forward networks are gated linear units."""
+        return self.activation in ("swiglu", "geglu", "geglu_tanh")
 
 
 class TransformerEncoderSettings(TransformerSettings):
@@ -168,8 +203,10 @@ class ModelSettings(Settings):
         "seq2seq", description="encoder and decoder; decoder only; or one decoder stack for source and target"
     )
     embedding: Width = Field(256, description="embedding size")
-    tie: Literal["none", "target", "all"] = Field(
-        "none", description="share the output projection with the target embedding, or with both embeddings"
+    tie: Literal["none", "target", "inputs", "all"] = Field(
+        "none",
+        description="share one matrix: target: the target embedding and the output projection; inputs: both "
+        "embeddings; all: both embeddings and the output projection",
     )
     dropout: Share = Field(0.1, description="dropout of embeddings, between layers and before the output projection")
     bridge: Literal["auto", "copy", "project", "zero"] = Field(
@@ -182,6 +219,16 @@ class ModelSettings(Settings):
     decoder: DecoderSettings = RecurrentDecoderSettings()
     attention: AttentionSettings = AttentionSettings()
     sources: SourceSettings = SourceSettings()
+
+    @property
+    def ties_output(self) -> bool:
+        """Whether the output projection is the target embedding."""
+        return self.tie in ("target", "all")
+
+    @property
+    def ties_inputs(self) -> bool:
+        """Whether source and target embedding are one matrix."""
+        return self.tie in ("inputs", "all")
 
     @property
     def has_source(self) -> bool:
@@ -305,12 +352,17 @@ def _check_copying(model: ModelSettings) -> None:
 
 
 def _check_heads(where: str, stack: TransformerSettings) -> None:
-    if stack.hidden % stack.heads:
+    if stack.hidden % stack.heads and not stack.head_size:
         raise ValueError(f"{where}.heads: {stack.heads} heads do not divide the width {stack.hidden} ({where}.hidden)")
     if stack.key_value_heads and stack.heads % stack.key_value_heads:
         raise ValueError(
             f"{where}.key_value_heads: {stack.key_value_heads} do not divide the {stack.heads} heads ({where}.heads)"
         )
-    if stack.positions == "rotary" and stack.hidden // stack.heads % 2:
-        size = stack.hidden // stack.heads
+    if stack.positions == "rotary" and stack.head_width % 2:
+        size = stack.head_width
         raise ValueError(f"{where}.positions: 'rotary' rotates pairs of dimensions; a head has {size}, an odd number")
+    if stack.positions == "relative" and stack.relative_max_distance <= stack.relative_buckets // 2:
+        raise ValueError(
+            f"{where}.relative_max_distance: {stack.relative_max_distance} is not above half of "
+            f"{where}.relative_buckets = {stack.relative_buckets}; raise the one or lower the other"
+        )

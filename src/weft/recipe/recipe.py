@@ -68,8 +68,8 @@ class Recipe(Settings):
 
     def _contradictions(self) -> Iterator[str]:
         """A line for each pair of settings that exclude each other."""
-        if self.model.tie == "all" and not self.tokenizer.joint:
-            yield "model.tie: 'all' shares one embedding of both sides; it needs tokenizer.joint = true"
+        if self.model.ties_inputs and not self.tokenizer.joint:
+            yield f"model.tie: '{self.model.tie}' shares one embedding of both sides; it needs tokenizer.joint = true"
         for side, stack in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
             longest, formula = self.data.max_length + 1, "data.max_length + 1"
             prompted = self.model.kind == "language_model" and self.data.prompts

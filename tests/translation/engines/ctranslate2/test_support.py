@@ -23,6 +23,14 @@ STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "head
             {"encoder": {**STACK, "kind": "attention", "norm_placement": "post"}, "decoder": STACK},
             "model.encoder.norm_placement: 'post' with model.encoder.kind = 'attention'",
         ),
+        (
+            {"encoder": {**STACK, "norm_epsilon": 1e-6}, "decoder": STACK},
+            "model.encoder.norm_epsilon: 1e-06 is not that of the decoder",
+        ),
+        (
+            {"encoder": STACK, "decoder": {**STACK, "positions": "relative", "relative_per_layer": True}},
+            "model.decoder.relative_per_layer: CTranslate2 has one table of biases for all layers",
+        ),
     ],
 )
 def test_models(model: dict[str, Any], said: str) -> None:

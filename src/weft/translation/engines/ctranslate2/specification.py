@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.attention.relative_positions import AlibiBias, T5Bias
-from weft.models.positions import Learned, sinusoids
+from weft.models.positions import Learned
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import NORM_EPSILON, TransformerLayer, TransformerStack
+from weft.models.transformer import TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe import TransformerSettings
@@ -72,7 +72,7 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
     )
     spec.config.decoder_start_token = SPECIALS[BEGIN]
     spec.config.add_source_eos = False  # sources are given as the model reads them, with the end token
-    spec.config.layer_norm_epsilon = NORM_EPSILON
+    spec.config.layer_norm_epsilon = decoder.settings.norm_epsilon  # the encoder's too (`unsupported_model`)
     return spec
 
 
@@ -80,18 +80,25 @@ def _options(settings: TransformerSettings) -> dict[str, Any]:
     """The options that encoder and decoder share."""
     from ctranslate2.specs import Activation
 
-    activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}
+    activations = {
+        **{"relu": Activation.RELU, "silu": Activation.SWISH, "swiglu": Activation.SWISH},
+        **{"gelu": Activation.GELU, "geglu": Activation.GELU},
+        **{"gelu_tanh": Activation.GELUTanh, "geglu_tanh": Activation.GELUTanh},
+    }
     options: dict[str, Any] = {
         "num_layers": settings.layers,
         "num_heads": settings.heads,
         "pre_norm": settings.norm_placement == "pre",
         "activation": activations[settings.activation],
-        "ffn_glu": settings.activation == "swiglu",
+        "ffn_glu": settings.gated,
+        "layernorm_embedding": settings.embedding_norm,
         "rms_norm": settings.norm == "rms",
         "relative_attention_bias": settings.positions in ("relative", "alibi", "none"),
     }
     if settings.key_value_heads and settings.key_value_heads != settings.heads:
         options["num_heads_kv"] = settings.key_value_heads
+    if settings.head_size:
+        options["head_dim"] = settings.head_size
     if settings.positions == "rotary":
         options |= {"rotary_dim": 0, "rotary_interleave": True, "rotary_base": 10_000}
     return options
@@ -115,7 +122,9 @@ def _fill_stack(spec: Any, stack: TransformerStack, positions: int) -> None:
     if isinstance(stack.positions, Learned):
         spec.position_encodings.encodings = _array(stack.positions.weight_PD)
     elif stack.positions is not None:
-        spec.position_encodings.encodings = _array(sinusoids(positions, stack.width))
+        spec.position_encodings.encodings = _array(stack.positions.table.make(positions))
+    if stack.embedding_norm is not None:
+        _fill_norm(spec.layernorm_embedding, stack.embedding_norm)
     bias = _distance_table(stack, positions)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         _fill_layer(layer_spec, layer)
@@ -158,7 +167,7 @@ def _fill_layer(spec: Any, layer: TransformerLayer) -> None:
     linear1, linear2 = layer.feed_forward.linear1, layer.feed_forward.linear2
     if linear1.out_features == linear2.in_features:
         _fill_linear(spec.ffn.linear_0, linear1.weight, linear1.bias)
-    else:  # swiglu: silu(W₁ x) ⊙ V x, both in one matrix
+    else:  # gated: act(W₁ x) ⊙ V x, both in one matrix
         for part, weight, bias in zip(
             (spec.ffn.linear_0, spec.ffn.linear_0_noact), linear1.weight.chunk(2), linear1.bias.chunk(2), strict=True
         ):

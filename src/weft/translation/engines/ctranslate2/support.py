@@ -43,11 +43,16 @@ def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -
     for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
         if not isinstance(stack, TransformerSettings):
             return f"model.{side}.kind: {stack.kind!r} is recurrent; CTranslate2 holds 'transformer' only"
+        if stack.relative_per_layer and stack.positions == "relative" and stack.layers > 1:
+            return f"model.{side}.relative_per_layer: CTranslate2 has one table of biases for all layers"
         if stack.kind != "transformer" and stack.norm_placement == "post":
             return (
                 f"model.{side}.norm_placement: 'post' with model.{side}.kind = {stack.kind!r} (no feed-forward "
                 "networks) cannot be expressed in CTranslate2; 'pre' can"
             )
+    epsilons = [stack.norm_epsilon for stack in (settings.encoder, settings.decoder) if hasattr(stack, "norm_epsilon")]
+    if len({*epsilons}) > 1:
+        return f"model.encoder.norm_epsilon: {epsilons[0]:g} is not that of the decoder; CTranslate2 has one for both"
     return None
 
 
