@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,7 +115,7 @@ class Client:
     async def ask(self, text: str) -> Answer:
         """Send a text and wait for the answer."""
         start = time.perf_counter()
-        if self.streams is None:
+        if self.streams is None or self.streams[0].at_eof():  # closed by the service after a while without use
             self.streams = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.streams
         body = json.dumps({"text": text}).encode()
@@ -223,6 +224,7 @@ def measure_service(given: argparse.Namespace, run: Path, lines: list[str]) -> d
                     **percentiles([answer.seconds for answer in answers if answer.status == 200]),
                 },
                 "refused": percentiles([answer.seconds for answer in answers if answer.status in (429, 503)]),
+                "statuses": dict(Counter(answer.status for answer in answers)),
                 "lost": sum(answer.status not in (200, 429, 503) for answer in answers),
                 "memory_mb": [before, resident(service.pid)],
                 "seconds": seconds,

@@ -17,10 +17,10 @@ import pytest
 
 from serve.servers import Running, raw_request, running_server, settings, wait_for
 from weft.serve import create_app
-from weft.serve.errors import ModelUnavailableError, ServiceError
+from weft.serve.errors import BusyError, ModelUnavailableError, ServiceError
 from weft.serve.lanes import Lane
 from weft.serve.metrics import Metrics
-from weft.serve.models import ServedModel, languages_of
+from weft.serve.models import Models, ServedModel, languages_of
 from weft.serve.naming import name_runs
 from weft.serve.queueing import Batch, Item, Job
 from weft.training.train import train
@@ -68,6 +68,28 @@ def test_a_worker_that_is_killed(own: Running, model: ServedModel) -> None:
         wait_for(lambda: is_running(own))
     assert waiting.result().status_code == 200
     assert own.metric("weft_worker_restarts_total") == before + 1
+
+
+def test_requests_like_one_that_was_refused(recurrent_run: Path) -> None:
+    """They are refused unread, until something leaves the queue; smaller ones and other searches are looked at."""
+
+    async def test() -> None:
+        models = Models({"a": recurrent_run, "b": recurrent_run}, settings(), metrics := Metrics())
+        first, second = (model.lanes["batch"] for model in models.by_name.values())
+        error = BusyError("busy", retry_after=1.0)
+        body = b'{"text": "a b c"}'
+        first.refused = len(body), error
+        assert models.refusal("/api/translate", body) is None, "the other model may have time"
+        second.refused = len(body) - 4, error
+        assert models.refusal("/api/translate", body) is error
+        assert models.refusal("/api/translate", body[:-3]) is None
+        assert models.refusal("/api/score", body) is None
+        assert models.refusal("/api/translate", b'{"text": "a b c", "search": {"kind": "exact"}}') is None
+        assert 'weft_requests_refused_total{model_name="a"} 1' in metrics.text()
+        first.abandon(Job("translate", {}, rows=["a"], batch_key="k"))
+        assert models.refusal("/api/translate", body) is None
+
+    asyncio.run(test())
 
 
 def test_a_request_whose_workers_end_twice() -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from starlette.routing import Mount
 
+from weft.serve.errors import BusyError, ServiceError
 from weft.serve.frames import to_json
 from weft.serve.keys import Keys, new_key
 from weft.serve.metrics import Metrics
@@ -36,6 +37,24 @@ def ask(guard: Any, method: str = "GET", path: str = "/api/models", **options: A
 
 def guard(keys: Keys | None = None, **settings: Any) -> Guard:
     return Guard(echo, ServeSettings(**settings), keys, Metrics())
+
+
+def test_a_request_that_is_refused_before_it_is_read() -> None:
+    """With its status and headers; it still needs a key, and the application does not see it."""
+    seen = []
+
+    def refusal(path: str, body: bytes) -> ServiceError | None:
+        seen.append((path, body))
+        return BusyError("busy", retry_after=3.0) if path == "/api/translate" else None
+
+    refusing = Guard(echo, ServeSettings(), None, metrics := Metrics(), refusal)
+    response = ask(refusing, "POST", "/api/translate", content=b"abc")
+    assert (response.status_code, response.headers["retry-after"], response.json()) == (429, "3", {"error": "busy"})
+    assert seen == [("/api/translate", b"abc")]
+    assert ask(refusing, "POST", "/api/score", content=b"abc").status_code == 200
+    assert 'path="/api/translate",status="429"' in metrics.text()
+    keys = Keys({})
+    assert ask(Guard(echo, ServeSettings(), keys, Metrics(), refusal), "POST", "/api/translate").status_code == 401
 
 
 def test_headers_of_every_answer() -> None:

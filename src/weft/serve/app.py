@@ -68,7 +68,7 @@ def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: P
         app.include_router(part.router)
     _add_status(app)
     _add_error_answers(app)
-    return Service(app, models, Guard(app, settings, keys, metrics))
+    return Service(app, models, Guard(app, settings, keys, metrics, models.refusal))
 
 
 class Service:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from weft.serve.errors import ServiceError
+from weft.serve.errors import BusyError, ServiceError
 from weft.serve.frames import to_json
 from weft.serve.limits import EXACT, check_n_best, check_texts, search_settings
 from weft.serve.models import Models, ServedModel
@@ -86,8 +86,12 @@ async def translate(request: Request, model: ServedModel, payload: dict[str, Any
     lane = "exact" if payload["search"]["kind"] in EXACT else "batch"
     full = payload if key is not None else {**payload, "texts": list(texts)}
     job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))
-    results = await while_connected(request, model.submit(job, lane=lane))
-    return results
+    try:
+        return await while_connected(request, model.submit(job, lane=lane))
+    except BusyError as error:
+        if lane == "batch":
+            model.lanes[lane].refused = getattr(request.state, "size", 0), error
+        raise
 
 
 async def ask(request: Request, model: ServedModel, op: str, payload: dict[str, Any]) -> list[bytes]:

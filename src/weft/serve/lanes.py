@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weft.serve.errors import ModelUnavailableError, ServiceError
+from weft.serve.errors import BusyError, ModelUnavailableError, ServiceError
 from weft.serve.frames import Frame
 from weft.serve.metrics import BATCH_ROWS, QUEUE_TIME, RUNNING, TEXTS, WAITING
 from weft.serve.queueing import Batch, FairQueue, Job, Rates
@@ -32,6 +32,8 @@ class Lane:
         settings = model.settings
         self.rates = Rates(batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds)
         self.running: tuple[int, Batch] | None = None
+        self.refused: tuple[int, BusyError] | None = None
+        """The bytes of a request that was refused, and why, as long as nothing has left the queue since."""
 
     def add(self, job: Job) -> None:
         seconds = partial(self.rates.seconds, job.batch_key)
@@ -41,6 +43,7 @@ class Lane:
     def abandon(self, job: Job) -> None:
         """Drop the rows of a job, waiting or running."""
         self.queue.remove(job)
+        self.refused = None
         if self.running is None or self.model.worker is None:
             return
         number, batch = self.running
@@ -58,6 +61,7 @@ class Lane:
                 finished = None
             await self._wait()
             batch = self.queue.take(self.rates.cost, self.rates.budget)
+            self.refused = None
             if batch is None:
                 continue
             answer = self._send(batch)

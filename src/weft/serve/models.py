@@ -262,6 +262,21 @@ class Models:
             raise ServiceError(404, f"model: {name[:60]!r} is not served; {nearest(name[:60], self.by_name)}")
         return self.by_name[name]
 
+    def refusal(self, path: str, body: bytes) -> ServiceError | None:
+        """Why a request would be refused, if that is known without reading it.
+
+        Under overload most requests are refused, and checking each of them would take the time of the others. A request
+        for the usual search that is not smaller than one that was just refused by every model is refused as well.
+        """
+        lanes = [model.lanes["batch"] for model in self.by_name.values()]
+        if path != "/api/translate" or b'"search"' in body:
+            return None
+        if any(lane.refused is None or len(body) < lane.refused[0] for lane in lanes):
+            return None
+        assert lanes[0].refused is not None
+        lanes[0].model.metrics.add(REFUSED, model_name=lanes[0].model.name)
+        return lanes[0].refused[1]
+
     @property
     def ready(self) -> bool:
         return not self.draining and all(model.state == "ready" for model in self.by_name.values())

@@ -25,6 +25,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Refusal = Callable[[str, bytes], ServiceError | None]
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -54,8 +55,12 @@ log = logging.getLogger("weft.serve")
 class Guard:
     """The outermost layer of the application."""
 
-    def __init__(self, app: App, settings: ServeSettings, keys: Keys | None, metrics: Metrics) -> None:
+    def __init__(
+        self, app: App, settings: ServeSettings, keys: Keys | None, metrics: Metrics, refusal: Refusal | None = None
+    ) -> None:
+        """``refusal``: why a request to a path with a body is refused before it is read; None if it is not."""
         self.app = app
+        self.refusal = refusal
         self.settings = settings
         self.keys = keys
         self.metrics = metrics
@@ -84,6 +89,9 @@ class Guard:
             state = scope.setdefault("state", {})
             state["client"] = self._client(scope, headers)
             body = await self._body(receive, headers)
+            state["size"] = len(body)
+            if self.refusal is not None and (refused := self.refusal(own_path(scope), body)) is not None:
+                raise refused
             await self.app(scope, _replay(body, receive), send_with_headers)
         except ServiceError as error:
             await _answer(send_with_headers, error.status, to_json({"error": error.message}), error.headers)
@@ -189,7 +197,10 @@ def path_label(scope: Scope) -> str:
     route = scope.get("route")
     if route is not None and getattr(route, "path", None):
         return str(route.path)
-    return "/page" if own_path(scope).startswith("/page/") else "other"
+    path = own_path(scope)
+    if path == "/api/translate":  # refused before it had a route
+        return path
+    return "/page" if path.startswith("/page/") else "other"
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
