@@ -72,13 +72,13 @@ class PairSet(NamedTuple):
 
 
 SETS = [
-    PairSet("uspto50k_retro", "rules", "token_match", "retrosynthesis", None),
+    PairSet("uspto50k_retro", "rules", "token_match", "retrosynthesis", 46.0),
     PairSet("aeslc", "rules", "rouge_1", "summarization", 25.9),
     PairSet("tatoeba_fra-eng", "rules", "chrf", "tatoeba", 68.6, sides=("fr", "en")),
-    PairSet("ua_gec", "check", "edit_f05", "correction", None, {"data": {"pipeline": []}}),
+    PairSet("ua_gec", "check", "edit_f05", "correction", 49.2, {"data": {"pipeline": []}}),
     PairSet("multi30k/tok", "rules", "bleu_tokenized", "multi30k-transformer", 41.1, sides=("en", "de")),
-    PairSet("multi30k/raw", "check", "bleu", "multi30k-transformer", None, UNTOKENIZED, sides=("en", "fr")),
-    PairSet("small_parallel_enja", "rules", "bleu_tokenized", "multi30k-transformer", None, sides=("ja", "en")),
+    PairSet("multi30k/raw", "check", "bleu", "multi30k-transformer", 59.9, UNTOKENIZED, sides=("en", "fr")),
+    PairSet("small_parallel_enja", "rules", "bleu_tokenized", "multi30k-transformer", 42.3, sides=("ja", "en")),
     PairSet("e2e_nlg", "rules", "bleu_lowercase", "e2e", 67.6),
     PairSet("text2sql/atis/question_split/anon", "rules", "token_match", "text2sql", 59.5, LONGER),
     PairSet("django", "rules", "token_match", "django", 73.1),
@@ -93,9 +93,9 @@ SETS = [
     PairSet(f"{G2P}/medium/kor", "rules", "exact_match", "g2p-hard", 82.2, KOREAN),
     PairSet(f"{G2P}/medium/fre", "check", "exact_match", "g2p", 91.0, SHORT),
     PairSet(f"{G2P}/medium/hun", "check", "exact_match", "g2p-hard", 98.7, MEDIUM),
-    PairSet("eutrans", "rules", "bleu_tokenized", "multi30k-transformer", None, sides=("es", "en")),
+    PairSet("eutrans", "rules", "bleu_tokenized", "multi30k-transformer", 99.4, sides=("es", "en")),
     PairSet("text2sql/geography/question_split/anon", "rules", "token_match", "text2sql", 71.2),
-    PairSet("nl_regex/kb13", "rules", "token_match", "regex", None, NO_VALIDATION),
+    PairSet("nl_regex/kb13", "rules", "token_match", "regex", 53.9, NO_VALIDATION),
     PairSet(f"{G2P}/low/ita", "check", "exact_match", "g2p-hard", 77.3, FEW),
     PairSet(f"{G2P}/low/ady", "rules", "exact_match", "g2p-hard", 74.3, FEW),
 ]  # fmt: skip
