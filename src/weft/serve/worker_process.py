@@ -17,7 +17,7 @@ from weft.serve.frames import Frame, encode, receive, to_json
 STREAM_LIMIT = 1 << 20
 STOP_SECONDS = 5.0
 WORKER_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads of a model that wait for each other sleep: if they spun, a busy machine would slow each search down by ten."""
+"""Threads of a model that wait for each other sleep: if they spun, searches on a busy machine would be far slower."""
 EventHandler = Callable[[str, bytes], None]
 
 
