@@ -18,13 +18,19 @@ import sys
 from collections.abc import Callable
 
 from weft.errors import RecipeError, nearest
+from weft.labs.alignment import alignment
+from weft.labs.heads import heads
 from weft.labs.lab import Lab, LabResult
 from weft.labs.scaling import scaling
+from weft.labs.scores import scores
 
-__all__ = ["LABS", "Lab", "LabResult", "find_lab", "scaling"]
+__all__ = ["LABS", "Lab", "LabResult", "alignment", "find_lab", "heads", "scaling", "scores"]
 
 LABS: dict[str, Callable[..., LabResult]] = {
+    "scores": scores,
+    "alignment": alignment,
     "scaling": scaling,
+    "heads": heads,
 }
 """The labs in the order of the lectures. Their modules import no PyTorch, so that listing them is quick."""
 
