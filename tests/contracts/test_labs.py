@@ -22,17 +22,19 @@ from weft.labs.verdicts import OUTCOMES
 
 MAX_LINES = 150
 SHARED = {"__init__", "lab", "page", "statistics", "text", "training", "trials", "verdicts"} | {
-    *("comparisons", "short_sentences", "word_alignment_baselines"),
+    *("comparisons", "graph_paths", "short_sentences", "word_alignment_baselines"),
 }
 """Files that are not a lab."""
 TINY: dict[str, dict[str, Any]] = {
     "scores": {"scores": ("dot",), "steps": 2, "sentences": 2},
     "alignment": {"models": ("LSTM, dot",), "steps": 2, "sentences": 10},
     "heads": {"heads": 1, "layers": 1, "steps": 2, "sentences": 2},
+    "distance": {"lengths": (4, 8, 12, 16)},
     "scaling": {"widths": (4, 16), "queries": 8},
+    "order": {"steps": 4, "pairs": (40, 8)},
 }
 """Options of each lab with which a run of two seeds takes a fraction of a second."""
-SLOW: set[str] = {"heads"}
+SLOW: set[str] = {"heads", "order"}
 """Labs that take more than that even so."""
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in labs.LABS]
 

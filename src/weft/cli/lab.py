@@ -30,7 +30,10 @@ def command(
         str | None,
         typer.Argument(metavar="[NAME]", help="A lab, or all; without it, all labs are listed.", show_default=False),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds.")] = 3,
+    seeds: Annotated[
+        int | None,
+        typer.Option("--seeds", min=1, help="Number of seeds; by default 3, with --quick 2.", show_default=False),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option(
@@ -58,6 +61,7 @@ def command(
     folder = to or (Path("labs") if name == "all" else None)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file, expected a folder for the results")
+    seeds = seeds or (2 if quick else 3)
     results: list[LabResult] = []
     for lab in labs:
         result = _run(lab, LABS[lab.name], seeds, quick=quick, silent=as_json)

@@ -19,17 +19,32 @@ from collections.abc import Callable
 
 from weft.errors import RecipeError, nearest
 from weft.labs.alignment import alignment
+from weft.labs.distance import distance
 from weft.labs.heads import heads
 from weft.labs.lab import Lab, LabResult
+from weft.labs.order import order
 from weft.labs.scaling import scaling
 from weft.labs.scores import scores
 
-__all__ = ["LABS", "Lab", "LabResult", "alignment", "find_lab", "heads", "scaling", "scores"]
+__all__ = [
+    "LABS",
+    "Lab",
+    "LabResult",
+    "alignment",
+    "distance",
+    "find_lab",
+    "heads",
+    "order",
+    "scaling",
+    "scores",
+]
 
 LABS: dict[str, Callable[..., LabResult]] = {
     "scores": scores,
     "alignment": alignment,
+    "distance": distance,
     "scaling": scaling,
+    "order": order,
     "heads": heads,
 }
 """The labs in the order of the lectures. Their modules import no PyTorch, so that listing them is quick."""

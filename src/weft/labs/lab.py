@@ -52,6 +52,8 @@ class Table:
     header: tuple[str, ...]
     rows: Sequence[Row]
     caption: str = ""
+    varies: bool = False
+    """Whether the same seeds give other values, such as seconds; it is then left out of JSON."""
 
 
 def environment() -> dict[str, str]:
@@ -107,8 +109,9 @@ class LabResult:
 
     def record(self) -> dict[str, Any]:
         """All of it as values of JSON; numbers that are not finite are None."""
-        record = _finite(asdict(self))
-        assert isinstance(record, dict)
+        record: dict[str, Any] = _finite(asdict(self))
+        for name in ("tables", "charts"):
+            record[name] = [item for item in record[name] if not item["varies"]]
         return record
 
     def to_json(self) -> str:

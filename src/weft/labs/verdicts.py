@@ -87,4 +87,5 @@ def _outcome(predicted: bool, opposite: bool) -> Outcome:
 
 
 def _limit(value: float) -> str:
-    return f"{value:,g}".replace("-", "−")
+    mantissa, _, exponent = f"{value:,g}".partition("e")
+    return (f"{mantissa}e{int(exponent)}" if exponent else mantissa).replace("-", "−")

@@ -8,7 +8,7 @@ from weft.labs.charts.terminal import chart_lines
 
 def test_lines(lines_chart: Chart) -> None:
     lines = [line.plain for line in chart_lines(lines_chart, 60)]
-    assert lines[0] == "A gap of 35 points" and lines[1] == "  ● with <attention>   ■ without   "
+    assert lines[0] == "A gap of 35 points" and lines[1] == "  ● with <attention>   ■ without  "
     assert lines[2] == "exact match (%)" and lines[-1].endswith("length (words)")
     assert max(map(len, lines)) <= 60
     assert sum(line.count("●") for line in lines[2:]) == 2 and sum(line.count("■") for line in lines[2:]) == 3

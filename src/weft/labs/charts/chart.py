@@ -47,6 +47,8 @@ class Chart:
     """Of a dot plot, whose x is the index of a category."""
     references: tuple[tuple[str, float], ...] = ()
     """Lines at a value, with their labels."""
+    varies: bool = False
+    """Whether the same seeds give other values, such as seconds; it is then left out of JSON."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.series) <= MAX_SERIES:

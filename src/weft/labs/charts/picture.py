@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, ROW = 6.0, 3.6, 0.34
 """Inches of the panel; of a row of a dot plot."""
-TITLE_CHARACTERS = 76
+TITLE_CHARACTER = 0.1
+"""Inches of a letter of the title, about."""
 LEGEND_ROW = 0.24
 
 
@@ -31,16 +32,17 @@ def draw_chart(chart: Chart, to: Path | str) -> Path:
 def _figure(chart: Chart, families: list[str]) -> Figure:
     page = Page.blank(families)
     label = page.style(9, INK)
-    title = "\n".join(wrap(chart.title, TITLE_CHARACTERS))
     values = value_axis(chart)
     row_labels = chart.categories or values.labels
     left = 0.45 + page.width_of(row_labels, label) + (0.0 if chart.categories else 0.25)
     names = [series.name for series in chart.series]
     legend = page.width_of(names, label) + 0.75 if len(names) > 1 else 0.2
+    width = left + WIDTH + 0.2 + legend
+    title = "\n".join(wrap(chart.title, int(width / TITLE_CHARACTER)))
     rows = len(chart.categories) * (1 + 0.45 * (len(names) - 1))
     height = ROW * rows + 0.2 if chart.categories else HEIGHT
     top = 0.25 + title_height(title)
-    page.figure.set_size_inches(left + WIDTH + 0.2 + legend, top + height + 0.85)
+    page.figure.set_size_inches(width, top + height + 0.85)
     page.write(0.2, 0.15, title, page.title_style)
     axes = page.axes(left, top, WIDTH, height)
     if chart.categories:
@@ -74,7 +76,7 @@ def _lines(page: Page, axes: Axes, chart: Chart, values: Axis) -> None:
         points = series.estimates()
         xs = [x for x, _ in points]
         means = [estimate.mean for _, estimate in points]
-        axes.plot(xs, means, **_line_style(number), zorder=4)
+        axes.plot(xs, means, **_line_style(number), zorder=4, clip_on=False)
         for x, estimate in points:
             low, high = _drawn_interval(estimate, values)
             axes.plot([x, x], [low, high], "_-", color=COLORS[number], linewidth=1.0, markersize=5, zorder=3)

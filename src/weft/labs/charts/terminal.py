@@ -32,14 +32,22 @@ def chart_lines(chart: Chart, width: int, *, ascii_only: bool = False) -> Iterat
     symbols = ASCII_SYMBOLS if ascii_only else SYMBOLS
     yield Text(chart.title, style="bold")
     if len(chart.series) > 1:
-        legend = Text("  ")
-        for index, series in enumerate(chart.series):
-            legend.append(f"{symbols[index]} ", TERMINAL_COLORS[index]).append(f"{series.name}   ")
-        yield legend
+        yield from _legend(chart, width, symbols)
     if chart.categories:
         yield from _dot_plot(chart, width, symbols)
     else:
         yield from _lines(chart, width, symbols)
+
+
+def _legend(chart: Chart, width: int, symbols: str) -> Iterator[Text]:
+    """The names of the series, in as many lines as they need."""
+    line = Text(" ")
+    for index, series in enumerate(chart.series):
+        if len(line) > 1 and len(line) + cell_len(series.name) + 3 > width:
+            yield line
+            line = Text(" ")
+        line.append(f" {symbols[index]} ", TERMINAL_COLORS[index]).append(f"{series.name}  ")
+    yield line
 
 
 def _lines(chart: Chart, width: int, symbols: str) -> Iterator[Text]:
