@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks deploy
 
-.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages pictures notebook dist dist-check clean
+.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages pictures course notebook notebooks dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -65,6 +65,7 @@ pages: .venv/installed
 	mkdir -p build/pages
 	cp -r $(PAGES) build/pages/
 	$(BIN)/python tools/notebook.py docs/tour.ipynb --page build/pages/docs/tour.md
+	$(BIN)/python tools/course.py site build/pages/docs/course
 
 pictures: .venv/installed     ## train `grammar` and draw the pictures of the README
 	rm -rf build/pictures
@@ -75,6 +76,12 @@ pictures: .venv/installed     ## train `grammar` and draw the pictures of the RE
 
 notebook: .venv/installed     ## run docs/tour.ipynb and store its outputs
 	$(BIN)/python tools/notebook.py docs/tour.ipynb
+
+notebooks: .venv/installed    ## write the chapters of the course as notebooks: build/notebooks
+	$(BIN)/python tools/notebook.py docs/course/[0-9]*.md --to build/notebooks
+
+course: .venv/installed       ## run the course: store what its code prints, and draw its pictures (it trains three models)
+	$(BIN)/python tools/course.py run
 
 dist: .venv/installed         ## build dist/*.tar.gz and dist/*.whl, and check their metadata
 	rm -rf dist

@@ -1,27 +1,36 @@
-"""Runs the example notebook and stores its outputs; with --page, writes it as a page of the documentation site.
+"""Notebooks: runs their cells and stores the outputs; makes pages of them, and them of Markdown.
 
     python tools/notebook.py docs/tour.ipynb                                    run all cells, store their outputs
     python tools/notebook.py docs/tour.ipynb --page build/pages/docs/tour.md    nothing is run
+    python tools/notebook.py docs/course/*.md --to build/notebooks              nothing is run
 
-A cell is run as Jupyter runs it: what it prints and the value of its last expression are its outputs. That is all this
-notebook needs, and it takes no Jupyter.
+A cell is run as Jupyter runs it: what it prints and the value of its last expression are its outputs; a line
+``!weft …`` is a command. That is all these notebooks need, and it takes no Jupyter.
+
+Of a Markdown file, blocks of ``python`` and ``sh`` become cells. A block of ``text`` right after one of these is its
+output, which the notebook will have itself; ``math`` becomes ``$$…$$``; pictures become attachments.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import base64
 import io
 import json
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Cell = dict[str, Any]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?", flags=re.M | re.S)
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
+TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -34,6 +43,8 @@ def source_of(cell: Cell) -> str:
 
 def run_cell(source: str, namespace: dict[str, Any]) -> list[dict[str, Any]]:
     """Run the code of a cell; its outputs, as a notebook stores them."""
+    if source.startswith("!"):
+        return run_commands(source)
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed, value = io.StringIO(), None
@@ -41,15 +52,31 @@ def run_cell(source: str, namespace: dict[str, Any]) -> list[dict[str, Any]]:
         exec(compile(tree, "<cell>", "exec"), namespace)
         if last is not None:
             value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), namespace)
-    outputs: list[dict[str, Any]] = []
-    if text := printed.getvalue():
-        outputs.append({"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)})
+    outputs = printed_output(printed.getvalue())
     if value is not None:
         data = {"text/plain": [repr(value)]}
         if hasattr(value, "_repr_html_"):
             data["text/html"] = value._repr_html_().splitlines(keepends=True)
         outputs.append({"output_type": "execute_result", "data": data, "metadata": {}})
     return outputs
+
+
+def run_commands(source: str) -> list[dict[str, Any]]:
+    """Run lines such as ``!weft trace …``, in this process; what they print on stdout."""
+    from weft.cli import app
+
+    printed = io.StringIO()
+    for line in source.splitlines():
+        name, *arguments = shlex.split(line.removeprefix("!"), comments=True)
+        if name != "weft":
+            raise ValueError(f"{line}: expected a command of weft")
+        with redirect_stdout(printed):
+            app(args=arguments, standalone_mode=False)
+    return printed_output(printed.getvalue())
+
+
+def printed_output(text: str) -> list[dict[str, Any]]:
+    return [{"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}] if text else []
 
 
 def run_cells(sources: list[str]) -> Iterator[list[dict[str, Any]]]:
@@ -83,7 +110,7 @@ def execute(path: Path) -> None:
             {**output, "execution_count": number} if output["output_type"] == "execute_result" else output
             for output in made
         ]
-    path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    write(notebook, path)
 
 
 def markdown(notebook: dict[str, Any]) -> str:
@@ -104,15 +131,87 @@ def markdown(notebook: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+class Block(NamedTuple):
+    """A fenced block, or what stands between two of them."""
+
+    language: str
+    """Empty: prose."""
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    """The blocks of a Markdown page, in order."""
+    pieces = FENCE.split(page)  # prose, language, code, prose, …
+    parts = [Block("", pieces[0])]
+    for language, code, prose in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        parts += [Block(language, code), Block("", prose)]
+    return [block for block in parts if block.language or block.text.strip()]
+
+
+def from_markdown(page: str, folder: Path) -> dict[str, Any]:
+    """A notebook of a Markdown page; the pictures are read from where the page has them, relative to the folder."""
+    cells: list[Cell] = []
+    prose = ""
+    for block in blocks(page):
+        is_code = block.language in ("python", "sh")
+        if is_code:
+            if prose.strip():
+                cells.append(_markdown_cell(prose, folder))
+            lines = block.text.rstrip("\n").splitlines()
+            code = "\n".join(f"!{line}" for line in lines) if block.language == "sh" else "\n".join(lines)
+            cells.append({"cell_type": "code", "source": _lines(code), "execution_count": None, "outputs": []})
+            prose = ""
+        elif block.language == "math":
+            prose += f"$$\n{block.text}$$\n"
+        elif block.language == "text" and not prose.strip():
+            continue  # the output of the cell before
+        else:
+            prose += f"```{block.language}\n{block.text}```\n" if block.language else block.text
+    if prose.strip():
+        cells.append(_markdown_cell(prose, folder))
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    numbered = [{"id": f"cell-{number}", "metadata": {}, **cell} for number, cell in enumerate(cells, 1)]
+    return {"cells": numbered, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _markdown_cell(prose: str, folder: Path) -> Cell:
+    """Folded answers are unfolded, as they have cells of their own; a link to a chapter is one to its notebook."""
+    prose = prose.replace("<details markdown>\n", "").replace("</details>\n", "")
+    prose = re.sub(r"<summary>(.*?)</summary>", r"### \1", prose)
+    prose = re.sub(r"\]\((\d\d-[a-z-]+)\.md", r"](\1.ipynb", prose)
+    attachments = {}
+    for path in (folder / target for _, target in PICTURE.findall(prose)):
+        attachments[path.name] = {TYPES[path.suffix]: base64.b64encode(path.read_bytes()).decode()}
+    prose = PICTURE.sub(lambda match: f"![{match[1]}](attachment:{Path(match[2]).name})", prose)
+    cell: Cell = {"cell_type": "markdown", "source": _lines(prose.strip())}
+    return {**cell, "attachments": attachments} if attachments else cell
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
+
+
+def write(notebook: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("notebook", type=Path)
+    parser.add_argument("files", type=Path, nargs="+", help="a notebook; with --to, Markdown files")
     parser.add_argument("--page", type=Path, help="write this Markdown file instead of running the cells")
+    parser.add_argument("--to", type=Path, help="write notebooks of the Markdown files into this folder")
     arguments = parser.parse_args()
-    if arguments.page is None:
-        execute(arguments.notebook)
+    if arguments.to is not None:
+        arguments.to.mkdir(parents=True, exist_ok=True)
+        for path in arguments.files:
+            notebook = from_markdown(path.read_text("utf-8"), path.parent)
+            write(notebook, arguments.to / path.with_suffix(".ipynb").name)
+    elif arguments.page is not None:
+        [path] = arguments.files
+        arguments.page.write_text(markdown(read(path)), "utf-8")
     else:
-        arguments.page.write_text(markdown(read(arguments.notebook)), "utf-8")
+        for path in arguments.files:
+            execute(path)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""docs/course: every block of code runs, prints what the chapter says it prints, and becomes a cell of a notebook."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHAPTERS = sorted((ROOT / "docs/course").glob("[0-9]*.md"))
+NAMES = [path.stem for path in CHAPTERS]
+SECTIONS = ["The equation", "In weft", "The picture", "Exercise", "Lab"]
+SHORTER = (
+    (re.compile(r"^(weft train .*)$", flags=re.M), r"\1 --set data.train_size=60 --set data.valid_size=4"),
+    (re.compile(r"^(weft train .*)--set training.steps=\d+", flags=re.M), r"\1"),
+    (re.compile(r"^(weft train .*)$", flags=re.M), r"\1 --set training.steps=2 --set model.embedding=128"),
+    (re.compile(r'"steps": \d+'), '"steps": 2'),
+    (re.compile(r'(generate\("grammar", "test", )[\d_]+'), r"\g<1>4"),
+    (re.compile(r"max_nodes=[\d_]+"), "max_nodes=3"),
+)
+"""Hardly any training, and few sentences: for chapters that train a model or use one."""
+
+
+@pytest.fixture(scope="module")
+def course() -> Any:
+    """tools/course.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        import course
+
+        yield course
+        for name in ("course", "notebook", "equations"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all chapters run, one after the other: later ones load what earlier ones trained."""
+    return tmp_path_factory.mktemp("course")
+
+
+def text_of(name: str) -> str:
+    return (ROOT / "docs/course" / f"{name}.md").read_text("utf-8")
+
+
+def uses_a_run(page: str) -> bool:
+    return "runs/" in page
+
+
+@pytest.mark.filterwarnings("ignore::weft.errors.WeftWarning")  # hardly trained
+@pytest.mark.parametrize("name", NAMES)
+def test_every_block_runs(course: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """In order. The answers of the exercises check themselves; outputs that no training decides are those shown."""
+    monkeypatch.chdir(folder)
+    page = text_of(name)
+    if uses_a_run(page):
+        for pattern, replacement in SHORTER:
+            page = pattern.sub(replacement, page)
+    for block, output in course.run_page(page):
+        if block[3] is not None:
+            assert output
+            assert uses_a_run(page) or output == block[4], block[2]
+    for _, target in course.notebook.PICTURE.findall(page):
+        assert (folder / Path(target).name).stat().st_size > 1_000
+
+
+@pytest.mark.slow
+def test_outputs_are_those_of_the_chapters(
+    course: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole course, with all of its training. Numbers differ a little between machines, texts hardly."""
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        for block, output in course.run_page(text_of(name)):
+            if block[3] is not None:
+                shown, words = (re.sub(r"[-\d.,]+", "#", text).split() for text in (block[4], output))
+                assert len(words) > 0.7 * len(shown), f"{name}: {output}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_of_a_chapter(name: str) -> None:
+    """Idea, equation, code, picture, exercise with an answer that is checked, lab; short enough for an evening."""
+    page = text_of(name)
+    assert re.findall(r"^## (.*)$", page, flags=re.M) == SECTIONS
+    assert page.count("```math\n") >= 1 and page.count("![") >= 1 and len(page.splitlines()) <= 160
+    answer = page.partition("<details markdown>")[2].partition("</details>")[0]
+    assert "<summary>Answer</summary>" in answer and re.search(r"assert|assert_close", answer)
+    assert "```console\n$ weft " in page.partition("## Lab")[2]
+    assert "```text\n```" not in page, "an output that was never stored: run `make course`"
+
+
+def test_the_pictures_are_those_that_the_chapters_show() -> None:
+    shown = {Path(target).name for name in NAMES for target in re.findall(r"\]\(\.\./images/course/(.*?)\)", text_of(name))}
+    assert shown == {path.name for path in (ROOT / "docs/images/course").iterdir()}
+
+
+def test_every_lab_belongs_to_a_chapter() -> None:
+    from weft.labs import LABS
+
+    named = {lab for name in NAMES for lab in re.findall(r"^\$ weft lab (\w+)$", text_of(name), flags=re.M)}
+    listed = (ROOT / "docs/course/index.md").read_text("utf-8")
+    assert named == set(LABS) and all(f"`{lab}`" in listed for lab in named)
+
+
+def test_equations_become_mathml(course: ModuleType) -> None:
+    """Those on lines of their own and those within lines; none has a command that the converter does not know."""
+    for name in [*NAMES, "index"]:
+        page = course.with_mathml(text_of(name))
+        prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", page, flags=re.M | re.S)
+        assert page.count("<math ") == page.count("</math>") > 3 and "$" not in prose, name
+        assert not re.findall(r"<m[ion][^>]*>[^<]*\\[^<]*<", page), name
+
+
+def test_equations_leave_code_alone(course: ModuleType) -> None:
+    assert course.with_mathml("a `$x$` b\n\n```sh\necho $HOME $PATH\n```\n") == "a `$x$` b\n\n```sh\necho $HOME $PATH\n```\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chapter_becomes_a_notebook(course: ModuleType, name: str) -> None:
+    """One cell for each block of code; pictures are inside, answers unfolded, outputs left to the notebook."""
+    page = text_of(name)
+    made = course.notebook.from_markdown(page, ROOT / "docs/course")
+    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in made["cells"]]
+    code = [source for kind, source in sources if kind == "code"]
+    prose = "\n".join(source for kind, source in sources if kind == "markdown")
+    assert code == [
+        block[2].rstrip() if block[1] == "python" else "\n".join(f"!{line}" for line in block[2].splitlines())
+        for block in course.CODE.finditer(page)
+    ]
+    assert prose.count("\n$$\n") == 2 * page.count("```math\n") and "### Answer" in prose
+    assert "<details" not in prose and "```text" not in prose and "../images" not in prose and ".md)" not in links(prose)
+    assert len({cell["id"] for cell in made["cells"]}) == len(made["cells"])
+    assert sum(len(cell.get("attachments", {})) for cell in made["cells"]) == page.count("](../images/")
+    json.dumps(made)
+
+
+def links(prose: str) -> str:
+    """The links to other chapters."""
+    return " ".join(re.findall(r"\]\(\d\d-[^)]*\)", prose))
+
+
+def test_outputs_are_stored(course: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make course` replaces what is shown below a block by what it prints, and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/x").mkdir(parents=True)
+    page = "# T\n\n```python\nx = 3\nprint(x)\nx + 1\n```\n\n```text\n7\n```\n\n```sh\nweft train grammar --out runs/x\n```\n"
+    assert course.updated(page) == page.replace("7\n", "3\n4\n")

@@ -1,0 +1,109 @@
+"""The course: runs its chapters, and makes pages of the documentation site of them.
+
+    python tools/course.py run [CHAPTER...]            their outputs go into docs/course, their pictures into docs/images/course
+    python tools/course.py site build/pages/docs/course    equations as MathML, and a notebook beside each chapter
+
+Chapters are run in order, in build/course. A model that `weft train` has trained there is not trained again; delete the
+folder to start anew. A block of ``text`` after a block of ``python`` or ``sh`` is replaced by what that block printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import notebook
+from equations import with_mathml
+
+ROOT = Path(__file__).resolve().parents[1]
+CHAPTERS = ROOT / "docs/course"
+PICTURES = ROOT / "docs/images/course"
+FOLDER = ROOT / "build/course"
+CODE = re.compile(r"^```(python|sh)\n(.*?)^```\n(\s*^```text\n(.*?)^```$)?", flags=re.M | re.S)
+"""A block that is run and, if it stands there, the block of its output."""
+
+
+def chapters() -> list[Path]:
+    return sorted(CHAPTERS.glob("[0-9]*.md"))
+
+
+def printed(outputs: list[dict[str, Any]]) -> str:
+    """The outputs of a cell as text."""
+    texts = ("".join(output.get("text", output.get("data", {}).get("text/plain", ""))) for output in outputs)
+    return "".join(f"{text.rstrip()}\n" for text in texts if text.strip())
+
+
+def run_page(page: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Run every block of code of a page in the current folder: where it stands, and what it printed."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in CODE.finditer(page):
+        source = block[2]
+        if block[1] == "sh":
+            lines = (line for line in source.splitlines() if not is_trained(line))
+            source = "\n".join(f"!{line}" for line in lines)
+        yield block, printed(notebook.run_cell(source, namespace))
+
+
+def is_trained(command: str) -> bool:
+    """Whether this is a `weft train` whose run is there already."""
+    words = shlex.split(command, comments=True)
+    return words[:2] == ["weft", "train"] and Path(words[words.index("--out") + 1]).is_dir()
+
+
+def updated(page: str) -> str:
+    """The page with the outputs that its code has now."""
+    parts, end = [], 0
+    for block, output in run_page(page):
+        if block[3] is not None:
+            parts += [page[end : block.start(4)], output]
+            end = block.end(4)
+    return "".join((*parts, page[end:]))
+
+
+def run(paths: list[Path]) -> None:
+    """Run chapters, and store their outputs and pictures."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    os.chdir(FOLDER)
+    for path in paths:
+        print(path.name, file=sys.stderr)
+        shutil.rmtree("runs/language-model", ignore_errors=True)  # trained by Python, in a second
+        page = path.read_text("utf-8")
+        path.write_text(updated(page), "utf-8")
+        for _, target in notebook.PICTURE.findall(page):
+            shutil.copyfile(Path(target).name, PICTURES / Path(target).name)
+
+
+def make_site(folder: Path) -> None:
+    """Rewrite the copies of the chapters for the documentation site."""
+    for path in sorted(folder.glob("*.md")):
+        page = path.read_text("utf-8")
+        if path.name[0].isdigit():
+            name = path.with_suffix(".ipynb").name
+            notebook.write(notebook.from_markdown(page, folder), folder / name)
+            title, rest = page.split("\n", 1)
+            page = f"{title}\n\n*[This chapter as a notebook]({name})*\n{rest}"
+        path.write_text(with_mathml(page), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "site"))
+    parser.add_argument("paths", type=Path, nargs="*", help="chapters; of `site`, the folder of their copies")
+    arguments = parser.parse_args()
+    if arguments.action == "run":
+        run([path.resolve() for path in arguments.paths] or chapters())
+    else:
+        [folder] = arguments.paths
+        make_site(folder)
+
+
+if __name__ == "__main__":
+    main()

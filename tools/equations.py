@@ -1,0 +1,38 @@
+"""Writes the equations of Markdown pages as MathML, which browsers draw themselves: no script, nothing loaded.
+
+In the repository an equation is LaTeX, in the two forms that GitHub and Jupyter show: a fenced block of the language
+``math``, and ``$…$`` within a line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from latex2mathml.converter import convert
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.M | re.S)
+IN_LINE = re.compile(r"(`[^`\n]*`)|\$([^$\n]+)\$")
+"""Code, which is left as it is, or an equation."""
+
+
+def displayed(latex: str) -> str:
+    """An equation on a line of its own; it scrolls where the page is too narrow for it."""
+    return f'<div class="equation">{convert(" ".join(latex.split()), display="block")}</div>'
+
+
+def in_line(latex: str) -> str:
+    return f'<span class="equation">{convert(latex)}</span>'
+
+
+def with_mathml(page: str) -> str:
+    """A page with its equations as MathML; other code blocks and code within lines stay as they are."""
+    parts, end = [], 0
+    for fence in FENCE.finditer(page):
+        parts.append(_prose(page[end : fence.start()]))
+        parts.append(displayed(fence[2]) if fence[1] == "math" else fence[0])
+        end = fence.end()
+    return "".join((*parts, _prose(page[end:])))
+
+
+def _prose(text: str) -> str:
+    return IN_LINE.sub(lambda match: match[1] or in_line(match[2]), text)
