@@ -1,6 +1,6 @@
 """The course: runs its chapters, and makes pages of the documentation site of them.
 
-    python tools/course.py run [CHAPTER...]            their outputs go into docs/course, their pictures into docs/images/course
+    python tools/course.py run [CHAPTER...]                outputs go into docs/course, pictures into docs/images/course
     python tools/course.py site build/pages/docs/course    equations as MathML, and a notebook beside each chapter
 
 Chapters are run in order, in build/course. A model that `weft train` has trained there is not trained again; delete the

@@ -16,8 +16,9 @@ IN_LINE = re.compile(r"(`[^`\n]*`)|\$([^$\n]+)\$")
 
 
 def displayed(latex: str) -> str:
-    """An equation on a line of its own; it scrolls where the page is too narrow for it."""
-    return f'<div class="equation">{convert(" ".join(latex.split()), display="block")}</div>'
+    """Equations on a line of their own. Those with a ``\\qquad`` between them stand side by side if there is space."""
+    parts = re.split(r"(?:\\qquad\s*)+", " ".join(latex.split()))
+    return f'<div class="equation">{"".join(convert(part, display="block") for part in parts)}</div>'
 
 
 def in_line(latex: str) -> str:

@@ -21,14 +21,15 @@ from weft.recipe.toml import settings_of, toml_value
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").glob("**/*.md")),
     *sorted(ROOT.glob("benchmarks/**/*.md")),
 ]
 
 
 def commands_in(text: str) -> list[str]:
     """Lines of code blocks that call weft."""
-    blocks = re.findall(r"```(?:sh|bash|console)?\n(.*?)```", text, flags=re.S)
+    fences = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, flags=re.M | re.S)
+    blocks = [block for language, block in fences if language in ("", "sh", "bash", "console")]
     lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
     return [line for line in lines if re.match(r"(echo .*\| )?weft \w", line)]
 
