@@ -43,15 +43,20 @@ NOT_A_MODEL = {"tokenizers": "damaged, or not a tokenizer.json", "sentencepiece"
 
 
 class Engine(Protocol):
-    """A tokenizer in its own library, with its own ids."""
+    """A tokenizer with its own ids."""
 
     source: str
 
     def ids(self) -> list[int]: ...
-    def special_ids(self) -> tuple[int | None, int | None, int | None]: ...
     def encode(self, texts: list[str]) -> list[list[int]]: ...
     def decode(self, ids: list[int]) -> str: ...
     def token(self, id: int) -> str: ...
+
+
+class FileEngine(Engine, Protocol):
+    """A tokenizer that is one file, in its own library."""
+
+    def special_ids(self) -> tuple[int | None, int | None, int | None]: ...
     def content(self) -> str: ...
 
 
@@ -61,8 +66,10 @@ class ExternalTokenizer:
     kind = "external"
     supports_dropout = False
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    _engine: Engine
+
+    def __init__(self, engine: FileEngine) -> None:
+        self._engine = self._file = engine
         self.source = engine.source
         special = engine.special_ids()
         ordinary = [id for id in sorted(engine.ids()) if id not in special]
@@ -139,7 +146,7 @@ class ExternalTokenizer:
 
     def save(self, path: Path) -> None:
         header = {"weft_tokenizer": FORMAT, "kind": self.kind, "source": self.source, "ids": self.external_ids}
-        save_text(path, json.dumps({**header, "content": self._engine.content()}, ensure_ascii=False))
+        save_text(path, json.dumps({**header, "content": self._file.content()}, ensure_ascii=False))
 
     def description(self) -> list[str]:
         """Facts to show to a user, one per line."""

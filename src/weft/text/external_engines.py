@@ -22,12 +22,14 @@ class TokenizersEngine:
 
     source = "tokenizers"
 
-    def __init__(self, content: str) -> None:
+    def __init__(self, content: str, special: tuple[int, int, int] | None = None) -> None:
+        """``special``: the ids of the unknown, begin and end tokens; None: as the file says."""
         self._library = tokenizers.Tokenizer.from_str(content)
         self._library.no_truncation()
         self._library.no_padding()
         self._vocabulary: dict[str, int] = self._library.get_vocab(with_added_tokens=True)
         self._content = json.loads(self._library.to_str())
+        self._special = special
         self._special_names = [str(self._library.id_to_token(id)) for id in self.special_ids() if id is not None]
         unknown = self.special_ids()[0]
         self._unknown: str | None = None if unknown is None else self._library.id_to_token(unknown)
@@ -39,6 +41,8 @@ class TokenizersEngine:
         return list(set(self._vocabulary.values()))
 
     def special_ids(self) -> tuple[int | None, int | None, int | None]:
+        if self._special is not None:
+            return self._special
         model = self._content["model"]
         name = model.get("unk_token")
         if model.get("unk_id") is not None:
@@ -55,6 +59,14 @@ class TokenizersEngine:
         if begin == end:
             begin = None
         return (None if unknown in (begin, end) else unknown), begin, end
+
+    def names(self) -> dict[str, int]:
+        """The id of every token, by its name in the file."""
+        return self._vocabulary
+
+    def special_names(self) -> list[str]:
+        """The tokens that the file marks as special."""
+        return [token["content"] for token in self._content.get("added_tokens", []) if token["special"]]
 
     def _first_known(self, names: Sequence[str]) -> int | None:
         return next((self._vocabulary[name] for name in names if name in self._vocabulary), None)

@@ -17,6 +17,7 @@ unigram    learned subwords: the most likely     like bpe; a run of unknown   li
            segmentation                          characters is one unknown
 external   that of a tokenizer.json or           as in the file               as in the file
            SentencePiece model
+imported   that of a pretrained model            as in the original           as in the original
 ========== ===================================== ============================ ==============================
 
 Unusual input, for every kind:
@@ -47,6 +48,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from weft.errors import VocabularyError, nearest
 from weft.files import read_bounded
 from weft.recipe.choices import TOKENIZERS, resolve
+from weft.text.frames import DEFAULT_FRAME, DEFAULT_RULES, Frame
 from weft.text.vocabulary import FORMAT, MAX_TEXT_CHARACTERS
 from weft.text.word_cache import TokenArrays
 
@@ -54,6 +56,8 @@ MAX_FILE_BYTES = 1 << 28
 """The largest tokenizer file."""
 EXTERNAL = "external"
 """The kind of tokenizers that weft does not learn itself (`weft.text.external`)."""
+IMPORTED = "imported"
+"""The kind of tokenizers that belong to an imported model (`weft.text.imported`)."""
 
 
 if TYPE_CHECKING:
@@ -128,9 +132,13 @@ def load(path: Path | str) -> Tokenizer:
     if not isinstance(content, dict):
         return content
     kind = _kind_of_file(content, path)
-    if kind != EXTERNAL:
+    if kind not in (EXTERNAL, IMPORTED):
         loaded: Tokenizer = resolve(TOKENIZERS, kind).from_json(content, name=str(path))
         return loaded
+    if kind == IMPORTED:
+        from weft.text.imported import ImportedTokenizer
+
+        return ImportedTokenizer.from_json(content, name=str(path))
     from weft.text.external import ExternalTokenizer
 
     if "weft_tokenizer" not in content:
@@ -155,6 +163,30 @@ class Tokenizers(NamedTuple):
         from weft.text.columns import make_column_tokenizer
 
         return Tokenizers(make_column_tokenizer(self.source, count, features=features), self.target)
+
+    @property
+    def frame(self) -> Frame:
+        """The special tokens around a source and a target, in the languages that are chosen."""
+        frame: Frame = getattr(self.source, "frame", DEFAULT_FRAME)
+        return frame
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of a model that has tokens for them."""
+        rules = getattr(self.source, "rules", DEFAULT_RULES)
+        return tuple(rules.languages)
+
+    def with_languages(self, source: str | None, target: str | None) -> Tokenizers:
+        """The same for other languages; None: as it is."""
+        if source is None and target is None:
+            return self
+        if not self.languages:
+            DEFAULT_RULES.with_languages(source, target)  # raises
+        from weft.text.imported import ImportedTokenizer
+
+        assert isinstance(self.source, ImportedTokenizer) and isinstance(self.target, ImportedTokenizer)
+        changed = self.source.with_languages(source, target)
+        return Tokenizers(changed, changed if self.joint else self.target.with_languages(source, target))
 
     def save(self, folder: Path) -> tuple[Path, ...]:
         """Write one file or two; returns their paths."""
@@ -192,7 +224,7 @@ def _kind_of_file(content: dict[str, Any], path: Path) -> str:
         raise VocabularyError(
             f"{path}: written by an older weft (format {version}; this one reads format {FORMAT}); learn it again"
         )
-    if kind not in TOKENIZERS and kind != EXTERNAL:
+    if kind not in (*TOKENIZERS, EXTERNAL, IMPORTED):
         raise VocabularyError(f"{path}: unknown kind of tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
     return kind
 
