@@ -162,7 +162,7 @@ def test_scores_need_no_more_than_a_model_does() -> None:
     targets = TokenStore.of([*row[1:], 2] for row in INPUTS)
     for mean in MEANS:
         ensemble = ensemble_of(("lstm", "transformer"), mean=mean)
-        found = token_log_probabilities(ensemble, PairStore(sources, targets), begin=1)
+        found = token_log_probabilities(ensemble, PairStore(sources, targets), start=(1,))
         for row, scores in enumerate(found):
             memory = ensemble.encode(Ragged.of([SOURCES[row]]))
             state, last = ensemble.start(memory), 1

@@ -60,6 +60,14 @@ Search = Annotated[
     str | None,
     typer.Option("--search", metavar="KIND", help="Search strategy: greedy, beam, sample, mbr, exact or exhaustive."),
 ]
+SourceLanguage = Annotated[
+    str | None,
+    typer.Option("--from", metavar="LANGUAGE", help="Language of the sources, if the model has several."),
+]
+TargetLanguage = Annotated[
+    str | None,
+    typer.Option("--to", metavar="LANGUAGE", help="Language to translate into, if the model has several."),
+]
 With = Annotated[
     list[Path] | None,
     typer.Option("--with", metavar="RUN", help="Another run to ensemble with RUN; may be repeated."),

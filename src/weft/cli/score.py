@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from weft.cli.arguments import Device, Json, PairsFile, Run, SourceFile, TargetFile, check_runs, counted, given_corpus
+from weft.cli.arguments import (
+    Device,
+    Json,
+    PairsFile,
+    Run,
+    SourceFile,
+    SourceLanguage,
+    TargetFile,
+    TargetLanguage,
+    check_runs,
+    counted,
+    given_corpus,
+)
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
 from weft.cli.json_output import json_text
 
@@ -21,6 +33,8 @@ def command(
     pairs: PairsFile = None,
     source: SourceFile = None,
     target: TargetFile = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
     as_json: Json = False,
     bad_lines: BadLines = "error",
     device: Device = "auto",
@@ -46,7 +60,7 @@ def command(
         rows.append((name, number, row))
     from weft.translation.load import load
 
-    model = load(run, device=device)
+    model = load(run, device=device).with_languages(source_language, target_language)
 
     def score(given: Sequence[Pair]) -> list[PairScore]:
         return model.score(given)

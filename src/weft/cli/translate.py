@@ -21,6 +21,8 @@ from weft.cli.arguments import (
     Run,
     RunArguments,
     Search,
+    SourceLanguage,
+    TargetLanguage,
     With,
     check_file,
     in_one_line,
@@ -87,6 +89,8 @@ class Job(NamedTuple):
         from weft.errors import SearchError
 
         model = self.arguments.load()
+        search = model.search_settings(self.settings)
+        _ = model.with_languages(search.source_language, search.target_language).tokenizers.frame  # refused here
         if self.format.align and not model.recipe.model.attends:
             raise SearchError(
                 f"--align: {self.arguments.run} has no attention (model.attention.score = 'none'), so it has no links"
@@ -97,6 +101,9 @@ class Job(NamedTuple):
         """What must be the same when the output is resumed; the batch size need not be."""
         search = model.search_settings(self.settings).model_dump()
         del search["batch_tokens"]
+        for name in ("source_language", "target_language"):
+            if search[name] is None:  # as before there were languages
+                del search[name]
         return {
             "weights": [_fingerprint(run) for run in self.arguments.runs],
             **{f"search.{name}": value for name, value in search.items()},
@@ -115,6 +122,8 @@ def command(
         Path | None, typer.Option("--output", help="Write to this file, which appears once it is complete.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an --output that was interrupted.")] = False,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
     search: Search = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Annotated[
@@ -144,6 +153,8 @@ def command(
     arguments = RunArguments(run, more, device, precision, engine)
     arguments.check()
     settings = search_changes(run, search, changes)
+    languages = {"source_language": source_language, "target_language": target_language}
+    settings |= {name: language for name, language in languages.items() if language is not None}
     check_file(file)
     job = Job(file, arguments, settings, OutputFormat(n_best, align, as_json), policy)
     if output is None:

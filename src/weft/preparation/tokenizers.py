@@ -64,14 +64,15 @@ def make_tokenizers(
 ) -> Tokenizers:
     """The tokenizers of a new run; ``start``: the tokenizer files of the run that it starts from."""
     settings = recipe.tokenizer
+    languages = settings.source_language, settings.target_language
     if start:
-        tokenizers = load_tokenizers(start)
+        tokenizers = load_tokenizers(start).with_languages(*languages)
         if not settings.extend:
             return tokenizers
         return _extend(recipe, tokenizers, _sample_pairs(recipe, entries, transforms))
     if settings.file is not None:
         files = [settings.file, *([] if settings.target_file is None else [settings.target_file])]
-        return load_tokenizers([Path(recipe.data.folder) / file for file in files])
+        return load_tokenizers([Path(recipe.data.folder) / file for file in files]).with_languages(*languages)
     check_patterns(settings.protect)  # before the corpus is read
     return learn_tokenizers(recipe, _sample_pairs(recipe, entries, transforms))
 

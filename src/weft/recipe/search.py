@@ -76,6 +76,12 @@ class SearchSettings(Settings):
     replace_unknown: bool = Field(
         False, description="replace unknown tokens by the source word with the most attention"
     )
+    source_language: str | None = Field(
+        None, description="language of the sources, for a model that has several; if not set, that of the run"
+    )
+    target_language: str | None = Field(
+        None, description="language to translate into, for a model that has several; if not set, that of the run"
+    )
     max_space: Count = Field(1_000_000, description="exhaustive: refuse to try more outputs than this")
     max_nodes: Count = Field(100_000, description="exact: give up after expanding so many prefixes")
     batch_tokens: Count = Field(4_096, description="source tokens in a batch")

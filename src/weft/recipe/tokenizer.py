@@ -42,6 +42,12 @@ class TokenizerSettings(Settings):
         True, description="word, bpe, unigram: punctuation and elided articles are words of their own"
     )
     tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
+    source_language: str | None = Field(
+        None, description="language of the sources, for a tokenizer of an imported model that has several"
+    )
+    target_language: str | None = Field(
+        None, description="language of the targets, for a tokenizer of an imported model that has several"
+    )
     extend: bool = Field(False, description="with training.start: add ids for symbols that the tokenizer does not know")
     decompose: bool = Field(
         False, description="character: decompose text (NFD), e.g. a Korean syllable into its letters"

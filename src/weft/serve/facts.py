@@ -39,6 +39,7 @@ def facts(translator: Translator) -> dict[str, Any]:
         "copies": isinstance(model, HasCopyProbabilities),
         "editable": any(role.reads_source for role, _ in attentions(model)),
         "source_columns": translator.source_columns,
+        "languages": list(translator.tokenizers.languages),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "vocabulary": {"source": translator.tokenizers.source.size, "target": translator.tokenizers.target.size},
         "positions": stacks[0].settings.positions if stacks else None,

@@ -14,6 +14,7 @@ from weft.serve.records import Label, head_record, matrix, number, numbers, tran
 from weft.serve.words import add_words
 from weft.text import specials
 from weft.translation.inputs import TranslationRequest
+from weft.translation.languages import in_languages
 from weft.translation.postprocessing import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ TRACELESS = ("mbr", "exact", "exhaustive")
 
 def translate(translator: Translator, payload: Payload, observer: StepObserver | None = None) -> list[bytes]:
     """A record for each of the texts."""
-    translator = translator.with_edits(edits_of(payload))
+    translator = in_languages(translator, payload["search"])[0].with_edits(edits_of(payload))
     results = search(translator, payload, observer=observer)
     traced, attention = payload.get("trace", False), payload.get("attention", False)
     records = []
@@ -96,6 +97,7 @@ def stream(
 ) -> None:
     """Send what the search for one text does: start, step by step, done."""
     settings = translator.search_settings(payload["search"])
+    translator = in_languages(translator, payload["search"])[0]
     [source] = payload["texts"]
     edited = translator.with_edits(edits_of(payload))
     send(

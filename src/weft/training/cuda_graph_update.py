@@ -177,9 +177,10 @@ class CapturedUpdate:
         for side in (self.source, self.inputs):
             torch._dynamo.maybe_mark_dynamic(side.layout.device_offsets, 0)
 
-    def copy_from(self, batch: Batch) -> None:
+    def copy_from(self, batch: Batch, begin: int) -> None:
+        """Copy a batch here; ``begin``: what the decoder reads first."""
         self.source.copy_from(batch.source)
-        self.inputs.copy_from(batch.target.shifted(BEGIN))
+        self.inputs.copy_from(batch.target.shifted(begin))
         targets = pad(batch.target.values, len(self.targets), IGNORE_INDEX)
         self.targets.copy_(targets.pin_memory(), non_blocking=True)
         self.target_tokens.fill_(batch.target.layout.total)
@@ -195,6 +196,7 @@ class CudaGraphUpdate:
         self.optimizer = optimizer
         self.settings = context.settings
         self.device = context.device
+        self.begin = context.begin
         self.precision = resolve_precision(model, self.settings, self.device)
         self.shape = static_shape(corpus_size, self.settings.batch_tokens, recurrent=is_recurrent(model))
         self.learning_rate = torch.zeros((), device=self.device)
@@ -219,7 +221,7 @@ class CudaGraphUpdate:
         captured = self.captured[key]
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            captured.copy_from(batch)
+            captured.copy_from(batch, self.begin)
             self.learning_rate.fill_(learning_rate)
             if captured.graph is not None:
                 captured.graph.replay()

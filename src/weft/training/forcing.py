@@ -29,9 +29,12 @@ def sampling_probability(settings: TrainingSettings, step: int) -> float:
     return 0.0
 
 
-def forced_logits(model: Model, batch: Batch, sampling_probability: float = 0.0) -> Tensor:
-    """Logits (N, V) for every target token; the decoder reads its own predictions with the given probability."""
-    inputs = batch.target.shifted(BEGIN)
+def forced_logits(model: Model, batch: Batch, sampling_probability: float = 0.0, begin: int = BEGIN) -> Tensor:
+    """Logits (N, V) for every target token; the decoder reads its own predictions with the given probability.
+
+    ``begin``: what it reads first.
+    """
+    inputs = batch.target.shifted(begin)
     if sampling_probability == 0.0:
         return model(batch.source, inputs).logits_NV
     order = batch.target.layout.time_major
@@ -53,7 +56,7 @@ def forced_logits(model: Model, batch: Batch, sampling_probability: float = 0.0)
     return order.unsort(torch.cat(logits))
 
 
-def forced_states(model: Model, batch: Batch, sampling_probability: float) -> Tensor:
+def forced_states(model: Model, batch: Batch, sampling_probability: float, begin: int = BEGIN) -> Tensor:
     """What the output layer reads at every target token (N, D), under scheduled sampling with this probability.
 
     For a loss that cannot be computed from logits, because they are −∞ for tokens without probability.
@@ -66,7 +69,7 @@ def forced_states(model: Model, batch: Batch, sampling_probability: float) -> Te
 
     handle = model.output_layer().register_forward_pre_hook(record)
     try:
-        forced_logits(model, batch, sampling_probability)
+        forced_logits(model, batch, sampling_probability, begin)
     finally:
         handle.remove()
     return batch.target.layout.time_major.unsort(torch.cat(states))

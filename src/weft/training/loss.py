@@ -122,16 +122,25 @@ def forced_loss(
 
 
 def batch_loss(
-    model: Model, batch: Batch, *, smoothing: float = 0.0, coverage: float = 0.0, sampling_probability: float = 0.0
+    model: Model,
+    batch: Batch,
+    *,
+    smoothing: float = 0.0,
+    coverage: float = 0.0,
+    sampling_probability: float = 0.0,
+    begin: int = BEGIN,
 ) -> Loss:
-    """The loss of a batch under teacher forcing, or under scheduled sampling with this probability."""
+    """The loss of a batch under teacher forcing, or under scheduled sampling with this probability.
+
+    ``begin``: what the decoder reads first.
+    """
     if sampling_probability == 0.0 and isinstance(model, HasOutputLayer | HasTargetLogProbabilities):
-        inputs = batch.target.shifted(BEGIN)
+        inputs = batch.target.shifted(begin)
         return forced_loss(model, batch.source, inputs, batch.target.values, smoothing=smoothing, coverage=coverage)
     if coverage:
         raise TrainingError("training.coverage_loss: this model gives no attention weights with its loss; set it to 0")
     if isinstance(model, HasOutputLayer) and model.output_layer().loss != "cross_entropy":
-        states_ND = forced_states(model, batch, sampling_probability)
+        states_ND = forced_states(model, batch, sampling_probability, begin)
         return output_loss(model.output_layer(), states_ND, batch.target.values, smoothing=smoothing)
-    logits_NV = forced_logits(model, batch, sampling_probability)
+    logits_NV = forced_logits(model, batch, sampling_probability, begin)
     return cross_entropy(logits_NV, batch.target.values, smoothing=smoothing)

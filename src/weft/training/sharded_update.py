@@ -21,7 +21,6 @@ from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.interface import Model
 from weft.models.transformer import TransformerLayer
-from weft.recipe import TrainingSettings
 from weft.training.loss import Loss
 from weft.training.update import PlainUpdate, TrainingContext, training_loss
 
@@ -29,13 +28,13 @@ from weft.training.update import PlainUpdate, TrainingContext, training_loss
 class LossModule(nn.Module):
     """The loss of a batch, as a module."""
 
-    def __init__(self, model: Model, settings: TrainingSettings) -> None:
+    def __init__(self, model: Model, context: TrainingContext) -> None:
         super().__init__()
         self.model = model
-        self.settings = settings
+        self.context = context
 
     def forward(self, batch: Batch, sampling_probability: float) -> Loss:
-        return training_loss(self.model, batch, self.settings, sampling_probability)
+        return training_loss(self.model, batch, self.context, sampling_probability)
 
 
 def shard(model: Model, context: TrainingContext) -> LossModule:
@@ -44,7 +43,7 @@ def shard(model: Model, context: TrainingContext) -> LossModule:
     Layers are groups of their own if they are only called as a whole. Under scheduled sampling a decoder is called step
     by step, and then all weights are one group.
     """
-    loss_module = LossModule(model, context.settings)
+    loss_module = LossModule(model, context)
     mesh = init_device_mesh(context.device.type, (context.workers.world_size,))
     layers: list[nn.Module] = []
     if context.settings.forcing == "teacher":

@@ -150,7 +150,8 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
     if options.limit is not None:
         recipe, fitted = fit_recipe(recipe, model, prepared, validation_pairs, device, options.limit)
     validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)
-    context = TrainingContext(recipe.training, recipe.seed, device, workers)
+    begin = prepared.tokenizers.frame.begin
+    context = TrainingContext(recipe.training, recipe.seed, device, workers, begin)
     trainer = Trainer(model, prepared.data, context, folder=folder, validate=validation)
     if options.limit is not None and fitted is not None:
         trainer.deadline = options.limit.end - fitted.closing_seconds

@@ -19,6 +19,7 @@ from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.interface import Model
 from weft.recipe import TrainingSettings
+from weft.text.specials import BEGIN
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
 from weft.training.loss import Loss, batch_loss
 from weft.training.precision import allow_tf32, autocast, resolve_precision
@@ -34,6 +35,8 @@ class TrainingContext:
     seed: int = 1
     device: torch.device = CPU
     workers: Workers = SINGLE_PROCESS
+    begin: int = BEGIN
+    """What the decoder reads first."""
 
 
 class UpdateStatistics(NamedTuple):
@@ -85,14 +88,16 @@ def make_optimizer(model: Model, settings: TrainingSettings) -> torch.optim.Opti
     )
 
 
-def training_loss(model: Model, batch: Batch, settings: TrainingSettings, sampling_probability: float) -> Loss:
+def training_loss(model: Model, batch: Batch, context: TrainingContext, sampling_probability: float) -> Loss:
     """The loss of a batch under the settings of a recipe."""
+    settings = context.settings
     return batch_loss(
         model,
         batch,
         smoothing=settings.label_smoothing,
         coverage=settings.coverage_loss,
         sampling_probability=sampling_probability,
+        begin=context.begin,
     )
 
 
@@ -145,7 +150,7 @@ class PlainUpdate:
             return self.batch_loss(batch.to(self.context.device), sampling_probability)
 
     def batch_loss(self, batch: Batch, sampling_probability: float) -> Loss:
-        return training_loss(self.model, batch, self.settings, sampling_probability)
+        return training_loss(self.model, batch, self.context, sampling_probability)
 
     def run_missing_batches(self, batches: StepBatches, sampling_probability: float) -> None:
         """For a worker with fewer batches than others: nothing to do, unless the weights are sharded."""

@@ -25,7 +25,6 @@ from weft.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.runs.copying import sentence_ids
 from weft.runs.weights import Tensors, load_weights, model_tensors
-from weft.text import specials
 from weft.training.loss import batch_loss
 from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
 from weft.translation.results import Translation
@@ -142,7 +141,8 @@ class RecipeValidation:
     def loss(self, model: Model, limit: int | None = None) -> tuple[float, float | None]:
         """The mean loss of a target token and the perplexity, if there is one; of all pairs or the first so many."""
         pairs = self.encoded if limit is None else self.encoded.first(limit)
-        return validation_loss(model, pairs, self.device, sparse=self.recipe.training.loss == "entmax15")
+        sparse, begin = self.recipe.training.loss == "entmax15", self.prepared.tokenizers.frame.begin
+        return validation_loss(model, pairs, self.device, sparse=sparse, begin=begin)
 
     def translate(self, model: Model, limit: int | None = None, **search: Any) -> list[Translation]:
         """The outputs for the sources, or for the first so many of them; ``search`` changes settings."""
@@ -163,17 +163,20 @@ def _without_advice() -> Iterator[None]:
 
 
 def validation_loss(
-    model: Model, pairs: PairStore, device: torch.device, *, sparse: bool
+    model: Model, pairs: PairStore, device: torch.device, *, sparse: bool, begin: int
 ) -> tuple[float, float | None]:
-    """The mean loss of a target token and the perplexity, which a model with sparse outputs does not have."""
+    """The mean loss of a target token and the perplexity, which a model with sparse outputs does not have.
+
+    ``begin``: what the decoder reads first.
+    """
     if not sparse:
-        scored = likelihood(model, pairs, begin=specials.BEGIN, device=device)
+        scored = likelihood(model, pairs, begin=begin, device=device)
         return scored.loss, perplexity(scored.log_probability, scored.tokens).value
     total, tokens = 0.0, 0
     with torch.no_grad():
         for rows in length_sorted_batches(pairs, BATCH_TOKENS):
             batch = pairs.batch(rows).to(device)
-            total += float(batch_loss(model, batch).smoothed)
+            total += float(batch_loss(model, batch, begin=begin).smoothed)
             tokens += batch.target.layout.total
     return total / max(tokens, 1), None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,47 +32,55 @@ class Likelihood(NamedTuple):
 
 @torch.no_grad()
 def token_log_probabilities(
-    model: Model, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu"
+    model: Model, pairs: PairStore, *, start: Sequence[int], device: torch.device | str = "cpu"
 ) -> list[Tensor]:
-    """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs."""
+    """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs.
+
+    ``start``: what the decoder reads before a text; all but the first are in the targets, and are not scored.
+    """
     results: list[Tensor] = [torch.zeros(0)] * len(pairs)
     with activity("scoring", "pairs", total=len(pairs)) as scoring:
         for rows in length_sorted_batches(pairs, BATCH_TOKENS):
             batch = pairs.batch(rows).to(device)
-            logits_NV = model(batch.source, batch.target.shifted(begin)).logits_NV
+            logits_NV = model(batch.source, batch.target.shifted(start[0])).logits_NV
             chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
             for row, scores in zip(rows.tolist(), batch.target.like(chosen_N1[:, 0].cpu()).split(), strict=True):
-                results[row] = scores
+                results[row] = scores[len(start) - 1 :]
             scoring.done += len(rows)
     return results
 
 
 def likelihood(model: Model, pairs: PairStore, *, begin: int, device: torch.device | str = "cpu") -> Likelihood:
     """The log-probability of a whole corpus."""
-    scores = token_log_probabilities(model, pairs, begin=begin, device=device)
+    scores = token_log_probabilities(model, pairs, start=(begin,), device=device)
     return Likelihood(sum(float(row.sum(dtype=torch.float64)) for row in scores), sum(len(row) for row in scores))
 
 
 @torch.no_grad()
 def force_decode(
-    model: Model, pairs: PairStore, *, begin: int, batch_tokens: int, device: torch.device | str = "cpu"
+    model: Model, pairs: PairStore, *, start: Sequence[int], batch_tokens: int, device: torch.device | str = "cpu"
 ) -> list[Hypothesis]:
-    """The targets of the pairs as hypotheses, with their scores and their attention, in the order of the pairs."""
+    """The targets of the pairs as hypotheses, with their scores and their attention, in the order of the pairs.
+
+    ``start``: see `token_log_probabilities`.
+    """
+    given = len(start) - 1
     results: dict[int, Hypothesis] = {}
     for rows in length_sorted_batches(pairs, batch_tokens):
         batch = pairs.batch(rows).to(device)
-        out = model(batch.source, batch.target.shifted(begin), return_attention="alignment")
+        out = model(batch.source, batch.target.shifted(start[0]), return_attention="alignment")
         weights_BTS = alignment_weights(out.attention, batch.source.layout)
         chosen_N1 = out.logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
         targets = zip(rows.tolist(), batch.target.split(), batch.target.like(chosen_N1[:, 0]).split(), strict=True)
         for index, (row, target, scores) in enumerate(targets):
+            scores = scores[given:]
             total = float(scores.sum())
             results[row] = Hypothesis(
-                tokens=target.tolist()[:-1],
+                tokens=target.tolist()[given:-1],
                 score=total,
                 log_probability=total,
                 token_scores=scores.tolist(),
                 ended="end",
-                attention_TS=None if weights_BTS is None else weights_BTS[index, : len(target)].cpu(),
+                attention_TS=None if weights_BTS is None else weights_BTS[index, given : len(target)].cpu(),
             )
     return [results[row] for row in range(len(pairs))]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +15,12 @@ from weft.models.interface import HasCopyProbabilities, Model
 from weft.models.prefix_lm import PrefixLM
 from weft.ragged import Ragged
 from weft.text import specials
+from weft.translation.languages import in_languages
 from weft.translation.postprocessing import NO_TOKEN
 from weft.translation.results import CopiedTokens, HeadAttention
+
+if TYPE_CHECKING:
+    from weft.translation.translator import Translator
 
 
 class NamedTokens(NamedTuple):
@@ -27,17 +31,29 @@ class NamedTokens(NamedTuple):
     """For display."""
 
 
+BEGIN_TOKEN = NamedTokens([specials.BEGIN], [specials.SPECIALS[specials.BEGIN]])
+"""What the decoder of weft's own models reads first."""
+
+
 def attention_heads(
-    model: Model, source_tokens: NamedTokens, target_tokens: NamedTokens, *, device: torch.device | str = "cpu"
+    model: Model,
+    source_tokens: NamedTokens,
+    target_tokens: NamedTokens,
+    *,
+    begin: NamedTokens = BEGIN_TOKEN,
+    device: torch.device | str = "cpu",
 ) -> list[HeadAttention]:
-    """The attention of every head for a source and a target; empty if there is none. A language model has no source."""
+    """The attention of every head for a source and a target; empty if there is none. A language model has no source.
+
+    ``begin``: what the decoder reads first.
+    """
     if isinstance(model, Ensemble):
         raise SearchError("this is an ensemble: it has no heads of its own; inspect its members one by one")
     with torch.no_grad():
-        inputs = Ragged.of([target_tokens.ids], device).shifted(specials.BEGIN)
+        inputs = Ragged.of([target_tokens.ids], device).shifted(begin.ids[0])
         records = model(Ragged.of([source_tokens.ids], device), inputs, return_attention=True).attention
     source, target = source_tokens.names, target_tokens.names
-    history = [specials.SPECIALS[specials.BEGIN], *target[:-1]]
+    history = [*begin.names, *target[:-1]]
     keys = {
         "encoder": source,
         "cross": source,
@@ -57,6 +73,30 @@ def attention_heads(
         for record in records
         for head, weights_TS in enumerate(record.weights_BHTS[0])
     ]
+
+
+def heads_of_pair(
+    translator: Translator, source: str, target: str | None, search: Mapping[str, Any]
+) -> list[HeadAttention]:
+    """The heads for a source and a target, or for the translation that a search finds."""
+    translator, search = in_languages(translator, search)
+    frame, end = translator.tokenizers.frame, [specials.END]
+    has_source = translator.recipe.model.has_source
+    if target is not None:
+        target_ids = [*translator.encode_target(target, source), *end]
+    elif has_source:
+        result = translator.translate(source, return_attention=False, **search)
+        target_ids = [*result.ids, *(end if result.ended == "end" else [])]
+    else:
+        target_ids = [*translator.tokenizers.target.encode(source), *end]
+    target_ids = [*frame.target_before, *target_ids]
+    tokenizers, source_tokens = translator.tokenizers_for(source), NamedTokens([], [])
+    if has_source:
+        names = tokenizers.source.tokens(translator.encoded_source(source)[1].ids)
+        source_tokens = NamedTokens(translator.source_ids(source), names)
+    target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
+    begin = NamedTokens([frame.begin], tokenizers.target.tokens([frame.begin]))
+    return attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
 
 
 def copied_tokens(

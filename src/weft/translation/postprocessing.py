@@ -40,7 +40,7 @@ class Postprocessor:
         """Tokenizers that know all ids of a sentence and its outputs, and the sentence in the ids of the first."""
         if self.sentence_ids is None:
             return self.tokenizers, source
-        tokenizers, ids = self.sentence_ids.reading(*source)
+        tokenizers, ids = self.sentence_ids.reading(source.text, source.ids)
         return tokenizers, Sentence(source.text, ids)
 
     def decode(self, source: Sentence, ids: Sequence[int]) -> str:

@@ -37,6 +37,7 @@ from weft.translation.inputs import (
     check_lengths,
     traced_candidates,
 )
+from weft.translation.languages import in_languages, translator_between
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.results import (
     CopiedTokens,
@@ -111,6 +112,10 @@ class Translator:
         from weft.translation.editing import edited_translator
 
         return edited_translator(self, edits) if edits else self
+
+    def with_languages(self, source: str | None = None, target: str | None = None) -> Translator:
+        """A translator between other languages, of a model that has several. It shares all weights."""
+        return translator_between(self, source, target)
 
     @property
     def source_role(self) -> SourceRole:
@@ -206,8 +211,10 @@ class Translator:
         """Carry out a request whose arguments have been checked: the best output of each source."""
         sources, settings = request.sources, request.settings
         prompts = self.source_role == "prompt"
-        end = [] if prompts else [specials.END]
-        encoded = [[*ids, *end] if ids else [] for ids in self._encode_sources(sources)]
+        frame = self.tokenizers.with_languages(settings.source_language, settings.target_language).frame
+        encoded = self._encode_sources(sources)
+        if not prompts:
+            encoded = [frame.source(ids) if ids else [] for ids in encoded]
         check_lengths(encoded, training_limit=self.recipe.data.max_length)
         rows = [row for row, ids in enumerate(encoded) if ids]
         replace_unknown = settings.replace_unknown and not prompts
@@ -218,6 +225,7 @@ class Translator:
             n_best=request.n_best,
             return_attention=(request.return_attention or replace_unknown) and not prompts,
             return_trace=request.return_trace,
+            start=frame.start,
             prompts=prompts,
             length_limits=self.length_limits,
             decoders=[] if self._sentence_ids is None else [self._decoder(sources[row], encoded[row]) for row in rows],
@@ -226,7 +234,7 @@ class Translator:
         )
         results = [empty_translation(text) for text in sources]
         for row, hypotheses in zip(rows, self.engine.search(engine_request), strict=True):
-            sentence = Sentence(sources[row], encoded[row])
+            sentence = Sentence(sources[row], encoded[row], len(frame.source_before))
             results[row] = self._postprocessor.best_of(sentence, hypotheses, replace_unknown=replace_unknown)
         return results
 
@@ -293,7 +301,8 @@ class Translator:
         from weft.translation.forced_decoding import token_log_probabilities
 
         pairs = as_pairs(pairs)
-        scores = token_log_probabilities(self.model, self._encode(pairs), begin=specials.BEGIN, device=self.device)
+        start, encoded = self.tokenizers.frame.start, self._encode(pairs)
+        scores = token_log_probabilities(self.model, encoded, start=start, device=self.device)
         return [PairScore(float(row.sum(dtype=torch.float64)), row.tolist()) for row in scores]
 
     def force_decode(self, pairs: Iterable[Pair | tuple[str, str]]) -> list[Translation]:
@@ -303,14 +312,15 @@ class Translator:
         pairs = as_pairs(pairs)
         if not pairs:
             return []
-        encoded = self._encode(pairs)
+        encoded, frame = self._encode(pairs), self.tokenizers.frame
         batch_tokens = self.recipe.search.batch_tokens
-        hypotheses = force_decode(
-            self.model, encoded, begin=specials.BEGIN, batch_tokens=batch_tokens, device=self.device
-        )
-        sources = np.split(encoded.source.values, encoded.source.offsets[1:-1])
+        hypotheses = force_decode(self.model, encoded, start=frame.start, batch_tokens=batch_tokens, device=self.device)
+        rows = np.split(encoded.source.values, encoded.source.offsets[1:-1])
+        sources = [
+            Sentence(pair.source, ids.tolist(), len(frame.source_before)) for pair, ids in zip(pairs, rows, strict=True)
+        ]
         return [
-            self._postprocessor.translation(Sentence(pair.source, source.tolist()), hypothesis, text=pair.target)
+            self._postprocessor.translation(source, hypothesis, text=pair.target)
             for pair, source, hypothesis in zip(pairs, sources, hypotheses, strict=True)
         ]
 
@@ -321,7 +331,8 @@ class Translator:
         from weft.data.pairs import Pair
 
         source = as_source(source, "source", columns=self.source_columns)
-        result = self.translate(source, **search) if target is None else self.force_decode([Pair(source, target)])[0]
+        run, search = in_languages(self, search)
+        result = run.translate(source, **search) if target is None else run.force_decode([Pair(source, target)])[0]
         if result.attention is None:
             raise SearchError(
                 f"{self.recipe.name}: this model has no attention to show; look at its heads with `heads`"
@@ -336,24 +347,11 @@ class Translator:
 
         Of a language model without a target: for the text given as the source.
         """
-        from weft.translation.inspection import NamedTokens, attention_heads
+        from weft.translation.inspection import heads_of_pair
 
         source = as_source(source, "source", columns=self.source_columns)
         target = None if target is None else as_text(target, "target")
-        end = [specials.END]
-        if target is not None:
-            target_ids = [*self.encode_target(target, source), *end]
-        elif self.recipe.model.has_source:
-            result = self.translate(source, return_attention=False, **search)
-            target_ids = [*result.ids, *(end if result.ended == "end" else [])]
-        else:
-            target_ids = [*self.tokenizers.target.encode(source), *end]
-        tokenizers, source_tokens = self.tokenizers_for(source), NamedTokens([], [])
-        if self.recipe.model.has_source:
-            names = tokenizers.source.tokens(self.encoded_source(source)[1].ids)
-            source_tokens = NamedTokens([*self._encode_sources([source])[0], *end], names)
-        target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
-        heads = attention_heads(self.model, source_tokens, target_tokens, device=self.device)
+        heads = heads_of_pair(self, source, target, search)
         if not heads:
             raise SearchError(f"{self.recipe.name}: this model has no attention: nothing to show")
         return heads
@@ -364,7 +362,7 @@ class Translator:
 
         if not translation.ids:
             return None
-        source_ids = [*self._encode_sources([translation.source])[0], specials.END]
+        source_ids = self.source_ids(translation.source)
         ids = [*translation.ids, *([specials.END] if translation.ended == "end" else [])]
         names = self.tokenizers_for(translation.source).target.tokens(ids)
         return copied_tokens(self.model, source_ids, NamedTokens(ids, names), device=self.device)
@@ -374,9 +372,13 @@ class Translator:
         return self._postprocessor.readable(Sentence(source, []))[0]
 
     def encoded_source(self, source: str) -> tuple[Tokenizers, Sentence]:
-        """A source with its ids, the end token included, and the tokenizers that can read them."""
-        ids = [*self._encode_sources([source])[0], specials.END]
-        return self._postprocessor.readable(Sentence(source, ids))
+        """A source with its ids as the model reads them, and the tokenizers that can read them."""
+        before = len(self.tokenizers.frame.source_before)
+        return self._postprocessor.readable(Sentence(source, self.source_ids(source), before))
+
+    def source_ids(self, source: str) -> list[int]:
+        """The ids of a source as the model reads them."""
+        return self.tokenizers.frame.source(self._encode_sources([source])[0])
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
         from weft.data.store.encode import encode_pairs

@@ -27,14 +27,17 @@ class Sentence(NamedTuple):
 
     text: str
     ids: Sequence[int]
+    before: int = 0
+    """How many of the first ids are not of the text: those of its frame (`weft.text.frames`)."""
 
 
 def merge_to_words(tokenizers: Tokenizers, source: Sentence, target: Sentence, weights_TS: np.ndarray) -> WordAttention:
-    """Attention over tokens merged to words; the last column is the source's end token."""
+    """Attention over tokens merged to words; the last column is the source's end token, with all else around it."""
     source_words, source_groups = split_words(tokenizers.source, source)
     target_words, target_groups = split_words(tokenizers.target, target)
     for index, id in enumerate(source.ids):
-        if id == specials.END or index == len(source.ids) - 1:  # also between the columns of a source
+        is_frame = index < source.before or index == len(source.ids) - 1
+        if id == specials.END or is_frame:  # also between the columns of a source
             source_groups[index] = len(source_words)
     merged_TS = merge_weights(
         weights_TS, source_groups, target_groups, source_words=len(source_words) + 1, target_words=len(target_words)
@@ -83,8 +86,8 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
     Tokens are located by ``tokenizer.spans``, which is right for the text itself as long as an unknown token stands for
     one character. An unknown word does not, so a word tokenizer's tokens are located by counting words instead.
     """
-    text, ids = sentence
-    if specials.END in ids[:-1]:
+    text, ids = sentence.text, sentence.ids
+    if specials.END in ids[:-1] and hasattr(tokenizer, "column_tokenizer"):
         return _split_words_of_columns(tokenizer, sentence)
     spans = tokenizer.spans(ids)
     if isinstance(tokenizer, WordTokenizer):

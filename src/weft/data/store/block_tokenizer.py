@@ -67,12 +67,19 @@ class FlatSequences(NamedTuple):
         """The sequences that are kept."""
         return FlatSequences(self.values[np.repeat(keep, self.lengths)], self.lengths[keep])
 
-    def with_end(self) -> FlatSequences:
-        """Each sequence followed by the end token."""
-        values = np.full(len(self.values) + len(self.lengths), END, dtype=np.int32)
-        positions = np.arange(len(self.values)) + np.repeat(np.arange(len(self.lengths)), self.lengths)
-        values[positions] = self.values
-        return FlatSequences(values, self.lengths + 1)
+    def framed(self, before: Sequence[int], after: Sequence[int]) -> FlatSequences:
+        """Each sequence with the same ids before and after it."""
+        rows, added = len(self.lengths), len(before) + len(after)
+        values = np.zeros(len(self.values) + rows * added, dtype=np.int32)
+        ends = np.cumsum(self.lengths + added)
+        for index, id in enumerate(before):
+            values[ends - self.lengths - added + index] = id
+        for index, id in enumerate(after):
+            values[ends - len(after) + index] = id
+        values[np.arange(len(self.values)) + np.repeat(np.arange(rows) * added + len(before), self.lengths)] = (
+            self.values
+        )
+        return FlatSequences(values, self.lengths + added)
 
     def replace_rows(self, id: int, replacement: Callable[[int, list[int]], list[int]]) -> FlatSequences:
         """Each sequence that contains an id replaced, by one of the same length that depends on its row and ids."""
@@ -115,10 +122,10 @@ class BlockTokenizer:
         self.tokenizers = load_block_tokenizers(spec)
         self.reads_sources = spec.recipe.source_role != "none"
         self.sentence_ids: SentenceIds | None = None
-        if spec.recipe.model.copy and self.tokenizers:
+        if spec.recipe.model.copy and self.tokenizers is not None:
             from weft.text.copying import SentenceIds
 
-            self.sentence_ids = SentenceIds.of(Tokenizers(self.tokenizers[0], self.tokenizers[-1]))
+            self.sentence_ids = SentenceIds.of(self.tokenizers)
 
     def __call__(self, block: Block, variant: int | None = None) -> TokenizedBlock:
         result = TokenizedBlock()
@@ -142,7 +149,7 @@ class BlockTokenizer:
         for step, hashes in outcome.hashes.items():
             result.hashes[step] = np.zeros(len(reasons), dtype=np.uint64)
             result.hashes[step][readable] = [0 if value is None else value for value in hashes]
-        if self.tokenizers:
+        if self.tokenizers is not None:
             kept_rows = readable[np.array(outcome.rows, dtype=np.int64)]
             self._encode(result, outcome.pairs, kept_rows, self.spec.variant if variant is None else variant)
         if self.spec.examples:
@@ -172,10 +179,11 @@ class BlockTokenizer:
         oversized = np.array(longest, dtype=np.int64) > MAX_TEXT_CHARACTERS
         for row in np.flatnonzero(oversized):  # too long to be tokenized, so also too long to be trained on
             sources[row] = targets[row] = ""
-        target = self._tokenize(self.tokenizers[-1], targets, variant)
+        assert self.tokenizers is not None
+        target = self._tokenize(self.tokenizers.target, targets, variant)
         source = FlatSequences.empty(len(pairs))
         if self.reads_sources:
-            source = self._tokenize(self.tokenizers[0], sources, variant)
+            source = self._tokenize(self.tokenizers.source, sources, variant)
         if (own := self.sentence_ids) is not None:
             target = target.replace_rows(UNKNOWN, lambda row, ids: own.target(targets[row], ids, sources[row]))
             source = source.replace_rows(UNKNOWN, lambda row, ids: own.source(sources[row], ids))
@@ -184,9 +192,9 @@ class BlockTokenizer:
             blank |= source.lengths == 0
         lengths = np.maximum(source.lengths, target.lengths)
         if self.spec.recipe.tokenizer.dropout:  # which rows are kept must not depend on the variant
-            lengths = self.tokenizers[-1].encode_arrays(targets)[1]
+            lengths = self.tokenizers.target.encode_arrays(targets)[1]
             if self.reads_sources:
-                lengths = np.maximum(lengths, self.tokenizers[0].encode_arrays(sources)[1])
+                lengths = np.maximum(lengths, self.tokenizers.source.encode_arrays(sources)[1])
         blank &= ~oversized
         too_long = ~blank & (lengths > self.settings.max_length) | oversized
         result.drop_reasons[rows[blank]] = BLANK
@@ -199,8 +207,11 @@ class BlockTokenizer:
         if self.spec.length_divisor:
             kept = [pair for pair, is_kept in zip(pairs, keep.tolist(), strict=True) if is_kept]
             result.fingerprints = fingerprint(kept, sources=self.reads_sources, length_divisor=self.spec.length_divisor)
-        result.target = target.with_end()
-        result.source = source.with_end() if self.spec.recipe.source_role == "text" else source
+        frame = self.tokenizers.frame
+        result.target = target.framed(frame.target_before, (END,))
+        if self.spec.recipe.source_role == "text":
+            source = source.framed(frame.source_before, frame.source_after)
+        result.source = source
 
     def _tokenize(self, tokenizer: Tokenizer, texts: list[str], variant: int) -> FlatSequences:
         recipe = self.spec.recipe
@@ -224,11 +235,11 @@ class BlockTokenizer:
                 examples.append((locations[row], pairs[row]))
 
 
-def load_block_tokenizers(spec: BlockTokenizerSpec) -> list[Tokenizer]:
+def load_block_tokenizers(spec: BlockTokenizerSpec) -> Tokenizers | None:
     """The tokenizers of source and target, if there are tokenizer files."""
     if not spec.tokenizers:
-        return []
-    return [*load_tokenizers(spec.tokenizers).with_columns(spec.recipe.model.sources.count)]
+        return None
+    return load_tokenizers(spec.tokenizers).with_columns(spec.recipe.model.sources.count)
 
 
 class MultiCorpusTokenizer:

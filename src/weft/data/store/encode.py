@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from weft.data.pairs import Pair
-from weft.text.specials import END
 from weft.text.tokenizer import Tokenizers
 
 if TYPE_CHECKING:
@@ -45,7 +44,8 @@ def encode_pairs(
         for source, target in zip(source_ids, target_ids, strict=True)
         if max_length is None or (target and (source or not reads) and max(len(source), len(target)) <= max_length)
     ]
-    source_end = [END] if sources == "text" else []
+    frame = tokenizers.frame
     return PairStore(
-        TokenStore.of(source + source_end for source, _ in kept), TokenStore.of([*target, END] for _, target in kept)
+        TokenStore.of(frame.source(source) if sources == "text" else source for source, _ in kept),
+        TokenStore.of(frame.target(target) for _, target in kept),
     )

@@ -27,10 +27,10 @@ class TokenizerFolder:
 
     def first(self, *names: str) -> str:
         """The first of these files that is there."""
-        found = next(filter(self.has, names), None)
-        if found is None:
+        name = next(filter(self.has, names), None)
+        if name is None:
             raise VocabularyError(f"{self.folder}: no tokenizer in it; expected {' or '.join(names)}")
-        return found
+        return name
 
     def read(self, name: str) -> bytes:
         try:

@@ -97,8 +97,8 @@ def _tokenizer(original: Original, files: TokenizerFolder, config: Mapping[str, 
     roles_found = {"unknown": unknown, "begin": begin, "end": end}
     for role, id in roles_found.items():
         if id is None or not 0 <= id < rows:
-            found = "has none" if id is None else f"names the id {id}, but the embedding has {rows:,} rows"
-            raise VocabularyError(f"{original.path}: a model needs an {role} token; this one {found}")
+            problem = "has none" if id is None else f"names the id {id}, but the embedding has {rows:,} rows"
+            raise VocabularyError(f"{original.path}: a model needs an {role} token; this one {problem}")
     assert unknown is not None and begin is not None and end is not None
     tokens = _language_tokens(family, original.names)
     special = {id for id in roles if id is not None} | original.special | set(tokens.values())

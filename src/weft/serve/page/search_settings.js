@@ -45,7 +45,7 @@ const FIRST = new Set([
   'max_nodes',
 ]);
 /** Set elsewhere on the page, or of no use for one sentence. */
-const LEFT_OUT = new Set(['kind', 'prefix', 'batch_tokens']);
+const LEFT_OUT = new Set(['kind', 'prefix', 'batch_tokens', 'source_language', 'target_language']);
 /** They change how finished hypotheses are ranked: the list follows at once, before any new search. */
 export const RANKING = new Set(['normalization', 'length_penalty', 'coverage_penalty']);
 /** They cut the distribution: the drawing follows at once. */

@@ -10,6 +10,7 @@ from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.search.interface import TRACED_CANDIDATES, Hypothesis
+from weft.text.specials import BEGIN
 
 if TYPE_CHECKING:
     from weft.search.loop import StepObserver
@@ -31,6 +32,8 @@ class EngineRequest:
     return_attention: bool = False
     return_trace: bool = False
     """Whether to keep a record of every step of the search."""
+    start: tuple[int, ...] = (BEGIN,)
+    """What the decoder reads before the first token of an output."""
     prompts: bool = False
     """Whether the sources are prompts that a language model continues."""
     length_limits: LengthLimits = SMALLEST
@@ -57,7 +60,9 @@ class EngineRequest:
         """The most tokens that each output may have."""
         lengths = zip(self._source_lengths(), map(len, self.prefixes), strict=True)
         return [
-            max_output_length(model, self.settings, self.length_limits, source=source, prefix=prefix)
+            max_output_length(
+                model, self.settings, self.length_limits, source=source, prefix=prefix, start=len(self.start)
+            )
             for source, prefix in lengths
         ]
 
@@ -74,18 +79,24 @@ class EngineRequest:
 
 
 def max_output_length(
-    model: Model, settings: SearchSettings, limits: LengthLimits = SMALLEST, *, source: int, prefix: int = 0
+    model: Model,
+    settings: SearchSettings,
+    limits: LengthLimits = SMALLEST,
+    *,
+    source: int,
+    prefix: int = 0,
+    start: int = 1,
 ) -> int:
     """The most tokens of an output for a source of ``source`` tokens, its end token included.
 
     As `search.max_length`, `max_ratio` and `max_extra` say and, where these are not set, the limits; but at least one
-    token after the prefix, and no more than the model has positions for.
+    token after the prefix, and no more than the model has positions for, of which the start takes some.
     """
     ratio, extra = settings.max_ratio, settings.max_extra
     limit = settings.max_length or limits.limit(max(source - 1, 0), max_ratio=ratio, max_extra=extra)
     limit = max(limit, prefix + 1)
     longest = model.max_target_length(source) if isinstance(model, HasMaxTargetLength) else None
-    return max(limit if longest is None else min(limit, longest), prefix, 1)
+    return max(limit if longest is None else min(limit, longest - start + 1), prefix, 1)
 
 
 def completion_limit(settings: SearchSettings, limits: LengthLimits, *, prefix: int, length: int | None) -> int:

@@ -83,7 +83,7 @@ class TorchEngine:
             longest = max(range(len(request.sources)), key=lambda row: len(request.sources[row]))
             model, memory = self._encode(request.select([longest]))
             with torch.no_grad():
-                self.step_size = StepSize.measure(model, memory, specials.BEGIN, self.device)
+                self.step_size = StepSize.measure(model, memory, request.start[-1], self.device)
         lengths = request.max_lengths(self.model)
         return sentences_at_once(request, self.step_size, max_lengths=lengths, device=self.device)
 
@@ -105,17 +105,26 @@ class TorchEngine:
         batch = Ragged.of(request.sources)
         with torch.no_grad():
             if not request.prompts:
-                return self.model, self.model.encode(self._to_device(batch))
+                memory = self.model.encode(self._to_device(batch))
+                return self._started(request.start), memory
             from weft.models.prompted_lm import PromptedLM
 
             model = PromptedLM(self.model, specials.BEGIN)
             return model, model.encode(torch.stack(batch.to(self.device).split()))
 
+    def _started(self, start: Sequence[int]) -> StepModel:
+        """The model after all but the last token of a start."""
+        if len(start) == 1:
+            return self.model
+        from weft.translation.engines.started_model import StartedModel
+
+        return StartedModel(self.model, start[:-1])
+
     def _search_batch(self, request: EngineRequest) -> list[list[Hypothesis]]:
         model, memory = self._encode(request)
         inputs = SearchRequest(
             memory=memory,
-            begin=specials.BEGIN,
+            begin=request.start[-1],
             end=specials.END,
             max_lengths=request.max_lengths(self.model),
             min_lengths=request.min_lengths(),
@@ -142,7 +151,8 @@ class TorchEngine:
             from weft.search.loop import ObservedLoop
 
             return ObservedLoop(request.observer)
-        return None if request.prompts else self.loop
+        plain = request.prompts or len(request.start) > 1  # a CUDA graph begins with an empty cache
+        return None if plain else self.loop
 
     def _to_device(self, batch: Ragged) -> Ragged:
         """The batch on the device, its longest length rounded up where steps are recorded as CUDA graphs."""

@@ -16,7 +16,8 @@ SUPPORTED: dict[str, dict[str, Values]] = {
     "beam": {**_SCORING, "size": None, "finish": None, "stop": ("finished", None)},
 }
 """For each search.kind, the settings that mean the same in CTranslate2, and for which values; None: for all."""
-OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens"}
+LANGUAGES = {"source_language", "target_language"}
+OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens"} | LANGUAGES
 """Settings that are applied before or after the search, by whoever calls the engine."""
 
 

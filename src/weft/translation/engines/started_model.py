@@ -1,0 +1,34 @@
+"""A model that has read some tokens before a search begins: those that stand before every output, such as its language.
+
+Hypotheses, scores and lengths are then those of the output alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weft.search.interface import StepModel
+from weft.tree import Tree, leaves
+
+
+class StartedModel:
+    """The same model, whose state before the first token is that after the given ones."""
+
+    def __init__(self, model: StepModel, tokens: Sequence[int]) -> None:
+        self.model = model
+        self.tokens = tuple(tokens)
+
+    def start(self, memory: Any) -> Tree:
+        state: Any = self.model.start(memory)
+        first = next(leaves(state))
+        for token in self.tokens:
+            tokens_B = torch.full((len(first),), token, device=first.device)
+            _, state, _ = self.model.step(tokens_B, state, memory)
+        return state
+
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
+        return self.model.step(tokens_R, state, memory)
