@@ -200,7 +200,7 @@ def test_filters_are_drawn_as_a_cut_through_the_distribution(visitor, setting, v
 def test_every_kind_of_search_has_the_settings_that_apply(visitor):
     page = visitor.translate("recurrent", "who has some boxes")
     described = page.evaluate("fetch('/api/settings').then((answer) => answer.json())")["search"]
-    elsewhere = {"kind", "prefix", "batch_tokens"}
+    elsewhere = {"kind", "prefix", "batch_tokens", "source_language", "target_language"}
     for kind in ("greedy", "beam", "sample", "mbr", "exact"):
         page.locator(f".kinds input[value={kind}]").check(force=True)
         visitor.settle()
