@@ -22,19 +22,23 @@ from weft.labs.verdicts import OUTCOMES
 
 MAX_LINES = 150
 SHARED = {"__init__", "lab", "page", "statistics", "text", "training", "trials", "verdicts"} | {
-    *("comparisons", "graph_paths", "short_sentences", "word_alignment_baselines"),
+    *("comparisons", "graph_paths", "letters", "short_sentences", "word_alignment_baselines"),
 }
 """Files that are not a lab."""
 TINY: dict[str, dict[str, Any]] = {
+    "gradients": {"steps": 6},
+    "bottleneck": {"widths": (4, 8), "steps": 6},
     "scores": {"scores": ("dot",), "steps": 2, "sentences": 2},
     "alignment": {"models": ("LSTM, dot",), "steps": 2, "sentences": 10},
+    "depth": {"layers": (1, 2), "steps": 6},
+    "exposure": {"steps": 6},
     "heads": {"heads": 1, "layers": 1, "steps": 2, "sentences": 2},
     "distance": {"lengths": (4, 8, 12, 16)},
     "scaling": {"widths": (4, 16), "queries": 8},
     "order": {"steps": 4, "pairs": (40, 8)},
 }
 """Options of each lab with which a run of two seeds takes a fraction of a second."""
-SLOW: set[str] = {"heads", "order"}
+SLOW: set[str] = {"gradients", "bottleneck", "depth", "exposure", "heads", "order"}
 """Labs that take more than that even so."""
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in labs.LABS]
 

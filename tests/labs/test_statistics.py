@@ -15,6 +15,7 @@ from weft.labs.statistics import (
     bootstrap,
     difference,
     fitted_slope,
+    mean_curve,
     number,
     slope,
     t_interval,
@@ -104,3 +105,7 @@ def test_estimates_for_readers() -> None:
     assert t_interval([7.0]).text() == "7 [no interval]"
     assert number(math.nan) == "–" and number(-math.inf) == "−∞" and number(math.inf) == "∞"
     assert Estimate(1.0, 0.5, 2.0).scaled(100) == Estimate(100.0, 50.0, 200.0)
+
+
+def test_the_mean_of_curves_is_the_mean_at_each_point() -> None:
+    assert mean_curve([[1.0, 5.0], [2.0, 5.0], [6.0, 8.0]]) == [t_interval([1, 2, 6]), t_interval([5, 5, 8])]

@@ -19,7 +19,11 @@ from collections.abc import Callable
 
 from weft.errors import RecipeError, nearest
 from weft.labs.alignment import alignment
+from weft.labs.bottleneck import bottleneck
+from weft.labs.depth import depth
 from weft.labs.distance import distance
+from weft.labs.exposure import exposure
+from weft.labs.gradients import gradients
 from weft.labs.heads import heads
 from weft.labs.lab import Lab, LabResult
 from weft.labs.order import order
@@ -31,8 +35,12 @@ __all__ = [
     "Lab",
     "LabResult",
     "alignment",
+    "bottleneck",
+    "depth",
     "distance",
+    "exposure",
     "find_lab",
+    "gradients",
     "heads",
     "order",
     "scaling",
@@ -40,8 +48,12 @@ __all__ = [
 ]
 
 LABS: dict[str, Callable[..., LabResult]] = {
+    "gradients": gradients,
+    "bottleneck": bottleneck,
     "scores": scores,
     "alignment": alignment,
+    "depth": depth,
+    "exposure": exposure,
     "distance": distance,
     "scaling": scaling,
     "order": order,

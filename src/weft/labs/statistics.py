@@ -90,6 +90,11 @@ def t_interval(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
+def mean_curve(curves: Sequence[Sequence[float]]) -> list[Estimate]:
+    """Of curves that have the same points, one for each seed: the mean at each point, with its t interval."""
+    return [t_interval(values) for values in zip(*curves, strict=True)]
+
+
 def difference(first: Sequence[float], second: Sequence[float]) -> Estimate:
     """How much larger the second values are than the first, seed by seed, with the t interval."""
     return t_interval([after - before for before, after in zip(first, second, strict=True)])
