@@ -15,12 +15,15 @@ PAGES := $(wildcard *.md) docs benchmarks deploy
 try: .venv/installed          ## train on the built-in corpus, translate, draw
 	$(BIN)/weft try
 
-# One thread a worker: two workers that each want both cores are slower than either alone.
+# One thread a worker: two workers that each want both cores are slower than either alone. Bytecode is kept, whatever the
+# environment says: the tests start many processes, and each would compile weft again.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2
+
 test: .venv/installed         ## the tests, without those marked slow or gpu
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 slow: .venv/installed         ## the tests marked slow
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
+	$(PYTEST) -m slow
 
 # Breaks N lines, one at a time, and runs the tests that are likely to notice; see CONTRIBUTING.md.
 N ?= 50

@@ -4,27 +4,78 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from contextlib import suppress
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("weft", deadline=None)  # a busy machine proves nothing
+settings.register_profile("weft", deadline=None, max_examples=30)  # a busy machine proves nothing
+settings.register_profile("thorough", deadline=None, max_examples=1000)  # pytest --hypothesis-profile=thorough
 settings.load_profile("weft")
 os.environ["WEFT_NO_PROGRESS"] = "1"  # on a busy machine every command takes more than two seconds
 
 
+LONGEST = (
+    "serve/page/",
+    "serve/",
+    "contracts/test_models.py",
+    "contracts/test_searching.py",
+    "contracts/test_settings.py",
+    "cli/test_cli.py",
+    "cli/test_translate.py",
+    "training/test_train_resuming.py",
+    "training/test_distributed.py",
+    "cli/test_train_workers.py",
+    "learning/test_learning.py",
+    "contracts/test_bad_input.py",
+    "learning/test_transformers.py",
+    "tuning/test_tune.py",
+    "recipe/test_loading.py",
+    "cli/test_attend.py",
+    "data/batching/test_streaming.py",
+    "translation/test_resumable_output.py",
+    "translation/test_inspection.py",
+    "training/test_interruption.py",
+    "runs/test_load.py",
+    "documentation/test_extending.py",
+    "tuning/test_processes.py",
+    "preparation/test_prepare.py",
+    "data/store/test_worker_processes.py",
+    "peers/test_marian.py",
+    "peers/test_ctranslate2.py",
+    "translation/test_translator.py",
+    "translation/test_load.py",
+    "translation/engines/test_search_memory.py",
+)
+"""Where tests take longest, in this order: they are begun first, so that the workers end at the same time."""
+
+
+def _group(nodeid):
+    """Tests that one worker runs, so that what they share is made once: those of a file, and those of the service."""
+    file = nodeid.split("::", 1)[0].removeprefix("tests/")
+    return next((group for group in ("serve/page/", "serve/") if file.startswith(group)), file)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Each file is run by one worker, and the tests of the service by one, so that what they share is made once."""
+    """Each group is run by one worker, in the order in which the tests are collected."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFile(LoadScopeScheduling):
+    class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            file = nodeid.split("::", 1)[0]
-            return next((part for part in ("/serve/page/", "/serve/") if part in file), file)
+            return _group(nodeid)
 
-    return ByFile(config, log)
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    """In parallel, the longest groups come first, then those of the most tests."""
+    if hasattr(config, "workerinput"):
+        sizes = Counter(_group(item.nodeid) for item in items)
+        ranks = {group: rank for rank, group in enumerate(LONGEST)}
+        items.sort(key=lambda item: (ranks.get(group := _group(item.nodeid), len(ranks)), -sizes[group], group))
 
 
 TINY = {

@@ -237,7 +237,7 @@ class TestTranslate:
     def test_a_file_or_standard_input(self, run: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a b c\nd\n", "utf-8")
         from_a_file = weft("translate", run, tmp_path / "in.txt").stdout
-        assert weft_process("translate", run, "-", stdin="a b c\nd\n").stdout == from_a_file
+        assert weft("translate", run, "-", stdin="a b c\nd\n").stdout == from_a_file
 
     def test_n_best_and_links(self, run: Path) -> None:
         lines = weft("translate", run, "--n-best", "3", "--align", stdin="a b\n").stdout.splitlines()

@@ -1,13 +1,15 @@
 """The contracts of every model, whatever its parts: `weft.models.interface`.
 
-Each contract runs over the models that can be built: cell × connections × where the attention enters,
-score × projection × placement, normalizer, window, features of earlier weights, hard attention,
+Each contract runs over the models that can be built: cell × connections × where the attention enters (every pair of
+these), score × projection, normalizer, window, features of earlier weights, hard attention,
 encoder × decoder × bridge, sources of several columns, sparse outputs, copying, and the language models.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -91,15 +93,16 @@ def transformer_cases() -> dict[str, dict[str, Any]]:
         "transformer": TRANSFORMER,
     }
     decoders = {**{kind: {"kind": kind, "hidden": 5, "layers": 2} for kind in CELLS}, "transformer": TRANSFORMER}
-    for encoder, encoder_settings in encoders.items():
-        for decoder, decoder_settings in decoders.items():
-            pairing = {**plain, "encoder": encoder_settings, "decoder": decoder_settings}
-            cases[f"{encoder}-with-{decoder}"] = pairing
-            if decoder in CELLS and encoder not in CELLS:
-                for placement, placed in PLACEMENTS.items():
-                    attending = {"attention": placed["attention"]}
-                    feeding = {"decoder": {**decoder_settings, **placed.get("decoder", {})}}
-                    cases[f"{encoder}-with-{decoder}-{placement}"] = {**pairing, **attending, **feeding}
+    for (row, (encoder, encoder_settings)), (column, (decoder, decoder_settings)) in product(
+        enumerate(encoders.items()), enumerate(decoders.items())
+    ):
+        pairing = {**plain, "encoder": encoder_settings, "decoder": decoder_settings}
+        cases[f"{encoder}-with-{decoder}"] = pairing
+        if decoder in CELLS and encoder not in CELLS:
+            for placement, placed in list(PLACEMENTS.items())[(row + column) % 3 :: 3]:
+                attending = {"attention": placed["attention"]}
+                feeding = {"decoder": {**decoder_settings, **placed.get("decoder", {})}}
+                cases[f"{encoder}-with-{decoder}-{placement}"] = {**pairing, **attending, **feeding}
     for normalizer in NORMALIZERS:
         copying = {**plain, "copy": True, "attention": {"normalizer": normalizer}}
         cases[f"transformer-copy-{normalizer}"] = {**copying, "encoder": TRANSFORMER, "decoder": TRANSFORMER}
@@ -157,12 +160,12 @@ def column_cases() -> dict[str, dict[str, Any]]:
 def every_case() -> dict[str, dict[str, Any]]:
     cases: dict[str, dict[str, Any]] = {}
     stacks = [("plain", 1), *((connections, 3) for connections in CONNECTIONS)]
-    for kind in CELLS:
-        for connections, layers in stacks:
-            stack = {"kind": kind, "connections": connections, "layers": layers}
-            for placement in PLACEMENTS:
-                cases[f"{kind}-{connections}-{layers}-{placement}"] = settings(placement, encoder=stack, decoder=stack)
-            cases[f"lm-{kind}-{connections}-{layers}"] = settings("none", decoder=stack, kind="language_model")
+    for (cell, kind), (number, (connections, layers)) in product(enumerate(CELLS), enumerate(stacks)):
+        stack = {"kind": kind, "connections": connections, "layers": layers}
+        # Every cell in every place, and every connection in every place, but not every cell with both.
+        for placement in PLACEMENTS if layers == 1 else list(PLACEMENTS)[(cell + number) % 3 :: 3]:
+            cases[f"{kind}-{connections}-{layers}-{placement}"] = settings(placement, encoder=stack, decoder=stack)
+        cases[f"lm-{kind}-{connections}-{layers}"] = settings("none", decoder=stack, kind="language_model")
     for score in SCORES:
         for project in (False, True):
             if score == "parameter_free" and project:
@@ -170,8 +173,8 @@ def every_case() -> dict[str, dict[str, Any]]:
             name = f"{score}{'-project' if project else ''}"
             attention = {"score": score, "project": project}
             decoder = {"hidden": 6 if resolve(SCORES, score).same_size and not project else 5}
-            for placement in ("after+feeding", "before"):
-                cases[f"{name}-{placement}"] = settings(placement, attention=attention, decoder=decoder)
+            placement = "before" if project else "after+feeding"
+            cases[f"{name}-{placement}"] = settings(placement, attention=attention, decoder=decoder)
             cases[f"lm-{name}"] = settings(attention=attention, kind="language_model")
     for normalizer in NORMALIZERS:
         attention = {"normalizer": normalizer}
@@ -246,7 +249,7 @@ def loss_of(case: str) -> str:
     return "entmax15" if case.endswith("entmax15-outputs") else "cross_entropy"
 
 
-def sources_of(case: str, rows: list[int]) -> Ragged:
+def sources_of(case: str, rows: Sequence[int]) -> Ragged:
     """The sources of some rows; a language model has none."""
     limit = TARGET_SIZE if CASES[case].get("tie") in ("all", "inputs") else SOURCE_SIZE
     return Ragged.of(
@@ -264,11 +267,18 @@ def width_of(case: str, source_length: int) -> int:
 
 
 def close(one: Tree, other: Tree) -> None:
-    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    """`assert_close`, which is asked only if a quick look says that something differs: it takes most of the time."""
+    mine, theirs = list(leaves(one)), list(leaves(other))
+    if len(mine) != len(theirs) or not all(
+        first.shape == second.shape and torch.allclose(first, second, rtol=1e-9, atol=1e-9)
+        for first, second in zip(mine, theirs, strict=True)
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
+@cache
 @torch.no_grad()
-def forward(case: str, rows: list[int]) -> list[tuple[Tensor, Tensor | None]]:
+def forward(case: str, rows: tuple[int, ...]) -> list[tuple[Tensor, Tensor | None]]:
     """Logits (T, V) and weights (T, S) of every row, truncated to the lengths of the row."""
     inputs = Ragged.of([INPUTS[row] for row in rows])
     output = model_of(case)(sources_of(case, rows), inputs, return_attention=True)
@@ -287,7 +297,8 @@ def forward(case: str, rows: list[int]) -> list[tuple[Tensor, Tensor | None]]:
 def test_stepping_gives_what_forward_gives(case: str) -> None:
     model = model_of(case)
     with torch.no_grad():
-        for row, (logits_TV, weights_TS) in enumerate(forward(case, [0, 1, 2, 3])):
+        for row in (1, 2):  # the shortest source with the longest target, and the other way round
+            logits_TV, weights_TS = forward(case, (0, 1, 2, 3))[row]
             memory = model.encode(sources_of(case, [row]))
             state = model.start(memory)
             for time, token in enumerate(INPUTS[row]):
@@ -306,12 +317,12 @@ def test_stepping_gives_what_forward_gives(case: str) -> None:
 
 @every_model
 def test_batch_order_and_company_change_nothing(case: str) -> None:
-    together = forward(case, [0, 1, 2, 3])
-    moved = forward(case, [2, 0, 3, 1])
-    for index, row in enumerate([2, 0, 3, 1]):
-        [alone] = forward(case, [row])
+    together = forward(case, (0, 1, 2, 3))
+    for row, moved in zip((2, 0, 3, 1), forward(case, (2, 0, 3, 1)), strict=True):
+        close(moved, together[row])
+    for row in (1, 2):
+        [alone] = forward(case, (row,))
         close(alone, together[row])
-        close(moved[index], together[row])
 
 
 @every_model
@@ -361,8 +372,8 @@ def test_hypotheses_of_one_source_adjacent_equal_separate_rows(case: str) -> Non
     memory = model.encode(sources_of(case, rows))
     _, state, _ = model.step(firsts, repeat(model.start(memory), beam), memory)
     logits_RV, state, weights_RS = model.step(seconds, select(state, parents), memory)
-    for index, parent in enumerate(parents.tolist()):
-        row = rows[index // beam]
+    for index in (0, 1, 5):  # of both sources, of parents before and after
+        parent, row = int(parents[index]), rows[index // beam]
         memory_1 = model.encode(sources_of(case, [row]))
         _, alone, _ = model.step(firsts[parent : parent + 1], model.start(memory_1), memory_1)
         logits_1V, alone, weights_1S = model.step(seconds[index : index + 1], alone, memory_1)

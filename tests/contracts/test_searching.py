@@ -93,25 +93,29 @@ def together(first: str, second: str) -> Translator:
 
 
 @torch.no_grad()
-def forced(run: Translator, one: Translation) -> list[float]:
-    """log p of an output, by the model's `forward`: teacher forcing."""
-    tokens = [*one.ids, *([specials.END] if one.ended == "end" else [])]
-    source = [*run.tokenizers.source.encode(one.source), specials.END] if run.recipe.model.has_source else []
-    logits_TV = run.model(Ragged.of([source]), Ragged.of([[specials.BEGIN, *tokens[:-1]]])).logits_NV
-    return logits_TV.log_softmax(-1)[torch.arange(len(tokens)), torch.tensor(tokens)].tolist()
+def forced(run: Translator, outputs: list[Translation]) -> list[list[float]]:
+    """log p of outputs, by the model's `forward`: teacher forcing."""
+    tokens = [[*one.ids, *([specials.END] if one.ended == "end" else [])] for one in outputs]
+    has_source = run.recipe.model.has_source
+    sources = [[*run.tokenizers.source.encode(one.source), specials.END] if has_source else [] for one in outputs]
+    inputs = Ragged.of([[specials.BEGIN, *row[:-1]] for row in tokens])
+    scores_NV = run.model(Ragged.of(sources), inputs).logits_NV.log_softmax(-1)
+    rows = zip(inputs.like(scores_NV).split(), tokens, strict=True)
+    return [scores_TV[torch.arange(len(row)), torch.tensor(row)].tolist() for scores_TV, row in rows]
 
 
 def everything(found: list[Translation]) -> list[Translation]:
     return [one for best in found for one in (best, *best.alternatives)]
 
 
-def check_scores(run: Translator, one: Translation, ranking: Ranking | None) -> None:
-    """The scores of a hypothesis are those of the model."""
-    assert one.token_scores == pytest.approx(forced(run, one), abs=1e-5)
-    assert one.log_probability == pytest.approx(sum(one.token_scores), abs=1e-5)
-    assert len(one.token_scores) == len(one.ids) + (one.ended == "end") and specials.END not in one.ids
-    if ranking is not None:
-        assert one.score == pytest.approx(ranking.score(one.log_probability, len(one.token_scores)), abs=1e-5)
+def check_scores(run: Translator, outputs: list[Translation], ranking: Ranking | None) -> None:
+    """The scores of hypotheses are those of the model."""
+    for one, expected in zip(outputs, forced(run, outputs), strict=True):
+        assert one.token_scores == pytest.approx(expected, abs=1e-5)
+        assert one.log_probability == pytest.approx(sum(one.token_scores), abs=1e-5)
+        assert len(one.token_scores) == len(one.ids) + (one.ended == "end") and specials.END not in one.ids
+        if ranking is not None:
+            assert one.score == pytest.approx(ranking.score(one.log_probability, len(one.token_scores)), abs=1e-5)
 
 
 def check_same(one: Translation, other: Translation) -> None:
@@ -145,7 +149,7 @@ def test_a_wide_beam_finds_the_best_of_all(case: str) -> None:
     best = run.translate(LINES[1], kind="exhaustive", max_length=2, n_best=2, return_attention=False)
     for one, other in zip(everything([found]), everything([best]), strict=True):
         assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
-    check_scores(run, found, Ranking())
+    check_scores(run, [found], Ranking())
 
 
 @pytest.mark.parametrize("case", LANGUAGE_MODELS)
@@ -156,7 +160,7 @@ def test_language_models_go_on_from_a_prompt(case: str) -> None:
             [one] = run.complete(prompt, length=4, **search)
             assert one.ids[: len(prompt.split())] == run.tokenizers.target.encode(prompt)
             assert len(one.token_scores) <= 4 + len(prompt.split())
-            check_scores(run, one, Ranking())
+            check_scores(run, [one], Ranking())
     drawn = run.complete("a", length=4, count=3)
     check_same(drawn[0], run.complete("a", length=4)[0])
 
@@ -177,8 +181,8 @@ def test_every_strategy_with_every_family(case: str, name: str) -> None:
         check_same(one, other)
     check_same(among[1], run.translate(LINES[1], **search))
     ranking = None if name == "mbr" else Ranking("gnmt" if name == "beam, provable" else "power")
+    check_scores(run, everything(among), ranking)
     for one in everything(among):
-        check_scores(run, one, ranking)
         if one.attention is not None:
             assert one.attention.shape == (len(one.ids), len(one.source_tokens))
             assert np.allclose(one.attention.sum(1), 1.0, atol=1e-5)
@@ -197,9 +201,8 @@ def test_an_ensemble_of_two_architectures(pair: tuple[str, str], name: str) -> N
     run, search = together(*pair), STRATEGIES[name]
     among = run.translate(LINES, **search)
     check_same(among[1], run.translate(LINES[1], **search))
-    for one in among:
-        check_scores(run, one, None)
-        apart = [forced(run_of(case), one) for case in pair]
+    check_scores(run, among, None)
+    for one, *apart in zip(among, *(forced(run_of(case), among) for case in pair), strict=True):
         mixed = np.log(np.exp(np.array(apart)).mean(0))
         assert one.token_scores == pytest.approx(mixed.tolist(), abs=1e-5)
 
@@ -240,17 +243,18 @@ def test_prefix_banned_and_lengths_hold(case: str, name: str) -> None:
             assert one.ids[: len(encode(prefix))] == encode(prefix)
             assert not any(contains(one.ids, encode(phrase)) for phrase in banned)
             assert 3 <= len(one.ids) <= 5
-            check_scores(run, one, None)
+    check_scores(run, everything(found), None)
 
 
 @pytest.mark.parametrize("case", FEW)
 def test_outputs_contain_the_required_phrases(case: str) -> None:
     run = run_of(case)
     required = ["d e", "a"]
-    for one in everything(run.translate(LINES, kind="beam", size=4, n_best=2, required=required, max_length=8)):
+    found = everything(run.translate(LINES, kind="beam", size=4, n_best=2, required=required, max_length=8))
+    check_scores(run, found, Ranking())
+    for one in found:
         if one.ended == "end":
             assert all(contains(one.ids, run.tokenizers.target.encode(phrase)) for phrase in required)
-        check_scores(run, one, Ranking())
 
 
 @pytest.mark.parametrize("case", FEW)
@@ -342,8 +346,8 @@ def test_any_settings(case: str, search: dict[str, Any], groups: int, n_best: in
             assert one.ended_by_length == (one.ended != "constraints" and len(one.ids) == search["max_length"])
             if one.ended not in ("end", "length"):  # every token has occurred
                 assert one.ended == "constraints" and search["no_repeat_ngram"] == 1
-            steered = kind == "beam" and search["repetition_penalty"] > 1
-            check_scores(run, one, None if kind == "mbr" or steered else ranking)
+        steered = kind == "beam" and search["repetition_penalty"] > 1
+        check_scores(run, many, None if kind == "mbr" or steered else ranking)
         if kind in ("beam", "mbr"):
             scores = [one.score for one in many if one.ended == "end" or kind == "mbr"]
             assert scores == sorted(scores, reverse=True)
