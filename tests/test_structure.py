@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -185,6 +186,13 @@ def test_no_star_imports() -> None:
     for path in FILES:
         for node in ast.walk(tree_of(path)):
             assert not (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)), path
+
+
+def test_no_test_replaces_the_clock_of_all_threads() -> None:
+    """A service of other tests has an event loop in a thread: by a wrong clock it sleeps for hours. Replace the name
+    ``time`` in the module under test instead."""
+    patches = re.compile(r"""setattr\((?:[\w.]*\btime, ["']|["'][\w.]*\btime\.\w+["'])""")
+    assert not [str(path) for path in TESTS.rglob("*.py") if patches.search(path.read_text("utf-8"))]
 
 
 def test_kernels_name_what_they_equal() -> None:

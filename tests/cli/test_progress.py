@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -46,7 +47,7 @@ def test_lines_of_a_file_are_not_wrapped(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.0, *(float(second) for second in range(1, 100))])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     lines = printed([STARTED, *map(step, range(1, 31))], width=200).splitlines()[1:]
     assert lines == [
         "step 3/5,000: loss 3.250, 8,000 target tokens/s, 1 h 23 min left",
@@ -61,7 +62,7 @@ def test_the_expected_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def expected(started: Started, *events: Event) -> list[str]:
         clock = iter([0.0, 0.0, *(float(second) for second in range(1, 100))])
-        monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
         lines = printed([started, *events, *map(step, range(1, 50))], width=200).splitlines()[1:]
         return [line for line in lines if not line.startswith("step ")]
 

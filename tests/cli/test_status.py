@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_plain_lines_are_rare() -> None:
 def test_output_breaks_the_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     status = status_of(stream, Activity("reading", start=0))
-    monkeypatch.setattr("weft.cli.status.time.monotonic", lambda: 5.0)
+    monkeypatch.setattr("weft.cli.status.time", SimpleNamespace(monotonic=lambda: 5.0))
     status.before_output()
     status.show(5 + SILENCE - 0.1)
     assert not stream.getvalue()

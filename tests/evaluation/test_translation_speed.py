@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.calls: list[list[str]] = []
-        monkeypatch.setattr(bench.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(bench, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(bench, "cpu_seconds", lambda: 2 * self.now)
         monkeypatch.setattr(Translator, "translate", self.translate)
 

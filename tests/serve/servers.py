@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import httpx
@@ -21,7 +19,6 @@ from weft.serve.settings import ServeSettings
 
 PATIENCE = 60.0
 """Seconds; a busy machine proves nothing."""
-STOPPING = 10.0
 
 
 class Running(NamedTuple):
@@ -94,16 +91,8 @@ def running_server(service: Service, *, ready: bool = True) -> Iterator[Running]
             yield Running(url, service, server, loops[0], client)
         finally:
             server.should_exit = server.force_exit = True  # connections that tests have left open are not waited for
-            thread.join(STOPPING)
-            if thread.is_alive():  # at the end of a whole test run, workers were seen to outlive the end of their input
-                _kill_workers(service)
-
-
-def _kill_workers(service: Service) -> None:
-    for model in service.models.by_name.values():
-        if model.worker.process is not None:
-            with suppress(ProcessLookupError):
-                os.kill(model.worker.process.pid, signal.SIGKILL)
+            thread.join(PATIENCE)
+    assert not thread.is_alive(), "the service did not end"
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,19 @@ def test_no_output_is_longer_than_the_service_allows(recurrent_run: Path) -> Non
     for search in ({}, {"max_ratio": 20.0}, {"max_extra": 50}):
         output = translator.translate("a b c d a b c d", kind="greedy", min_length=5, **search)
         assert len(output.tokens) == 5 and output.ended == "length"
+
+
+def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if its input does not end, because another process has inherited the other end of the pipe."""
+    codes: list[int] = []
+    monkeypatch.setattr(worker.os, "_exit", codes.append)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stdin, os.fdopen(writing, "wb") as inherited:
+        inherited.write(encode({"op": "cancel", "id": 1, "rows": [0]}) + encode({"op": "stop"}))
+        inherited.flush()
+        one = Worker(stdin, io.BytesIO())
+        one._read()
+    assert codes == [0] and one.abandoned == {(1, 0)}
 
 
 def test_statuses() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -208,7 +209,7 @@ class TestSavingByTime:
             return original(self, steps)
 
         monkeypatch.setattr(training.Trainer, "start_update", slow)
-        monkeypatch.setattr("weft.training.trainer.time.monotonic", lambda: 60.0 * clock["minutes"])
+        monkeypatch.setattr("weft.training.trainer.time", SimpleNamespace(monotonic=lambda: 60.0 * clock["minutes"]))
         for minutes, steps in ((2, [2, 4, 6, 7]), (3, [3, 6, 7]), (0, [7])):
             clock["minutes"] = 0
             changes = {"training.steps": 7, "training.save_minutes": minutes}
@@ -231,7 +232,7 @@ class TestSavingByTime:
 
         monkeypatch.setattr(training.Trainer, "start_update", slow)
         monkeypatch.setattr(training.Trainer, "save", slow_save)
-        monkeypatch.setattr("weft.training.trainer.time.monotonic", lambda: 60.0 * clock["minutes"])
+        monkeypatch.setattr("weft.training.trainer.time", SimpleNamespace(monotonic=lambda: 60.0 * clock["minutes"]))
         events = list(train(tiny({"training.steps": 11}), tmp_path / "run"))
         assert [event.step for event in events if isinstance(event, Saved)] == [5, 10, 11]
 

@@ -1,7 +1,7 @@
 """The process that has a model: it loads a run, and answers the frames that a service sends it.
 
 Frames come in on stdin and go out on what was stdout; whatever else is printed goes to stderr. There are two lanes: a
-long exact search does not keep the other requests waiting. When stdin ends, so does the process.
+long exact search does not keep the other requests waiting. The process ends with stdin, or when it is told to.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Worker:
             self.stdout.flush()
 
     def _read(self) -> None:
-        while (frame := read(self.stdin)) is not None:
+        while (frame := read(self.stdin)) is not None and frame.header["op"] != "stop":
             if frame.header["op"] == "cancel":
                 self.abandoned.update((frame.header["id"], row) for row in frame.header["rows"])
             else:

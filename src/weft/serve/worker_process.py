@@ -114,10 +114,14 @@ class WorkerProcess:
             self.process.stdin.write(data)
 
     async def stop(self) -> None:
-        """End it: by the end of its input, and if that takes too long, by a signal."""
+        """End it: by a frame that says so and the end of its input, and if that takes too long, by a signal.
+
+        The end of the input alone may not arrive: a process that was forked meanwhile has inherited the pipe.
+        """
         if self.process is None or self.process.returncode is not None:
             return
         assert self.process.stdin is not None
+        self._write(encode({"op": "stop"}))
         self.process.stdin.close()
         try:
             await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
