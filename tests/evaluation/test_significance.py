@@ -14,7 +14,16 @@ from weft.errors import RecipeError
 from weft.evaluation import significance
 from weft.evaluation.line_statistics import LineStatistics, Outputs, line_statistics
 from weft.evaluation.metrics import reference_streams, sacrebleu_metric
-from weft.evaluation.significance import Resampling, bootstrap_scores, interval, p_value, randomized_differences
+from weft.evaluation.significance import (
+    Resampling,
+    bootstrap_scores,
+    difference_interval,
+    exact_interval,
+    interval,
+    p_value,
+    randomized_differences,
+    score_interval,
+)
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "log", ".", "quickly"]
 RESAMPLING = Resampling(samples=200)
@@ -101,6 +110,35 @@ def test_one_line_is_no_evidence() -> None:
 def test_a_large_difference_is_significant() -> None:
     assert p_value(right(*[0] * 40), right(*[1] * 40), Resampling(200)) == pytest.approx(1 / 201)
     assert interval(bootstrap_scores(right(*[1] * 40), Resampling(200))) == (100.0, 100.0)
+
+
+@pytest.mark.parametrize("items", [1, 2, 8, 100])
+def test_an_exact_interval(items: int) -> None:
+    """Its limit is the share that would give this result in 2.5 % of all cases."""
+    lower, upper = exact_interval(items, 100.0)
+    assert upper == 100.0 and (lower / 100) ** items == pytest.approx(0.025)
+    assert exact_interval(items, 0.0) == pytest.approx((0.0, 100.0 - lower))
+
+
+def test_the_interval_of_a_share_of_none_or_all() -> None:
+    """All samples are alike; that does not prove that the score of all texts is 0 or 100 %."""
+    none, half, every = right(*[0] * 40), right(*[0, 1] * 20), right(*[1] * 40)
+    for name in ("exact match", "token match@5", "item error rate"):
+        assert score_interval(name, none, np.zeros(200)) == exact_interval(40, 0.0)
+        assert score_interval(name, every, np.full(200, 100.0)) == exact_interval(40, 100.0)
+        assert score_interval(name, half, np.arange(200.0)) == (5.0, 194.0)
+    assert score_interval("BLEU", none, np.zeros(200)) == (0.0, 0.0)
+
+
+def test_the_interval_of_a_difference_of_no_line_or_all() -> None:
+    none, half, every = right(*[0] * 40), right(*[0, 1] * 20), right(*[1] * 40)
+    sampled, (least, most) = np.arange(200.0), exact_interval(40, 100.0)
+    for same in (none, half, every):
+        assert difference_interval("exact match", same, same, np.zeros(200)) == (least - most, most - least)
+    assert difference_interval("exact match", none, every, sampled) == (least, most)
+    assert difference_interval("exact match", every, none, sampled) == (-most, -least)
+    assert difference_interval("exact match", none, half, sampled) == (5.0, 194.0)
+    assert difference_interval("BLEU", none, none, np.zeros(200)) == (0.0, 0.0)
 
 
 def test_an_interval_leaves_out_one_fortieth_at_each_end() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from weft.errors import DataError
 from weft.evaluation.metrics import exact_match
-from weft.evaluation.summary import Summary, exact_interval, judged_by, summarize
+from weft.evaluation.summary import Summary, judged_by, summarize
 from weft.recipe import Recipe
 from weft.translation.translator import Translator
 
@@ -122,14 +122,6 @@ def test_texts_that_were_trained_on() -> None:
     summary = Summary("test", 3, 3, [], 0, [], [], seen_sources=2)
     shown = replace(summary, scores=[(exact_match(["a"], ["a"]), None)])  # type: ignore[list-item]
     assert shown.lines()[:2] == ["Test set: 3 items", "  2 of the sources are in the training data, too"]
-
-
-@pytest.mark.parametrize("items", [1, 2, 8, 100])
-def test_an_exact_interval(items: int) -> None:
-    """Its limit is the share that would give this result in 2.5 % of all cases."""
-    lower, upper = exact_interval(items, 100.0)
-    assert upper == 100.0 and (lower / 100) ** items == pytest.approx(0.025)
-    assert exact_interval(items, 0.0) == pytest.approx((0.0, 100.0 - lower))
 
 
 def test_equal_outputs_are_shown_if_there_are_no_others(run: Callable[..., Translator]) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 
 from weft.evaluation.line_statistics import LineStatistics
 from weft.evaluation.metrics import exact_match
-from weft.evaluation.significance import Resampling
-from weft.evaluation.summary import exact_interval
+from weft.evaluation.significance import Resampling, exact_interval
 from weft.reporting.outputs import _with_intervals
 
 

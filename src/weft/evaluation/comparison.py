@@ -16,14 +16,20 @@ from weft.evaluation.metrics import METRICS, MetricScore, check_metrics, split_n
 from weft.evaluation.output_differences import OutputDifferences, output_differences
 from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_items
 from weft.evaluation.report import n_best_search, run_signature, score_translations
-from weft.evaluation.significance import Resampling, bootstrap_scores, interval, p_value
+from weft.evaluation.significance import (
+    Interval,
+    Resampling,
+    bootstrap_scores,
+    difference_interval,
+    p_value,
+    score_interval,
+)
 from weft.evaluation.top_k import Matches, is_identical
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
-Interval = tuple[float, float]
 TEST_NAMES = {"randomization": "approximate randomization", "bootstrap": "paired bootstrap resampling"}
 
 
@@ -43,7 +49,8 @@ class RunScore(NamedTuple):
     run: str
     value: float
     interval: Interval | None
-    """95 %, by bootstrap; None for metrics that are not sums over lines (distinct_1, distinct_2)."""
+    """95 %, by bootstrap; exact for a share of 0 % or 100 %. None for metrics that are not sums over lines (distinct_1,
+    distinct_2)."""
     difference: Difference | None
     """From the first run; None for the first run itself, where there is no interval, and if the two scores have
     different signatures: rep-n of words and of characters."""
@@ -316,7 +323,8 @@ def _metric_comparisons(
             difference = None
             if runs and result.scores[number].signature == metric.signature:
                 p = p_value(baseline, statistics, resampling)
-                difference = Difference(value - metric.value, interval(scores - sampled), p)
-            runs.append(RunScore(label, value, interval(scores), difference))
+                limits = difference_interval(metric.name, baseline, statistics, scores - sampled)
+                difference = Difference(value - metric.value, limits, p)
+            runs.append(RunScore(label, value, score_interval(metric.name, statistics, scores), difference))
         comparisons.append(MetricComparison(metric.name, metric.better, metric.signature, runs))
     return comparisons

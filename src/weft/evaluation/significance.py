@@ -2,7 +2,8 @@
 
 **Intervals** by bootstrap (Efron 1979; Koehn 2004): draw as many lines as there are, with replacement, and compute the
 score again. 95 % of the scores lie in the interval. Two runs are drawn the same lines, which also gives an interval for
-their difference.
+their difference. Where every line is right, every line is wrong or no line is different, so is it in every sample; the
+interval of a share is exact then (Clopper & Pearson 1934).
 
 **Approximate randomization** (Noreen 1989; Riezler & Maxwell 2005), the default test: if the two runs were equally
 good, it would not matter which output came from which. So the outputs of each line are exchanged with probability ½:
@@ -28,7 +29,10 @@ import numpy as np
 from weft.errors import RecipeError
 from weft.evaluation.line_statistics import Array, LineStatistics
 
+Interval = tuple[float, float]
 TESTS = ("randomization", "bootstrap")
+SHARES = ("exact match", "token match", "item error rate")
+"""Metrics that are a share of the items; also with an @."""
 MIN_SAMPLES = 100
 MAX_NUMBERS = 1 << 22
 """Random numbers in memory at a time."""
@@ -77,11 +81,47 @@ def randomized_differences(first: LineStatistics, second: LineStatistics, resamp
     return np.array(differences)
 
 
-def interval(scores: Array) -> tuple[float, float]:
+def interval(scores: Array) -> Interval:
     """The limits between which 95 % of the scores lie."""
     ordered = np.sort(scores)
     outside = len(ordered) // 40
     return float(ordered[outside]), float(ordered[-1 - outside])
+
+
+def exact_interval(items: int, percent: float) -> Interval:
+    """The 95 % interval of a share of 0 % or 100 % of some items.
+
+    A true share p gives 100 % in n of n cases with probability p^n; the limit is the p for which that is 2.5 %.
+    """
+    limit = 100.0 * 0.025 ** (1 / items)
+    return (limit, 100.0) if percent else (0.0, 100.0 - limit)
+
+
+def score_interval(name: str, statistics: LineStatistics, scores: Array) -> Interval:
+    """The 95 % interval of the score of this name: by its bootstrap scores; exact for a share of 0 % or 100 %."""
+    value = statistics.of_all()
+    if _is_share(name) and value in (0.0, 100.0):
+        return exact_interval(len(statistics.lines), value)
+    return interval(scores)
+
+
+def difference_interval(name: str, first: LineStatistics, second: LineStatistics, differences: Array) -> Interval:
+    """The 95 % interval of the second score less the first: by bootstrap, or by the share of lines that differ.
+
+    If none of n lines is right in one run alone, the lines for which that holds are at most as many as in
+    `exact_interval`, in either direction; if all are, at least as many.
+    """
+    changes = np.unique(second.lines - first.lines, axis=0)
+    if not _is_share(name) or len(changes) > 1:
+        return interval(differences)
+    low, high = exact_interval(len(first.lines), 100.0 if changes.any() else 0.0)
+    if not changes.any():
+        return -high, high
+    return (low, high) if changes.sum() > 0 else (-high, -low)
+
+
+def _is_share(name: str) -> bool:
+    return name.split("@")[0] in SHARES
 
 
 def p_value(first: LineStatistics, second: LineStatistics, resampling: Resampling) -> float:

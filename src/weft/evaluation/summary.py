@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 from weft.errors import DataError, plural
 from weft.evaluation.comparison import RunResult, matches_of, translate_and_score
-from weft.evaluation.line_statistics import LineStatistics
 from weft.evaluation.marked_differences import Mark, in_brackets, marked, shortened
 from weft.evaluation.metrics import MetricScore, check_metrics, perplexity
 from weft.evaluation.output_differences import similarity
 from weft.evaluation.pairs import EvaluationSet, find_items, training_overlap
 from weft.evaluation.references import EvaluationItems
 from weft.evaluation.report import loaded_run
-from weft.evaluation.significance import Resampling, bootstrap_scores, interval
+from weft.evaluation.significance import Resampling, bootstrap_scores, score_interval
 from weft.preparation import has_corpus
 from weft.translation.translator import Translator
 
@@ -29,8 +28,6 @@ MAX_RANKED = 200
 """Wrong outputs that are ranked by their similarity to the reference: of more, every n-th."""
 MAX_COMPARED = 500
 """Characters of a text that are compared for that."""
-SHARES = ("exact match", "token match", "item error rate")
-"""Metrics that are a share of the items."""
 SEED = 1
 """Of the sample of a large test set."""
 
@@ -184,26 +181,11 @@ def _sampled(given: EvaluationSet, limit: int | None) -> EvaluationSet:
 
 
 def _with_intervals(result: RunResult) -> list[ScoreWithInterval]:
-    return [
-        ScoreWithInterval(score, None if lines is None else score_interval(score, lines, Resampling()))
-        for score, lines in zip(result.scores, result.statistics, strict=True)
-    ]
-
-
-def score_interval(score: MetricScore, statistics: LineStatistics, resampling: Resampling) -> tuple[float, float]:
-    """The 95 % interval of a score: by bootstrap; exact if all outputs are right or all wrong, as in every sample."""
-    if score.name in SHARES and score.value in (0.0, 100.0):
-        return exact_interval(len(statistics.lines), score.value)
-    return interval(bootstrap_scores(statistics, resampling))
-
-
-def exact_interval(items: int, percent: float) -> tuple[float, float]:
-    """The 95 % interval of a share of 0 % or 100 % of some items (Clopper & Pearson 1934).
-
-    A true share p gives 100 % in n of n cases with probability p^n; the limit is the p for which that is 2.5 %.
-    """
-    limit = 100.0 * 0.025 ** (1 / items)
-    return (limit, 100.0) if percent else (0.0, 100.0 - limit)
+    scores = []
+    for score, lines in zip(result.scores, result.statistics, strict=True):
+        limits = None if lines is None else score_interval(score.name, lines, bootstrap_scores(lines, Resampling()))
+        scores.append(ScoreWithInterval(score, limits))
+    return scores
 
 
 def _perplexity(run: Translator, given: EvaluationSet) -> MetricScore:

@@ -17,8 +17,7 @@ from weft.evaluation.line_statistics import LineStatistics
 from weft.evaluation.metrics import MetricScore, check_metrics, perplexity
 from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_items
 from weft.evaluation.report import score_alignment
-from weft.evaluation.significance import Resampling
-from weft.evaluation.summary import score_interval
+from weft.evaluation.significance import Resampling, bootstrap_scores, score_interval
 from weft.preparation import has_corpus
 from weft.recipe import Recipe
 from weft.translation.results import PairScore, Translation
@@ -166,10 +165,11 @@ def translate_test_set(
 
 
 def _with_intervals(result: RunResult, resampling: Resampling) -> list[ScoredMetric]:
-    return [
-        ScoredMetric(score, None if statistics is None else score_interval(score, statistics, resampling), statistics)
-        for score, statistics in zip(result.scores, result.statistics, strict=True)
-    ]
+    metrics = []
+    for score, lines in zip(result.scores, result.statistics, strict=True):
+        limits = None if lines is None else score_interval(score.name, lines, bootstrap_scores(lines, resampling))
+        metrics.append(ScoredMetric(score, limits, lines))
+    return metrics
 
 
 def _perplexity(scores: Iterable[PairScore]) -> MetricScore:
