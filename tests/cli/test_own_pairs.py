@@ -196,3 +196,12 @@ class TestRefused:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
         assert refusal("train", "-", "--out", "other", "--set", "training.stps=2").startswith("training.stps: unknown")
         assert not Path("other.tsv").exists(), "the command can be corrected and repeated"
+
+
+def test_a_name_that_nothing_has(refusal: Refusal) -> None:
+    where = "neither a file of pairs nor a recipe has this name; "
+    assert refusal("train", "gramar") == f"gramar: {where}did you mean 'grammar'?"
+    for name in ("nofile", "data/nofile"):
+        expected = f"{name}: {where}check the path, or choose a recipe (weft recipes lists them)"
+        assert refusal("train", name) == expected
+    assert refusal("train", "a\0\nb" + "x" * 5000).startswith("a\\x00\\nbxx")

@@ -73,7 +73,8 @@ def test_pairs_in_place_of_a_recipe(command, monkeypatch, tmp_path):
 
 def test_refusals(refusal, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert refusal("tune", "gramar") == "gramar: no such recipe; did you mean 'grammar'?, or give a .toml file"
+    expected = "gramar: neither a file of pairs nor a recipe has this name; did you mean 'grammar'?"
+    assert refusal("tune", "gramar") == expected
     assert refusal("tune", "grammar", "--minutes", "0") == "--minutes 0.0: expected a number of minutes above 0"
     assert refusal("tune", "grammar", "--set", "data.train=x.tsv").startswith("data.valid: candidates are compared")
     assert refusal("tune", "-").startswith("-: standard input cannot be read again")

@@ -128,7 +128,8 @@ CASES = [
     recipe(
         "section that is a number",
         "training = 4",
-        "r.toml: training: 4 was given; input should be a valid dictionary or instance of TrainingSettings",
+        "r.toml: training: 4 was given; it is a group of settings: training.steps, training.batch_tokens, "
+        "training.accumulate, training.optimizer, …",
     ),
     recipe(
         "name of a folder above",

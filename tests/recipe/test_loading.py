@@ -262,7 +262,11 @@ class TestValues:
                 "model.decoder.kind=7",
                 "model.decoder.kind: 7 was given; input should be 'rnn', 'gru', 'lstm' or 'transformer'",
             ),
-            ("model=3", "model: 3 was given; input should be a valid dictionary or instance of ModelSettings"),
+            ("model=3", "model: 3 was given; it is a group of settings: model.kind, model.embedding, model.tie, "),
+            (
+                "data.holdout=0.1",
+                "data.holdout: 0.1 was given; it is a group of settings: data.holdout.valid, data.holdout.test",
+            ),
             ("data.options.length=[1]", "data.options.length: [1] was given; "),
         ],
     )

@@ -63,6 +63,8 @@ def find_pairs(
     if source is None and target is None and is_other:
         if like is not None:
             raise RecipeError(f"--like {like}: is for pairs in place of a recipe; {name} is none")
+        if name is not None and not resume:
+            _check_exists(name)
         return None
     return OwnPairs(PairsArgument(name, source, target), like)
 
@@ -81,8 +83,27 @@ def _names_pairs(name: str) -> bool:
         return False
     if format_of(name) is not None or compression_of(name) is not None or has_magic(name):
         return True
+    return _exists(path) and (path.is_dir() or not is_recipe(path))
+
+
+def _check_exists(name: str) -> None:
+    """Fail if a name is neither that of a recipe nor that of anything else."""
+    from weft.errors import RecipeError, nearest
+    from weft.recipe import shipped
+    from weft.recipe.messages import printable
+
+    path = Path(name)
+    if name in shipped() or path.suffix == ".toml" or _exists(path):
+        return
+    suggestion = nearest(name, shipped())
+    if not suggestion.startswith("did you mean"):
+        suggestion = "check the path, or choose a recipe (weft recipes lists them)"
+    raise RecipeError(f"{printable(name)}: neither a file of pairs nor a recipe has this name; {suggestion}")
+
+
+def _exists(path: Path) -> bool:
     try:
-        return path.exists() and (path.is_dir() or not is_recipe(path))
+        return path.exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL: no file
         return False
 

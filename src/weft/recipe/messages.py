@@ -19,6 +19,8 @@ MAX_CHARACTERS = 300
 """Characters of a line."""
 SHOWN_CHARACTERS = 80
 """Characters of a value that a message shows."""
+SHOWN_SETTINGS = 4
+"""Settings of a group that a message names."""
 
 
 def error_lines(error: ValidationError) -> list[str]:
@@ -47,6 +49,10 @@ def _message(problem: ErrorDetails) -> str:
             return f"{where}: {shown(given)} was given; {nearest(given, kinds)}"
         *others, last = map(repr, kinds)
         return f"{where}: {shown(given)} was given; input should be {', '.join(others)} or {last}"
+    if problem["type"] == "model_type" and (names := list(getattr(_group(problem["loc"]), "model_fields", {}))):
+        inside = ", ".join(f"{where}.{name}" for name in names[:SHOWN_SETTINGS])
+        rest = ", …" if len(names) > SHOWN_SETTINGS else ""
+        return f"{where}: {shown(given)} was given; it is a group of settings: {inside}{rest}"
     if problem["type"] == "value_error":
         return "\n".join(map(printable, str(problem["ctx"]["error"]).split("\n")))
     return f"{where}: {shown(given)} was given; {problem['msg'][0].lower()}{problem['msg'][1:]}"
@@ -68,13 +74,18 @@ def printable(text: str) -> str:
 
 
 def _suggest(path: Sequence[str | int]) -> str:
-    """The setting that is nearest to an unknown one. A part in brackets names one of several forms of a group."""
+    """The setting that is nearest to an unknown one."""
+    return nearest(str(path[-1]), _group(path[:-1]).model_fields)
+
+
+def _group(path: Sequence[str | int]) -> Any:
+    """The class of a group of settings. A part in brackets names one of several forms of a group."""
     group: Any = Recipe
-    for part in path[:-1]:
+    for part in path:
         if isinstance(part, str):
             fields = getattr(group, "model_fields", {})
             group = fields[part].annotation if part in fields else dict(_forms(group))[part]
-    return nearest(str(path[-1]), group.model_fields)
+    return group
 
 
 def _forms(annotation: Any) -> Iterator[tuple[str, Any]]:
