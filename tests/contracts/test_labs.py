@@ -34,6 +34,8 @@ TINY: dict[str, dict[str, Any]] = {
     "exposure": {"steps": 6},
     "heads": {"heads": 1, "layers": 1, "steps": 2, "sentences": 2},
     "distance": {"lengths": (4, 8, 12, 16)},
+    "search": {"steps": 2, "sentences": 5},
+    "repetition": {"steps": 4, "prompts": 4},
     "scaling": {"widths": (4, 16), "queries": 8},
     "order": {"steps": 4, "pairs": (40, 8)},
 }

@@ -27,8 +27,10 @@ from weft.labs.gradients import gradients
 from weft.labs.heads import heads
 from weft.labs.lab import Lab, LabResult
 from weft.labs.order import order
+from weft.labs.repetition import repetition
 from weft.labs.scaling import scaling
 from weft.labs.scores import scores
+from weft.labs.search import search
 
 __all__ = [
     "LABS",
@@ -43,8 +45,10 @@ __all__ = [
     "gradients",
     "heads",
     "order",
+    "repetition",
     "scaling",
     "scores",
+    "search",
 ]
 
 LABS: dict[str, Callable[..., LabResult]] = {
@@ -55,6 +59,8 @@ LABS: dict[str, Callable[..., LabResult]] = {
     "depth": depth,
     "exposure": exposure,
     "distance": distance,
+    "search": search,
+    "repetition": repetition,
     "scaling": scaling,
     "order": order,
     "heads": heads,
