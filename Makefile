@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks deploy
 
-.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages pictures course notebook notebooks dist dist-check clean
+.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages labs pictures course notebook notebooks dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -69,6 +69,9 @@ pages: .venv/installed
 	cp -r $(PAGES) build/pages/
 	$(BIN)/python tools/notebook.py docs/tour.ipynb --page build/pages/docs/tour.md
 	$(BIN)/python tools/course.py site build/pages/docs/course
+
+labs: .venv/installed         ## run the labs that have no result in build/labs, and write docs/labs.md
+	$(BIN)/python tools/labs.py
 
 pictures: .venv/installed     ## train `grammar` and draw the pictures of the README
 	rm -rf build/pictures

@@ -24,7 +24,7 @@ def labs_page(results: Sequence[LabResult]) -> Html:
             element("a", result.lab.name, href=f"#{result.lab.name}"),
             result.lab.claim,
             element("b", result.verdict.outcome),
-            result.verdict.effect.text(),
+            f"{result.verdict.checks[0].what}: {result.verdict.effect.text()}",
         )
         for result in results
     ]
@@ -64,7 +64,7 @@ def result_body(result: LabResult) -> list[Content]:
         terms(rows),
         table(("effect", "measured", "predicted", "outcome"), checks),
         *map(table_html, result.tables),
-        element("div", *map(chart_html, result.charts), class_="charts"),
+        element("div", *map(chart_html, result.charts), class_="charts wide"),
     ]
     parts += [element("p", note) for note in result.notes]
     if lab.next:

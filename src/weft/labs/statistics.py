@@ -38,7 +38,8 @@ class Estimate:
 
     @property
     def is_exact(self) -> bool:
-        return self.low == self.mean == self.high
+        """Whether the interval is not wider than the rounding of floating-point numbers."""
+        return self.high - self.low <= 1e-9 * abs(self.mean) + 1e-15
 
     def scaled(self, factor: float) -> Estimate:
         """The same in another unit; ``factor`` is positive."""
@@ -61,8 +62,8 @@ def number(value: float, *, decimals: int | None = None) -> str:
         return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
     size = abs(value)
     if decimals is None:
-        if value == int(value) and size < 1e15:
-            return f"{int(value):,}".replace("-", "−")
+        if size < 1e15 and abs(value - round(value)) <= 1e-9 * size:
+            return f"{round(value):,}".replace("-", "−")
         if size < 1e-3 or size >= 1e7:
             mantissa, _, exponent = f"{value:.1e}".partition("e")
             return f"{mantissa}e{int(exponent)}".replace("-", "−")

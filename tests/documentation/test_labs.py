@@ -1,0 +1,45 @@
+"""docs/labs.md: the verdicts of labs that exist, with their seeds, versions and machine, and charts that are there."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from weft.labs import LABS
+from weft.labs.lab import LabResult
+from weft.labs.verdicts import OUTCOMES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("labs_page", ROOT / "tools/labs.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_the_introduction_and_labs_that_exist(tool: ModuleType) -> None:
+    text = (ROOT / "docs/labs.md").read_text("utf-8")
+    assert text.startswith(tool.INTRODUCTION), "run make labs"
+    rows = re.findall(r"^\| \[(\w+)\]\(#\1\) \| .* \| \*\*([a-z ]+)\*\* \| .* \|$", text, re.MULTILINE)
+    assert rows and [name for name in LABS if name in dict(rows)] == [name for name, _ in rows]
+    assert {outcome for _, outcome in rows} <= set(OUTCOMES)
+    assert re.search(r"Measured by `make labs`: seeds 1, 2, 3; weft .*, torch .*, Python .*; Linux", text)
+
+
+def test_the_page_of_a_result(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    from weft.labs import scaling
+
+    monkeypatch.setattr("weft.labs.trials.worker_count", lambda: 0)
+    result = scaling(2, widths=(4, 16), queries=8)
+    assert isinstance(result, LabResult)
+    text = "\n".join(tool.page([result]))
+    assert "| [scaling](#scaling) | Var(q·k) = d" in text and "## scaling\n" in text
+    assert "![" in text and "(images/labs/scaling-variance.svg)" in text and "seeds 1, 2; weft" in text
