@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from weft.files import save_text
@@ -43,11 +44,11 @@ result.data             # every measurement; in a notebook, the result shows its
 ```
 
 **How a verdict is made.** Every lab is repeated with three seeds, which are the unit of its statistics: an effect is
-the mean over the seeds with its 95 % interval (Student's t, unless the lab says otherwise). The claim predicts a side of a
-threshold, the smallest effect that counts. It *held* if the whole interval is on that side, it *did not hold* if the
-whole interval is on the other, and else it *cannot be told*. A lab with several predictions held if all of them did.
-Every lab can fail: its tests give it a world in which the claim is false. The same seeds give the same bytes on one
-machine; seconds, where they are measured, are an illustration and not part of a verdict.
+the mean over the seeds with its 95 % interval (Student's t, unless the lab says otherwise). The claim predicts a side
+of a threshold, the smallest effect that counts. It *held* if the whole interval is on that side, it *did not hold* if
+the whole interval is on the other, and else it *cannot be told*. A lab with several predictions held if all of them
+did. Every lab can fail: its tests give it a world in which the claim is false. The same seeds give the same bytes on
+one machine; seconds, where they are measured, are an illustration and not part of a verdict.
 
 To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/labs/scaling.py`.
 """
@@ -79,7 +80,7 @@ def known_result(name: str, seeds: int) -> LabResult | None:
     result = LabResult.from_json(path.read_text("utf-8"), str(path))
     current = environment()
     same = all(result.environment[key] == current[key] for key in ("weft", "torch")) and len(result.seeds) == seeds
-    return result if same and result.lab == find_lab(name) else None
+    return replace(result, lab=find_lab(name)) if same else None  # its texts may have changed
 
 
 def run(name: str, seeds: int) -> LabResult:
@@ -131,7 +132,7 @@ def section(result: LabResult) -> Iterator[str]:
     lab, verdict = result.lab, result.verdict
     yield f"## {lab.name}\n"
     yield f"*{lab.claim}*\n"
-    yield f"{lab.trains}\n"
+    yield f"**Trained.** {lab.trains}\n"
     yield f"**Verdict: {verdict.outcome}.** {verdict.sentence}\n"
     for check in verdict.checks:
         yield f"- {check.what}: {check.effect.text()}; predicted {check.rule}: {check.outcome}"

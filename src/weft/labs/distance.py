@@ -111,7 +111,7 @@ def distance(
     lengths = lengths[:-2] if quick else lengths
     by_role = {role: [Condition(name, n, width) for n in lengths] for role, name in zip(LAYERS, layers, strict=True)}
     conditions = dict.fromkeys(condition for chosen in by_role.values() for condition in chosen)
-    trials = run_trials(trial, [*conditions], seeds, unit="layers and lengths")
+    trials = run_trials(trial, [*conditions], seeds, unit="trials")
     slopes = {
         (role, count): t_interval([slope(lengths, curve, log=True) for curve in trials.curves(chosen, count)])
         for role, chosen in by_role.items()

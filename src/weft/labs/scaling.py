@@ -84,7 +84,7 @@ def scaling(
 ) -> LabResult:
     """Run the lab. ``queries``: drawn for each width, each with 64 keys; ``unit_length``: of all vectors."""
     conditions = [Condition(width, queries // 4 if quick else queries, unit_length) for width in widths]
-    trials = run_trials(trial, conditions, seeds, unit="widths and seeds")
+    trials = run_trials(trial, conditions, seeds, unit="trials")
     slopes = {
         name: t_interval([slope(widths, curve, log=True) for curve in trials.curves(conditions, f"{name} variance")])
         for name in SCORES

@@ -70,7 +70,7 @@ def run_trials(
     results: dict[Any, list[dict[str, Any]]] = {condition: [] for condition in conditions}
     with (
         tempfile.TemporaryDirectory(prefix="weft-labs-") as folder,  # removed here even if a worker is killed
-        activity("running trials", unit, total=len(items)) as running,
+        activity("measuring", unit, total=len(items)) as running,
     ):
         arguments = (trial, folder if workers else None)
         outcomes = parallel_map(_worker, arguments, items, workers=workers, advice="close other programs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ from weft.labs.statistics import Estimate
 from weft.markup.charts import tick_text, ticks
 
 MAX_TICKS = 8
+MIN_GAP = 0.06
+"""Of the axis, between two ticks."""
 MARGIN = 0.04
 """Of the axis, between its ends and the first and the last x."""
 
@@ -42,7 +44,7 @@ def x_axis(chart: Chart) -> Axis:
     """From the first x to the last; a few x values are the ticks themselves."""
     values = sorted({float(x) for series in chart.series for x, _ in series.estimates()})
     low, high = values[0], values[-1]
-    if len(values) <= MAX_TICKS and (chart.log_x or _is_even(values)):
+    if len(values) <= MAX_TICKS and (chart.log_x or _are_apart(values)):
         marks = values
     elif chart.log_x:
         marks = _thinned(values)
@@ -101,8 +103,7 @@ def _thinned(values: Sequence[float]) -> list[float]:
     return list(values[:: math.ceil(len(values) / MAX_TICKS)])
 
 
-def _is_even(values: Iterable[float]) -> bool:
-    """Whether neighbors are about equally far apart, so that their labels do not collide."""
-    ordered = list(values)
-    gaps = [after - before for before, after in pairwise(ordered)]
-    return not gaps or min(gaps) > 0.5 * max(gaps)
+def _are_apart(values: Sequence[float]) -> bool:
+    """Whether the labels of neighbors do not collide."""
+    gaps = [after - before for before, after in pairwise(values)]
+    return not gaps or min(gaps) >= MIN_GAP * (values[-1] - values[0])

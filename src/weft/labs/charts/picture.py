@@ -129,7 +129,7 @@ def _line_style(number: int) -> dict[str, Any]:
         "linewidth": 1.7,
         "linestyle": (0, dashes) if dashes else "-",
         "marker": MARKERS[number],
-        "markersize": 5.5,
+        "markersize": 6.0,
         "markeredgecolor": "white",
         "markeredgewidth": 0.6,
     }
