@@ -40,7 +40,7 @@ import weft
 
 result = weft.labs.scaling()
 result.verdict.outcome  # "held", "did not hold" or "cannot be told"
-result.data             # every measurement; in a notebook, the result shows itself
+result.data  # every measurement; in a notebook, the result shows itself
 ```
 
 **How a verdict is made.** Every lab is repeated with three seeds, which are the unit of its statistics: an effect is
