@@ -15,14 +15,22 @@ IN_LINE = re.compile(r"(`[^`\n]*`)|\$([^$\n]+)\$")
 """Code, which is left as it is, or an equation."""
 
 
+FUNCTION = re.compile(r"(<mi>(?:cos|exp|ln|log|sin)</mi>|<msub><mi>log</mi><m\w>\w</m\w></msub>)(?!<m?row><mo|<mo)")
+"""The name of a function before an argument without parentheses: the converter leaves no space between them."""
+
+
+def mathml(latex: str, display: str) -> str:
+    return FUNCTION.sub(r'\1<mspace width="0.17em" />', convert(latex, display=display))
+
+
 def displayed(latex: str) -> str:
     """Equations on a line of their own. Those with a ``\\qquad`` between them stand side by side if there is space."""
     parts = re.split(r"(?:\\qquad\s*)+", " ".join(latex.split()))
-    return f'<div class="equation">{"".join(convert(part, display="block") for part in parts)}</div>'
+    return f'<div class="equation">{"".join(mathml(part, "block") for part in parts)}</div>'
 
 
 def in_line(latex: str) -> str:
-    return f'<span class="equation">{convert(latex)}</span>'
+    return f'<span class="equation">{mathml(latex, "inline")}</span>'
 
 
 def with_mathml(page: str) -> str:
