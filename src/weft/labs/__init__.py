@@ -7,6 +7,8 @@
     result.verdict.outcome                  # "held", "did not hold" or "cannot be told"
     result.save("labs")                     # JSON, HTML, SVG and PNG
 
+`weft.labs.history()` is the longest of them: six models of ten years on one page (weft history).
+
 One file a lab: its docstring explains it, `LAB` says what it claims, and the function of its name runs it. What they
 share: `lab` (a lab and its result), `trials` (conditions × seeds in worker processes), `training`, `statistics`,
 `verdicts`, `charts`, and `text` and `page`, which show a result. To add a lab, write its file and add its line here.
@@ -25,6 +27,7 @@ from weft.labs.distance import distance
 from weft.labs.exposure import exposure
 from weft.labs.gradients import gradients
 from weft.labs.heads import heads
+from weft.labs.history import history
 from weft.labs.lab import Lab, LabResult
 from weft.labs.order import order
 from weft.labs.repetition import repetition
@@ -44,6 +47,7 @@ __all__ = [
     "find_lab",
     "gradients",
     "heads",
+    "history",
     "order",
     "repetition",
     "scaling",

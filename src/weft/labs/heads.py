@@ -5,9 +5,9 @@ past) and between the two (cross-attention). To remove a head from a trained mod
 it adds nothing to the output of its layer (`Translator.with_edits`); nothing is trained again.
 
 The lab removes every head by itself and counts those whose removal costs less than one point of exact match. Then it
-removes heads together: the least important first and, for comparison, the most important first. Their order is found on
-other sentences than those of the measurement; otherwise heads would be chosen for their luck. If all heads were alike,
-both orders would do the same damage.
+removes heads together: the least important first and, for comparison, the most important first. What a head is worth is
+found on other sentences than those of the measurement, by their probability without it; otherwise heads would be chosen
+for their luck. If all heads were alike, both orders would do the same damage.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ USABLE = 50.0
 MEASURES = {"exact": short_sentences.exact_match, "error": short_sentences.attention_error}
 PERCENT = (0.0, 12.5, 25.0, 37.5, 50.0, 75.0)
 """Of the heads, removed together."""
-QUARTER = PERCENT.index(25.0)
+HALF = PERCENT.index(50.0)
 
 
 class Condition(NamedTuple):
@@ -63,15 +63,15 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
     model = {"tie": "target", "encoder": stack, "decoder": stack}
     run = train_model(short_sentences.settings(model, steps=condition.steps, learning_rate=0.008), seed=seed)
     test = short_sentences.pairs("test", condition.sentences, seed=seed)
-    other = short_sentences.pairs("valid", condition.sentences // 2, seed=seed)
+    other = short_sentences.pairs("valid", condition.sentences, seed=seed)
     heads = [Head(head.kind, head.layer, head.head) for head in run.heads(test[0].source, test[0].target)]
 
     def without(removed: Sequence[Head]) -> Any:
         return run.with_edits(AttentionEdits(heads_off=tuple(removed)))
 
     exact = short_sentences.exact_match(run, test)
-    cost = {head: -short_sentences.exact_match(without([head]), other) for head in heads}
-    least = sorted(heads, key=lambda head: cost[head])  # ties in the order of the model
+    likelihood = {head: sum(score.log_probability for score in without([head]).score(other)) for head in heads}
+    least = sorted(heads, key=lambda head: -likelihood[head])
     removed = {"least": least, "most": least[::-1]}
     counts = [round(percent / 100 * len(heads)) for percent in PERCENT]
     curves = {
@@ -90,7 +90,7 @@ def heads(
     heads: int = 8,
     layers: int = 2,
     steps: int = 700,
-    sentences: int = 300,
+    sentences: int = 500,
 ) -> LabResult:
     """Run the lab. ``heads``: of each attention; ``layers``: of encoder and decoder; ``sentences``: of the test."""
     condition = Condition(2, 1, min(steps, 100), 40) if quick else Condition(heads, layers, steps, sentences)
@@ -103,16 +103,16 @@ def heads(
 def judge_heads(results: Sequence[dict[str, Any]]) -> Verdict:
     """Whether most heads can be removed alone, and whether it matters which are removed together."""
     free = t_interval([removable(result["costs"]) for result in results])
-    gap = t_interval([result["exact least"][QUARTER] - result["exact most"][QUARTER] for result in results])
+    gap = t_interval([result["exact least"][HALF] - result["exact most"][HALF] for result in results])
     if min(result["exact"] for result in results) < USABLE:
         free, gap = (Estimate(effect.mean, -math.inf, math.inf) for effect in (free, gap))
     return judge(
         [
             above("heads that can be removed alone for less than 1 point, in percent", free, 50.0),
-            above("cost of removing the most instead of the least important quarter, in points", gap, 10.0),
+            above("cost of removing the most instead of the least important half, in points", gap, 10.0),
         ],
         f"{free.text('%')} of the heads can be removed alone for less than 1 point of exact match; removing the most "
-        f"important quarter together costs {gap.text('points')} more than removing the least important quarter.",
+        f"important half together costs {gap.text('points')} more than removing the least important half.",
     )
 
 
@@ -133,7 +133,7 @@ def _kinds(results: Sequence[dict[str, Any]]) -> Table:
 
 def _chart(results: Sequence[dict[str, Any]]) -> Chart:
     free = t_interval([removable(result["costs"]) for result in results]).mean
-    title = f"{free:.0f} % of the heads can each be removed alone for less than a point of exact match"
+    title = f"{free:.0f} % of the heads can each be removed alone for less than 1 point"
     curves = {order: tuple(zip(PERCENT, _means(results, f"exact {order}"), strict=True)) for order in ("least", "most")}
     series = tuple(Series(f"{order} important first", points) for order, points in curves.items())
     return Chart("removal", title, "heads removed together (%)", "exact match (%)", series)
@@ -145,6 +145,6 @@ def _means(results: Sequence[dict[str, Any]], name: str) -> list[Estimate]:
 
 def _note(results: Sequence[dict[str, Any]]) -> str:
     least, most = (_means(results, f"error {order}") for order in ("least", "most"))
-    full, without_least, without_most = (rate.text("%") for rate in (least[0], least[QUARTER], most[QUARTER]))
+    full, without_least, without_most = (rate.text("%") for rate in (least[0], least[HALF], most[HALF]))
     rates = f"{full} with all heads, {without_least} without the least and {without_most} without the most important"
-    return f"Alignment error rate: {rates} quarter."
+    return f"Alignment error rate: {rates} half."
