@@ -53,7 +53,7 @@ def history(
     trials = run_trials(trial, conditions, seeds, on_result=on_result)
     diagonal = []
     for seed in trials.seeds:
-        test = task.unseen_pairs(seed, sentences)
+        test = task.aligned_pairs(seed, sentences)
         diagonal.append(task.error_rate([diagonal_links(pair) for pair in test], test))
     results = {condition.key: trials.results[condition] for condition in conditions}
     return HistoryResult(results, diagonal, trials.seeds, steps, sentences, quick)
@@ -71,10 +71,9 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
     start = process_time()
     run = train_model(task.settings(model, condition.steps), seed=seed, watch=count)
     seconds = process_time() - start
-    test = task.unseen_pairs(seed, condition.sentences)
     return {
-        "exact": _exact(run, test, condition.sentences),
-        "error": task.error_rate([output.links for output in run.force_decode(test)], test) if model.attends else None,
+        "exact": _exact(run, task.unseen_pairs(seed, condition.sentences), condition.sentences),
+        "error": _error(run, task.aligned_pairs(seed, condition.sentences)) if model.attends else None,
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
         "map": _map(run),
         "seconds": seconds,
@@ -87,6 +86,11 @@ def _exact(run: weft.Translator, test: list[weft.Pair], sentences: int) -> list[
     outputs = run.translate([pair.source for pair in test], kind="greedy", return_attention=False)
     right = [output.text == pair.target for output, pair in zip(outputs, test, strict=True)]
     return [100 * sum(right[start : start + sentences]) / sentences for start in range(0, len(right), sentences)]
+
+
+def _error(run: weft.Translator, test: list[weft.Pair]) -> float:
+    """The alignment error rate of the attention in percent, while the model produces the references."""
+    return task.error_rate([output.links for output in run.force_decode(test)], test)
 
 
 def _map(run: weft.Translator) -> dict[str, Any]:

@@ -77,7 +77,8 @@ def _header(result: HistoryResult) -> Html:
         element(
             "p",
             f"Exact match: the translation is right in every word ({result.sentences} sentences of each length). "
-            "Alignment error rate: disagreement of the attention with the word links of the grammar, lower is better. "
+            "Alignment error rate: disagreement of the attention with the word links of the grammar, on sentences of "
+            f"up to {MAX_WORDS} words; lower is better. "
             f"Means over seeds {', '.join(map(str, result.seeds))} with 95 % intervals.",
             class_="faint small",
         ),

@@ -46,6 +46,11 @@ def unseen_pairs(seed: int, sentences: int) -> list[weft.Pair]:
     return [pair for bounds in options for pair in generate("grammar", "test", sentences, seed=seed, options=bounds)]
 
 
+def aligned_pairs(seed: int, sentences: int) -> list[weft.Pair]:
+    """Those that are no longer than the sentences of training: alignment is measured on what a model can translate."""
+    return unseen_pairs(seed, sentences)[: sentences * (LONGEST + 1)]
+
+
 def error_rate(links: list[list[tuple[int, int]]], pairs: list[weft.Pair]) -> float:
     """The alignment error rate in percent."""
     gold = [pair.links or () for pair in pairs]
