@@ -11,7 +11,10 @@ from weft.labs.heads import Condition, heads, judge_heads, removable, trial
 
 def measured(costs: list[float], *, least: float, most: float, exact: float = 95.0) -> dict[str, Any]:
     """A model of four heads; exact match without the least and without the most important half."""
-    curves = {"exact least": [exact, exact, exact, exact, least, 0], "exact most": [exact, exact, exact, exact, most, 0]}
+    curves = {
+        "exact least": [exact, exact, exact, exact, least, 0],
+        "exact most": [exact, exact, exact, exact, most, 0],
+    }
     errors = {"error least": [10.0] * 6, "error most": [10.0] * 6}
     names = ["encoder layer 1, head 1", "decoder layer 1, head 1", "cross layer 1, head 1", "cross layer 1, head 2"]
     return {"exact": exact, "heads": names, "costs": costs, **curves, **errors}

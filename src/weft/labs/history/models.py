@@ -46,8 +46,8 @@ MODELS = (
         paper="Sutskever, Vinyals and Le 2014, Sequence to sequence learning with neural networks",
         news="One network reads the source, another writes the target, and both are trained together to maximize the "
         "probability of the translation. All that the decoder knows of the source is the last state of the encoder, "
-        "one vector. The source is read backward, so that its first words are close to the first words of the target. The paper stacks four layers; here it is "
-        "one, which is all that a few hundred updates can train.",
+        "one vector. The source is read backward, so that its first words are close to the first words of the target. "
+        "(The paper stacks four layers. Here it is one, which is all that a few hundred updates can train.)",
         equations=(
             "h_{j} = LSTM(x_{j}, h_{j−1}),   v = h_{n}",
             "s_{0} = v,   s_{t} = LSTM(y_{t−1}, s_{t−1})",
@@ -105,8 +105,8 @@ MODELS = (
         paper="Luong, Pham and Manning 2015, Effective approaches to attention-based neural machine translation",
         news="A simpler order: first the recurrent step, then attention with the new state, then the output. A dot "
         "product is enough as a score. Input feeding passes the attentional vector on to the next step, so that the "
-        "decoder knows where it has looked. The encoder reads in one direction only, as in the paper; the paper stacks four layers, "
-        "here it is one.",
+        "decoder knows where it has looked. The encoder reads in one direction only. (The paper stacks four layers; "
+        "here it is one.)",
         equations=(
             "s_{t} = LSTM([y_{t−1}; s̃_{t−1}], s_{t−1})",
             "α_{tj} = softmax_{j}(s_{t} · h_{j}),   c_{t} = Σ_{j} α_{tj} h_{j}",
