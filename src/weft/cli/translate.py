@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -29,11 +30,13 @@ from weft.cli.arguments import (
     search_changes,
 )
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
+from weft.cli.translate_parts import merge_outputs, translate_part
 from weft.errors import plural
 
 if TYPE_CHECKING:
     from weft.data.reading.lines import BadLine
     from weft.translation.results import Translation
+    from weft.translation.resumable_output import ResumableOutput
     from weft.translation.translator import Translator
 
 
@@ -71,6 +74,13 @@ class Job(NamedTuple):
     settings: dict[str, Any]
     format: OutputFormat
     bad_lines: BadLinePolicy
+    lines: range | None = None
+    """The lines to translate, counted from 0; None: all."""
+
+    @property
+    def first_line(self) -> int:
+        """The number of its first line in the file, counted from 1."""
+        return 1 if self.lines is None else self.lines.start + 1
 
     @property
     def needs_attention(self) -> bool:
@@ -80,10 +90,20 @@ class Job(NamedTuple):
         """The source lines, and None whenever there are no more of them for now."""
         from weft.data.reading.lines import BadLine, stream_lines
 
-        for line in stream_lines(self.file, keep_bad=True):
+        lines = stream_lines(self.file, keep_bad=True, first=self.first_line - 1)
+        for line in lines if self.lines is None else islice(lines, len(self.lines)):
             if isinstance(line, BadLine) and not self.bad_lines.skips:
                 self.bad_lines.report(line.message)
             yield line
+
+    def windows(self, stream: Iterator[str | BadLine | None] | None = None) -> Iterator[list[str | BadLine]]:
+        """The lines that are searched together, of this stream or of all source lines."""
+        from weft.data.reading.lines import chunk_lines, stream_lines
+        from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES
+
+        characters = WINDOW_CHARACTERS // 8 if self.needs_attention else WINDOW_CHARACTERS
+        lines = stream_lines(self.file, keep_bad=True) if stream is None else stream
+        return chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
 
     def load(self) -> Translator:
         from weft.errors import SearchError
@@ -105,7 +125,7 @@ class Job(NamedTuple):
             if search[name] is None:  # as before there were languages
                 del search[name]
         return {
-            "weights": [_fingerprint(run) for run in self.arguments.runs],
+            "weights": [fingerprint(run) for run in self.arguments.runs],
             **{f"search.{name}": value for name, value in search.items()},
             "--n-best": self.format.n_best,
             "--align": self.format.align,
@@ -122,6 +142,13 @@ def command(
         Path | None, typer.Option("--output", help="Write to this file, which appears once it is complete.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an --output that was interrupted.")] = False,
+    part: Annotated[
+        str | None,
+        typer.Option("--part", metavar="I/N", help="Translate the I-th of N parts of FILE, to OUTPUT.I-of-N."),
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Merge all parts of an --output instead of translating.")
+    ] = False,
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     search: Search = None,
@@ -144,7 +171,8 @@ def command(
     a line that cannot be translated gives an empty line (with --json, an object with an "error"); exit code 3.
 
     Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
-    command is interrupted, the same command with --resume continues from there.
+    command is interrupted, the same command with --resume continues from there. With --part I/N, one of N jobs
+    translates its share of the lines; once all have finished, the same command with --merge joins their outputs.
     """
     output = None if output == Path("-") else output
     policy = BadLinePolicy(bad_lines)
@@ -157,15 +185,21 @@ def command(
     settings |= {name: language for name, language in languages.items() if language is not None}
     check_file(file)
     job = Job(file, arguments, settings, OutputFormat(n_best, align, as_json), policy)
-    if output is None:
+    if merge:
+        merge_outputs(job, output, part=part)
+    elif part is not None:
+        translate_part(job, part, output, resume=resume)
+    elif output is None:
         _translate(job.load(), job, job.stream(), _to_stdout)
         policy.finish()
     else:
-        _translate_to_file(job, output, resume=resume)
+        translate_to_file(job, output, resume=resume)
 
 
-def _translate_to_file(job: Job, output: Path, *, resume: bool) -> None:
-    """Translate into a file that survives an interruption."""
+def translate_to_file(
+    job: Job, output: Path, *, resume: bool, before_finish: Callable[[ResumableOutput], None] | None = None
+) -> None:
+    """Translate into a file that survives an interruption; ``before_finish``: called before it gets its name."""
     from weft.translation.resumable_output import ResumableOutput
 
     resumable = ResumableOutput(output, resume=resume)
@@ -181,11 +215,13 @@ def _translate_to_file(job: Job, output: Path, *, resume: bool) -> None:
         if resumable.lines:
             print(f"weft: {plural(resumable.lines, 'line')} done; continuing", file=sys.stderr)
         try:
-            _translate(model, job, stream, resumable.add, first_line=resumable.lines + 1)
+            _translate(model, job, stream, resumable.add, first_line=resumable.lines + job.first_line)
         except KeyboardInterrupt:
             if resumable.lines and job.file != "-":
                 print(f"weft: {plural(resumable.lines, 'line')} done; continue with --resume", file=sys.stderr)
             raise
+        if before_finish is not None:
+            before_finish(resumable)
         resumable.finish()
     job.bad_lines.finish(resumable.skipped)
 
@@ -200,13 +236,10 @@ def _translate(
 ) -> None:
     """Window by window: read, translate, write."""
     from weft.cli.length_limit import warn_of_cut_off, warn_of_unproven
-    from weft.data.reading.lines import chunk_lines
-    from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES
 
     outputs = cut_off = unproven = 0
-    characters = WINDOW_CHARACTERS // 8 if job.needs_attention else WINDOW_CHARACTERS
     with _counting(job.file):
-        for window in chunk_lines(stream, max_lines=WINDOW_LINES, max_characters=characters):
+        for window in job.windows(stream):
             translations, content = _translate_window(model, job, window, first_line)
             write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
             first_line += len(window)
@@ -261,7 +294,7 @@ def _check_resume(file: str, output: Path | None) -> None:
         raise DataError(f"--resume: {display_name(file)} is not a regular file, so it cannot be read again")
 
 
-def _fingerprint(run: Path) -> str:
+def fingerprint(run: Path) -> str:
     """A hash of the recipe and the weights."""
     import hashlib
 

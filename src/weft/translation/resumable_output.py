@@ -65,7 +65,8 @@ class ResumableOutput:
         self._handle: int | None = None
         self._hash = hashlib.blake2b(digest_size=16)
         self._crc = 0
-        self._made_by: dict[str, Any] = {}
+        self.made_by: dict[str, Any] = {}
+        """Options that must be the same to resume."""
         self._resumed: Progress | None = None
 
     def is_complete(self, *, since: Iterable[Path] = ()) -> bool:
@@ -102,7 +103,7 @@ class ResumableOutput:
 
     def begin(self, made_by: Mapping[str, Any], sources: Iterator[str | BadLine | None]) -> None:
         """Start at the first source line or, to resume, at the first that is not done: those before it are read."""
-        self._made_by = json.loads(json.dumps(dict(made_by)))
+        self.made_by = json.loads(json.dumps(dict(made_by)))
         if self._resumed is not None:
             self._check_options(self._resumed)
             self._check_output(self._resumed)
@@ -154,6 +155,11 @@ class ResumableOutput:
                 stray.unlink(missing_ok=True)
 
     @property
+    def checksum(self) -> str:
+        """Of the output so far."""
+        return _hex(self._crc)
+
+    @property
     def _open(self) -> int:
         if self._handle is None:
             raise ValueError("a ResumableOutput can be written only inside its `with` block")
@@ -194,8 +200,8 @@ class ResumableOutput:
 
     def _check_options(self, progress: Progress) -> None:
         """Refuse to resume with other options."""
-        names = [*progress.made_by, *(name for name in self._made_by if name not in progress.made_by)]
-        values = [(name, progress.made_by.get(name), self._made_by.get(name)) for name in names]
+        names = [*progress.made_by, *(name for name in self.made_by if name not in progress.made_by)]
+        values = [(name, progress.made_by.get(name), self.made_by.get(name)) for name in names]
         changed = [f"{name} was {_shown(old)}, is {_shown(new)}" for name, old, new in values if old != new]
         if changed:
             raise DataError(
@@ -241,9 +247,7 @@ class ResumableOutput:
         self.lines += len(sources)
 
     def _write_progress(self) -> None:
-        progress = Progress(
-            self.lines, self.bytes, self._hash.hexdigest(), self._made_by, self.skipped, _hex(self._crc)
-        )
+        progress = Progress(self.lines, self.bytes, self._hash.hexdigest(), self.made_by, self.skipped, _hex(self._crc))
         save_text(self.progress_path, json.dumps(progress._asdict(), indent=1, ensure_ascii=False) + "\n")
 
     def _read_progress(self) -> Progress | None:

@@ -27,6 +27,8 @@ MAX_SKIPPED_BYTES = 1 << 30
 BAD_LINE_BYTES = 1000
 """What is kept of a line that cannot be read."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+COUNTED_BYTES = 1 << 20
+"""Bytes in memory at a time while lines are counted."""
 IDLE_SECONDS = 0.05
 """Time without a new line after which a pipe counts as idle."""
 
@@ -53,15 +55,26 @@ class BadLine:
         return len(self.text)
 
 
-def stream_lines(path: Path | str, *, keep_bad: bool = False) -> Iterator[str | BadLine | None]:
+def stream_lines(path: Path | str, *, keep_bad: bool = False, first: int = 0) -> Iterator[str | BadLine | None]:
     """The same lines, and None whenever a pipe or a terminal has no more of them for now.
 
-    ``keep_bad``: a line that cannot be read is a `BadLine`, and those behind it are read, instead of an error.
+    ``keep_bad``: a line that cannot be read is a `BadLine`, and those behind it are read, instead of an error;
+    ``first``: how many lines to skip, whatever they are.
     """
-    for line in _read(path, report_idle=True):
+    for line in _read(path, report_idle=True, first=first):
         if isinstance(line, BadLine) and not keep_bad:
             raise DataError(line.message)
         yield line
+
+
+def count_lines(path: Path | str) -> int:
+    """How many lines a file has."""
+    count, last = 0, b"\n"
+    with read_errors(display_name(path), lambda: count), open_decompressed(path) as file:
+        while block := file.read(COUNTED_BYTES):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n")
 
 
 @overload
@@ -92,12 +105,14 @@ def chunk_lines(lines: Iterable[Any], *, max_lines: int, max_characters: int) ->
         yield chunk
 
 
-def _read(path: Path | str, *, report_idle: bool) -> Iterator[str | BadLine | None]:
+def _read(path: Path | str, *, report_idle: bool, first: int = 0) -> Iterator[str | BadLine | None]:
     name = display_name(path)
     number = 1
     with read_errors(name, lambda: number - 1), open_decompressed(path) as file:
         pipe = _PipeReader(file) if report_idle and _is_pipe(path, file) else None
         readline = file.readline if pipe is None else pipe.readline
+        while number <= first and (raw := readline(MAX_LINE_BYTES + 1)):
+            number += raw.endswith(b"\n")
         while raw := readline(MAX_LINE_BYTES + 1):
             if len(raw) > MAX_LINE_BYTES:
                 message = f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?"
