@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import tarfile
 from pathlib import Path
 
-import pytest
-
+from fixtures.scripts import load_benchmark
 from weft.recipe import load_recipe
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "automatic.py"
-if not SCRIPT.exists():
-    pytest.skip("benchmarks/ is not part of an installed package", allow_module_level=True)
-spec = importlib.util.spec_from_file_location("automatic", SCRIPT)
-assert spec is not None and spec.loader is not None
-automatic = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(automatic)
+automatic = load_benchmark("automatic")
 
 
 def test_every_hand_made_recipe_is_valid(tmp_path: Path) -> None:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
-import pytest
-
+from fixtures.scripts import load_benchmark
 from weft.recipe import load_recipe
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "scan_generalization.py"
-if not SCRIPT.exists():
-    pytest.skip("benchmarks/ is not part of an installed package", allow_module_level=True)
-spec = importlib.util.spec_from_file_location("scan_generalization", SCRIPT)
-assert spec is not None and spec.loader is not None
-scan = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(scan)
+scan = load_benchmark("scan_generalization")
 
 
 def test_every_variant_changes_the_base(tmp_path: Path) -> None:

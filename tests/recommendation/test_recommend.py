@@ -18,6 +18,7 @@ from weft.data.profiling.rows import RowCount
 from weft.recipe import make_recipe
 from weft.recommendation import Recommendation, recommend
 from weft.recommendation.devices import Device
+from weft.tasks import generate
 
 Rows = list[tuple[str, ...]]
 
@@ -200,6 +201,18 @@ def test_words_are_trained_in_minutes_on_a_cpu(rows: Callable[[int], Rows], tmp_
         for on_device in (recommendation, recommend(profile, device="cuda"))
     ]
     assert tokens[0] < tokens[1]
+
+
+def test_sentences_without_punctuation_are_text(tmp_path: Path) -> None:
+    """Those of the built-in grammar; commands of few words, capitals or signs are not."""
+    sentences: Rows = [(pair.source, pair.target) for pair in generate("grammar", "train", 2_000)]
+    found = _recommend(tmp_path, sentences)
+    assert _reason(found, "task").startswith("task: sentences") and _setting(found, "training.metric") != "token_match"
+    commands: Rows = [(source, f"I_{target.upper()}".replace(" ", " I_")) for source, target in sentences]
+    actions = ["walk", "jump", "turn"]
+    few: Rows = [(source, " ".join(actions[len(word) % 3] for word in target.split())) for source, target in sentences]
+    for rows in (commands, few):
+        assert _reason(_recommend(tmp_path, rows), "task").startswith("task: formal language")
 
 
 def test_tokenized_sources_of_a_formal_language_keep_their_tokens(tmp_path: Path) -> None:

@@ -43,3 +43,13 @@ def test_a_run_that_was_resumed_has_not_ended(tmp_path: Path) -> None:
 
 def test_no_log(tmp_path: Path) -> None:
     assert read_training_log(tmp_path / "log.jsonl") is None
+
+
+def test_diagnoses(tmp_path: Path) -> None:
+    """The last of each kind: a run that is resumed may give one again."""
+    diagnosis = {"event": "diagnosis", "step": 10, "kind": "overfits", "message": "overfits: …"}
+    other = {**diagnosis, "kind": "diverges", "message": "diverges: …"}
+    damaged = {"event": "diagnosis", "step": "x", "kind": "too short", "message": ""}
+    log = read_training_log(write(tmp_path, diagnosis, other, damaged, {**diagnosis, "step": 30}))
+    assert log is not None
+    assert log.diagnoses == ((30, "overfits", "overfits: …"), (10, "diverges", "diverges: …"))

@@ -93,6 +93,11 @@ Engine = Annotated[
 PairsFile = Annotated[
     str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file of source and target; - is standard input.")
 ]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N pairs.")]
+Samples = Annotated[
+    int, typer.Option("--samples", min=100, help="Random samples of the test set, for intervals and p-values.")
+]
+SamplesSeed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the samples.")]
 SourceFile = Annotated[Path | None, typer.Option("--source", help="A file of source lines; needs --target.")]
 TargetFile = Annotated[Path | None, typer.Option("--target", help="A file of target lines; needs --source.")]
 

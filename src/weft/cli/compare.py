@@ -12,8 +12,11 @@ from weft.cli.arguments import (
     Device,
     Engine,
     Json,
+    Limit,
     Precision,
     RunArguments,
+    Samples,
+    SamplesSeed,
     Search,
     SourceFile,
     TargetFile,
@@ -51,11 +54,9 @@ def command(
     target: TargetFile = None,
     metric: Metrics = None,
     search: Search = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N pairs.")] = None,
-    samples: Annotated[
-        int, typer.Option("--samples", min=100, help="Random samples of the lines, for intervals and p-values.")
-    ] = 1_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the samples.")] = 12_345,
+    limit: Limit = None,
+    samples: Samples = 1_000,
+    seed: SamplesSeed = 12_345,
     test: Annotated[str, typer.Option("--test", help="Paired test: randomization or bootstrap.")] = TESTS[0],
     examples: Annotated[
         int, typer.Option("--examples", min=0, help="Show at most N lines with different outputs for each run.")

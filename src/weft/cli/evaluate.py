@@ -13,6 +13,7 @@ from weft.cli.arguments import (
     Device,
     Engine,
     Json,
+    Limit,
     Precision,
     Run,
     RunArguments,
@@ -69,7 +70,7 @@ def command(
     references: References = None,
     split: Split = "test",
     search: Search = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N pairs.")] = None,
+    limit: Limit = None,
     errors: Annotated[
         bool, typer.Option("--search-errors", help="Count search errors and model errors instead.")
     ] = False,

@@ -28,6 +28,12 @@ UNSPACED_WORD = 12
 """Characters above which the median text of a script without spaces is more than a word."""
 PUNCTUATED = 0.01
 """The share of tokens with punctuation attached from which on text is running text, not tokenized."""
+WORDED = 0.95
+"""The share of words among the tokens from which on a text without punctuation is text …"""
+WORD_LENGTH = 3
+"""… if they have so many characters on average …"""
+MANY_WORDS = 100
+"""… and so many of them are different."""
 UNSPACED = frozenset(["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"])
 """Scripts that are written without spaces between words."""
 
@@ -117,10 +123,16 @@ def _short_reason(source: SideProfile) -> str:
 
 
 def _is_formal(target: SideProfile, unit: Unit) -> bool:
-    """Whether targets are of a formal language: symbols of a closed set that do not end as sentences do."""
+    """Whether targets are of a formal language: symbols of a closed set, not sentences with or without punctuation."""
     if unit == "character":
         return not _is_unspaced(target)
-    return unit == "symbol" and target.sentence_ends < 0.5
+    return unit == "symbol" and target.sentence_ends < 0.5 and not _is_unpunctuated(target)
+
+
+def _is_unpunctuated(side: SideProfile) -> bool:
+    """Whether the texts are sentences of words without punctuation."""
+    words = side.plain_words >= WORDED and side.token_characters >= WORD_LENGTH
+    return words and side.spaced.size >= MANY_WORDS
 
 
 def _is_answer(target: SideProfile, sampled: int) -> bool:

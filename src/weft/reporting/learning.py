@@ -27,20 +27,22 @@ class LearningSection:
             return None
         curve = [{name: getattr(item, name) for name in ("step", "loss", "learning_rate")} for item in self.log.steps]
         validations = [item._asdict() for item in self.log.validations]
-        return {"steps": curve, "validations": validations, "finished": self.log.finished}
+        diagnoses = [item._asdict() for item in self.log.diagnoses]
+        return {"steps": curve, "validations": validations, "diagnoses": diagnoses, "finished": self.log.finished}
 
     def html(self) -> Html:
         if self.log is None:
             return paragraph("This run has no log.jsonl, so there are no learning curves.")
+        findings = [paragraph(f"{item.message[:1].upper()}{item.message[1:]}.") for item in self.log.diagnoses]
         charts = list(learning_curves(self.log))
         if not charts:
-            return paragraph("The log of this run has no steps.")
+            return join([*findings, paragraph("The log of this run has no steps.")])
         text = f"Loss: {self.unit}; in training that of single batches, with dropout."
         if (best := self.log.best_step) is not None:
             text += f" Dashed line: step {best:,}, the best by validation."
         if self.log.finished is None:
             text += " Training has not ended."
-        return join([element("div", *charts, class_="charts"), note(text)])
+        return join([*findings, element("div", *charts, class_="charts"), note(text)])
 
 
 def learning_section(log: TrainingLog | None, loss: str) -> LearningSection:

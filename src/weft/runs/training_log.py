@@ -30,6 +30,14 @@ class LoggedValidation(NamedTuple):
     metrics: dict[str, float]
 
 
+class LoggedDiagnosis(NamedTuple):
+    """What was wrong with a run, and what to do about it."""
+
+    step: int
+    kind: str
+    message: str
+
+
 class TrainingLog(NamedTuple):
     """What a log tells of a run."""
 
@@ -39,6 +47,8 @@ class TrainingLog(NamedTuple):
     """The first event: pairs, vocabulary sizes, parameters, device."""
     finished: dict[str, Any] | None = None
     """The last event: why training ended, its seconds, the best step. None: it has not ended."""
+    diagnoses: tuple[LoggedDiagnosis, ...] = ()
+    """The last of each kind."""
 
     @property
     def metric_names(self) -> list[str]:
@@ -58,6 +68,7 @@ def read_training_log(path: Path) -> TrainingLog | None:
         return None
     steps: list[LoggedStep] = []
     validations: list[LoggedValidation] = []
+    diagnoses: dict[str, LoggedDiagnosis] = {}
     started = finished = None
     for event in _events(path):
         kind = event.get("event")
@@ -67,11 +78,14 @@ def read_training_log(path: Path) -> TrainingLog | None:
             elif kind == "validation":
                 numbers = {str(name): float(value) for name, value in event["metrics"].items()}
                 validations.append(LoggedValidation(int(event["step"]), float(event["loss"]), numbers))
+            elif kind == "diagnosis":
+                finding = LoggedDiagnosis(int(event["step"]), str(event["kind"]), str(event["message"]))
+                diagnoses[finding.kind] = finding
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             continue
         started = event if kind == "started" and started is None else started
         finished = event if kind == "finished" else finished if kind != "started" else None
-    return TrainingLog(steps, validations, started, finished)
+    return TrainingLog(steps, validations, started, finished, tuple(diagnoses.values()))
 
 
 def _step(event: dict[str, Any]) -> LoggedStep:

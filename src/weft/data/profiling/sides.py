@@ -12,6 +12,7 @@ import numpy as np
 from weft.data.filtering.unicode_scripts import SCRIPTS, code_points, letter_scripts
 from weft.text.word_splitting import words
 
+INSIDE_WORDS = str.maketrans("", "", "'’-")
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "؟", "।")
 
 
@@ -94,6 +95,8 @@ class SideProfile:
 
     sentence_ends: float
     """The share of texts that end in a full stop, a question or an exclamation mark."""
+    plain_words: float
+    """The share of tokens that are words as in running text: letters, apostrophes and hyphens, not all capitals."""
 
     @property
     def script(self) -> str:
@@ -112,7 +115,8 @@ def profile_side(texts: Sequence[str]) -> SideProfile:
     characters = Counter("".join(texts))
     visible = sum(count for character, count in characters.items() if not character.isspace())
     digits = sum(count for character, count in characters.items() if character.isdigit())
-    tokens = sum(map(len, spaced))
+    counts = Counter(token for text in spaced for token in text)
+    tokens = counts.total()
     return SideProfile(
         characters=Lengths.of([len(text) for text in texts]),
         tokens=Lengths.of([len(text) for text in spaced]),
@@ -127,7 +131,13 @@ def profile_side(texts: Sequence[str]) -> SideProfile:
         distinct=len(set(texts)) / max(1, len(texts)),
         punctuated=sum(_ends_in_punctuation(token) for text in spaced for token in text) / max(1, tokens),
         sentence_ends=sum(text.rstrip().endswith(SENTENCE_ENDS) for text in texts) / max(1, len(texts)),
+        plain_words=sum(count for token, count in counts.items() if _is_plain_word(token)) / max(1, tokens),
     )
+
+
+def _is_plain_word(token: str) -> bool:
+    letters = token.translate(INSIDE_WORDS)
+    return letters.isalpha() and letters in (letters.lower(), letters.capitalize())
 
 
 def _ends_in_punctuation(token: str) -> bool:
