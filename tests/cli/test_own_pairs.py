@@ -16,7 +16,7 @@ import pytest
 from fixtures.small_corpora import weights_of
 from weft.cli import train
 from weft.cli.own_pairs import find_pairs
-from weft.cli.train import TrainingRequest
+from weft.cli.training_request import TrainingRequest
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.training.events import Fitted, Started

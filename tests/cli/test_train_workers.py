@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft.cli.train import _worker_arguments
+from weft.cli.training_request import without_worker_options
 from weft.errors import FolderLockedError
 from weft.files import check_unlocked, lock_folder
 from weft.recipe import load_recipe
@@ -134,7 +134,7 @@ def test_two_workers(tmp_path: Path) -> None:
 
 def test_what_a_worker_is_told() -> None:
     given = ["train", "x", "--workers", "2", "--set", "a=b", "--restarts=1", "--workers=3", "--resume"]
-    assert _worker_arguments(given) == ["train", "x", "--set", "a=b", "--resume"]
+    assert without_worker_options(given) == ["train", "x", "--set", "a=b", "--resume"]
 
 
 def test_a_killed_launcher_takes_its_workers_along(tmp_path: Path) -> None:

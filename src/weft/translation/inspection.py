@@ -17,7 +17,7 @@ from weft.ragged import Ragged
 from weft.text import specials
 from weft.translation.languages import in_languages
 from weft.translation.postprocessing import NO_TOKEN
-from weft.translation.results import CopiedTokens, HeadAttention
+from weft.translation.results import CopiedTokens, HeadAttention, Translation, WordAttention
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
@@ -110,3 +110,32 @@ def copied_tokens(
         inputs = targets.shifted(specials.BEGIN)
         gates_N, copied_N = model.copy_probabilities(Ragged.of([source_ids], device), inputs, targets.values)
     return CopiedTokens(target.names, copied_N.tolist(), gates_N.tolist())
+
+
+def attention_over_words(
+    run: Translator, source: str, target: str | None, search: Mapping[str, Any]
+) -> tuple[Translation, WordAttention]:
+    """A translation, or the given target, and its attention over words."""
+    from weft.data.pairs import Pair
+
+    translator, settings = in_languages(run, dict(search))
+    if target is None:
+        result = translator.translate(source, **settings)
+    else:
+        [result] = translator.force_decode([Pair(source, target)])
+    if result.attention is None:
+        raise SearchError(
+            f"{run.recipe.name}: this model has no attention to show; look at its heads with `heads`"
+            if run.recipe.model.attends
+            else f"{run.recipe.name}: this model has no attention (model.attention.score = 'none'): nothing to show"
+        )
+    return result, result.word_attention or WordAttention(result.attention, result.source_tokens, result.tokens)
+
+
+def copied_tokens_of(run: Translator, translation: Translation) -> CopiedTokens | None:
+    """`copied_tokens` of a translation by this run; None if it is empty."""
+    if not translation.ids:
+        return None
+    ids = [*translation.ids, *([specials.END] if translation.ended == "end" else [])]
+    names = run.tokenizers_for(translation.source).target.tokens(ids)
+    return copied_tokens(run.model, run.source_ids(translation.source), NamedTokens(ids, names), device=run.device)

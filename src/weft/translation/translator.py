@@ -22,7 +22,6 @@ from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.runs.copying import sentence_ids
 from weft.runs.length_limits import LengthLimits
-from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest, completion_limit
 from weft.translation.engines.torch import TorchEngine
@@ -37,7 +36,7 @@ from weft.translation.inputs import (
     check_lengths,
     traced_candidates,
 )
-from weft.translation.languages import in_languages, translator_between
+from weft.translation.languages import translator_between
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.results import (
     CopiedTokens,
@@ -328,19 +327,9 @@ class Translator:
         self, source: str | tuple[str, ...], target: str | None = None, **search: Any
     ) -> tuple[Translation, WordAttention]:
         """The attention over words of the model's own translation, or of a given target."""
-        from weft.data.pairs import Pair
+        from weft.translation.inspection import attention_over_words
 
-        source = as_source(source, "source", columns=self.source_columns)
-        run, search = in_languages(self, search)
-        result = run.translate(source, **search) if target is None else run.force_decode([Pair(source, target)])[0]
-        if result.attention is None:
-            raise SearchError(
-                f"{self.recipe.name}: this model has no attention to show; look at its heads with `heads`"
-                if self.recipe.model.attends
-                else f"{self.recipe.name}: this model has no attention (model.attention.score = 'none'): "
-                "nothing to show"
-            )
-        return result, result.word_attention or WordAttention(result.attention, result.source_tokens, result.tokens)
+        return attention_over_words(self, as_source(source, "source", columns=self.source_columns), target, search)
 
     def heads(self, source: str | tuple[str, ...], target: str | None = None, **search: Any) -> list[HeadAttention]:
         """The attention over tokens of every head of every layer, for the model's own translation or a given target.
@@ -358,14 +347,9 @@ class Translator:
 
     def copied_tokens(self, translation: Translation) -> CopiedTokens | None:
         """Which tokens of a translation were copied; None for a model that does not copy, and for an ensemble."""
-        from weft.translation.inspection import NamedTokens, copied_tokens
+        from weft.translation.inspection import copied_tokens_of
 
-        if not translation.ids:
-            return None
-        source_ids = self.source_ids(translation.source)
-        ids = [*translation.ids, *([specials.END] if translation.ended == "end" else [])]
-        names = self.tokenizers_for(translation.source).target.tokens(ids)
-        return copied_tokens(self.model, source_ids, NamedTokens(ids, names), device=self.device)
+        return copied_tokens_of(self, translation)
 
     def tokenizers_for(self, source: str) -> Tokenizers:
         """The tokenizers that read the ids of translations of a source: if the model copies, its tokens have some."""
