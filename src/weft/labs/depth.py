@@ -89,7 +89,7 @@ def depth(
     trials = run_trials(trial, list(dict.fromkeys(c for row in grid.values() for c in row)), seeds)
     rows: list[Row] = [(name, *(trials.estimate(c, "right") for c in row)) for name, row in grid.items()]
     header = ("connections", *(f"{count} layer{'s' * (count > 1)}" for count in layers))
-    caption = "Letters right, in percent. A single layer has no connections to skip: it is trained once"
+    caption = "Letters right, in percent; a single layer is trained once"
     series = tuple(
         Series(name, tuple((c.layers, trials.estimate(c, "right")) for c in row)) for name, row in grid.items()
     )
