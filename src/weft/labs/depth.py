@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from weft.labs.charts.chart import Chart, Series
 from weft.labs.lab import Lab, LabResult, Row, Table
@@ -74,7 +74,7 @@ def depth(
     seeds: int | Sequence[int] = 3,
     *,
     quick: bool = False,
-    side: str = "encoder",
+    side: Literal["encoder", "decoder"] = "encoder",
     layers: tuple[int, ...] = (1, 2, 4, 8),
     skips: bool = True,
     steps: int = 200,
@@ -86,20 +86,20 @@ def depth(
         return Condition(count, connections if skips and count > 1 else "plain", side, steps)
 
     grid = {name: [condition(count, name) for count in layers] for name in CONNECTIONS}
-    trials = run_trials(trial, list(dict.fromkeys(c for row in grid.values() for c in row)), seeds)
+    deepest = max(layers)
+    shallow = condition(min(SHALLOW, deepest), "plain")
+    trials = run_trials(trial, list(dict.fromkeys([shallow, *(c for row in grid.values() for c in row)])), seeds)
     rows: list[Row] = [(name, *(trials.estimate(c, "right") for c in row)) for name, row in grid.items()]
     header = ("connections", *(f"{count} layer{'s' * (count > 1)}" for count in layers))
     caption = "Letters right, in percent; a single layer is trained once"
     series = tuple(
         Series(name, tuple((c.layers, trials.estimate(c, "right")) for c in row)) for name, row in grid.items()
     )
-    deepest = max(layers)
     values = {name: trials.values(condition(deepest, name), "right") for name in CONNECTIONS}
-    shallow = trials.values(condition(min(SHALLOW, deepest), "plain"), "right")
     shares = ", ".join(f"{name} {number(round(fmean(numbers)))} %" for name, numbers in values.items())
     title = f"Letters right with {deepest} layers: {shares}"
     charts = (Chart("layers", title, f"layers of the {side}", "letters right (%)", series, log_x=True),)
-    verdict = judge_depth(shallow, values["plain"], values["residual"], deepest)
+    verdict = judge_depth(trials.values(shallow, "right"), values["plain"], values["residual"], deepest)
     tables = (Table(header, rows, caption),)
     return LabResult(LAB, verdict, tables, charts, (), trials.seeds, trials.records(), quick)
 
