@@ -82,6 +82,8 @@ def api() -> str:
     parts = [
         "# Python API\n\n" + NOTE + "::: weft\n    options:\n      members: false\n      show_root_heading: false\n",
         *(f"::: {home}.{name}\n    options:\n      heading: weft.{name}\n" for name, home in weft._MODULES.items()),
+        "::: weft.labs\n    options:\n      members: false\n",
+        "::: weft.labs.lab.LabResult\n    options:\n      heading: weft.labs.LabResult\n",
     ]
     return "\n".join(parts)
 
