@@ -228,6 +228,7 @@ IN_SEARCH: dict[str, tuple[Any, dict[str, Any]]] = {
     "search.utility": ("exact", {"search.kind": "mbr", "search.samples": 9}),
     "search.prefix": ("b", {}),
     "search.banned": (["a", "b", "c"], {}),
+    "search.banned_ids": ([[3], [4], [5]], {}),
     "search.required": (["d"], {}),
     "search.no_repeat_ngram": (1, {}),
     "search.repetition_penalty": (9.0, {}),

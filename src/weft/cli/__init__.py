@@ -22,6 +22,7 @@ from weft.cli import (
     evaluate,
     export,
     history,
+    import_,
     lab,
     positions,
     recipes,
@@ -71,6 +72,7 @@ COMMANDS = (
     ("serve", serve.command, "weft serve runs/try --open"),
     ("runs", runs.command, "weft runs"),
     ("export", export.command, "weft export RUN --to ctranslate2"),
+    ("import", import_.command, "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"),
 )
 """Name, function and example of each command, in the order of the help."""
 GROUPS = (("data", data.app), ("recipes", recipes.app), ("bench", bench.app), ("tokenizer", tokenizer.app))

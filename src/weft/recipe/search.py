@@ -20,9 +20,10 @@ class SearchSettings(Settings):
         "(exact), the best of all (exhaustive)",
     )
     size: Count = Field(5, description="beam: number of hypotheses in the beam")
-    stop: Literal["finished", "outranked", "provable", "steps"] | None = Field(
+    stop: Literal["finished", "outranked", "outranked_by_all", "provable", "steps"] | None = Field(
         None,
-        description="beam: stop when enough hypotheses have finished; when also none in the beam ranks above them; "
+        description="beam: stop when enough hypotheses have finished; when also none in the beam ranks above the best "
+        "of them, or above any of them; "
         "when no better one can follow; or at the maximum length. If not set, `outranked` for a model that copies or "
         "has fewer than 1,000 target tokens, else `finished`",
     )
@@ -65,6 +66,9 @@ class SearchSettings(Settings):
     utility: UtilityName = Field("chrf", description="mbr: the utility function that compares samples")
     prefix: str = Field("", description="text that every output begins with")
     banned: list[str] = Field([], description="phrases that no output contains")
+    banned_ids: list[Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]] = Field(
+        [], description="the same as lists of token ids, such as [[1]] for the begin token"
+    )
     required: list[str] = Field([], description="beam: phrases that every output contains")
     no_repeat_ngram: CountOrNone = Field(0, description="length of n-grams that may not occur twice; 0: no such limit")
     repetition_penalty: float = Field(1.0, ge=1, description="factor on log p of a token that occurred before")

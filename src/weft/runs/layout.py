@@ -46,6 +46,7 @@ from weft.runs.weights import (
     Tensors,
     check_format,
     check_tensor_format,
+    read_metadata,
     read_tensors,
     write_tensors,
 )
@@ -201,6 +202,9 @@ class RunFolder:
         """The step of the newest checkpoint."""
         self.check_no_links()
         complete = [step for step in self._checkpoint_steps() if (self.checkpoint_path(step) / "state.json").is_file()]
+        if not complete and read_metadata(self.model).get("weights") == "imported":
+            start = option("start", str(self.path), flag="from")
+            raise CheckpointError(f"{self.path}: was imported, so there is no training to resume; train from it: {start}")
         if not complete:
             raise CheckpointError(f"{self.training}: no checkpoint to resume from; the folder is incomplete")
         return max(complete)

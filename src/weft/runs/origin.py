@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 
 from weft.errors import CheckpointError, warn
 
-Kind = Literal["initial", "last", "best", "mean"]
+Kind = Literal["initial", "last", "best", "mean", "imported"]
 
 
 class WeightsOrigin(NamedTuple):
@@ -23,7 +23,8 @@ class WeightsOrigin(NamedTuple):
 
     kind: Kind
     """initial: those training starts from; last: of the last checkpoint, as long as no validation has chosen one;
-    best: of the best checkpoint; mean: the mean of the best checkpoints, if it is better than the best of them."""
+    best: of the best checkpoint; mean: the mean of the best checkpoints, if it is better than the best of them;
+    imported: of a model of another toolkit."""
     steps: tuple[int, ...]
     """The step, or the steps of a mean."""
     validation: dict[str, float] | None = None
@@ -51,8 +52,8 @@ class WeightsOrigin(NamedTuple):
 
     def describe(self) -> str:
         """In a few words: "step 300", "the mean of steps 300, 400 and 500"."""
-        if self.kind == "initial":
-            return "the initial weights"
+        if self.kind in ("initial", "imported"):
+            return f"the {self.kind} weights"
         if len(self.steps) == 1:
             return f"step {self.steps[0]}"
         return f"the mean of steps {', '.join(map(str, self.steps[:-1]))} and {self.steps[-1]}"

@@ -8,6 +8,9 @@ limit come after all finished ones. A sentence is done at its length limit, or e
     finished   when ``finish`` hypotheses (never fewer than requested) have been set aside
     outranked  when so many have been set aside and, at its present length, nothing in the beam ranks above the n-th
                best of them: endings that a model finds unlikely cannot crowd out an output that is still to end
+    outranked_by_all
+               the same, but compared with the last of those that have to be set aside: what Hugging Face's `generate`
+               does unless ``early_stopping`` is set
     provable   when nothing in the beam can reach the score of the n-th best finished one: log p only falls
     steps      never
 
@@ -42,7 +45,7 @@ from weft.search.state import SearchState
 from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extensions
 from weft.tree import repeat
 
-STOPS = ("finished", "outranked", "provable", "steps")
+STOPS = ("finished", "outranked", "outranked_by_all", "provable", "steps")
 LARGE_BEAM = 64
 
 
@@ -68,6 +71,10 @@ class BeamOptions:
             )
         if self.stop not in STOPS:
             raise SearchError(f"search.stop: {self.stop!r} is not known; use {', '.join(STOPS)}")
+
+    def compared(self, n_best: int) -> int:
+        """How many of the best finished hypotheses a stop that compares scores keeps."""
+        return self.finished_needed(n_best) if self.stop == "outranked_by_all" else n_best
 
     def finished_needed(self, n_best: int) -> int:
         """Hypotheses to set aside, the same number in each group."""
@@ -110,7 +117,7 @@ def beam_search(
         totals_BK=torch.zeros_like(scores_BK),
         scores_BK=scores_BK,
         finished_BG=torch.zeros(sentences, options.groups, dtype=torch.int64, device=device),
-        best_BN=torch.full((sentences, request.n_best), FORBIDDEN, device=device),
+        best_BN=torch.full((sentences, options.compared(request.n_best)), FORBIDDEN, device=device),
         coverage_BKS=coverage_BKS,
     )
     step = BeamStep(
@@ -238,12 +245,12 @@ class BeamStep:
         options, best_BN = self.options, state.extra.best_BN
         max_lengths_B = state.limits.max_lengths_B
         stopped_B = (max_lengths_B <= state.length_1 + 1) | scores_BK.isneginf().all(1)
-        if options.stop in ("outranked", "provable"):
-            best_BN = torch.cat([best_BN, end_ranking_BK], 1).topk(self.n_best).values
-        if options.stop in ("finished", "outranked"):
+        if options.stop in ("outranked", "outranked_by_all", "provable"):
+            best_BN = torch.cat([best_BN, end_ranking_BK], 1).topk(best_BN.shape[1]).values
+        if options.stop in ("finished", "outranked", "outranked_by_all"):
             needed = options.finished_needed(self.n_best) // options.groups
             enough_B = (finished_BG >= needed).all(1)
-            if options.stop == "outranked":
+            if options.stop != "finished":
                 ranking_B = scores_BK.amax(1) / options.ranking.penalties(state.length_1 + 1)
                 enough_B = enough_B & (ranking_B <= best_BN[:, -1])
             stopped_B = stopped_B | enough_B

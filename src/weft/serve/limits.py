@@ -23,6 +23,7 @@ OF_SCORES = frozenset(
         "min_ratio",
         "prefix",
         "banned",
+        "banned_ids",
         "no_repeat_ngram",
         "repetition_penalty",
         "no_loops",
@@ -96,6 +97,8 @@ def search_settings(own: dict[str, Any], given: dict[str, Any], settings: ServeS
         if len(phrases) > MAX_PHRASES:
             raise ServiceError(422, f"search.{name}: {len(phrases)} phrases; at most {MAX_PHRASES} are taken")
         check_texts(phrases, settings, f"search.{name}")
+    if "banned_ids" in given and sum(map(len, checked.banned_ids)) > MAX_PHRASES:
+        raise ServiceError(422, f"search.banned_ids: too many ids; at most {MAX_PHRASES} are taken")
     check_texts([checked.prefix], settings, "search.prefix")
     return merged
 

@@ -153,7 +153,7 @@ def rng_key(ids: Sequence[int]) -> int:
 def _unconstrained(request: SearchRequest, settings: SearchSettings) -> SearchRequest:
     """The exact searches judge the model itself: refuse what would change its scores; loops are allowed."""
     kind = f"search.kind = '{settings.kind}'"
-    _refuse(settings, kind, no_repeat_ngram=0, repetition_penalty=1.0, banned=[])
+    _refuse(settings, kind, no_repeat_ngram=0, repetition_penalty=1.0, banned=[], banned_ids=[])
     _refuse(settings, kind, min_length=0, min_ratio=0.0, coverage_penalty=0.0)
     if any(request.prefixes):
         raise SearchError(f"search.prefix: {kind} takes none; use beam")

@@ -1,1 +1,13 @@
-"""Models of Hugging Face folders."""
+"""Models of Hugging Face: from a folder of config.json, safetensors and tokenizer files to a run folder.
+
+importing.py       `import_model`: the outline
+hub.py             a name on the Hub becomes a folder
+folder.py          the files of a folder; nothing in them is executed
+configuration.py   config.json, value by value
+families.py        which families of models are known
+bart.py, t5.py     settings and weights of a family
+generation.py      generation_config.json as search settings
+tokenizers.py      tokenizers, and the frame of a text
+
+Importing this package imports neither torch nor transformers.
+"""

@@ -131,7 +131,7 @@ class TorchEngine:
             prefixes=request.prefixes,
             rng_keys=[rng_key(source) for source in request.sources],
             seed=self.seed,
-            banned=self._phrases("banned", request.settings.banned),
+            banned=[*self._phrases("banned", request.settings.banned), *request.settings.banned_ids],
             required=[self._phrases("required", request.settings.required)] * len(request.sources),
             decode=lambda sentence, ids: (request.decoders[sentence] if request.decoders else self.tokenizer.decode)(
                 ids

@@ -1,0 +1,65 @@
+"""The embeddings and the output projection of a model, and which of them are one matrix.
+
+What a configuration says of that is not relied on: the tensors are compared. A file holds a matrix that is used twice
+under one of its names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from weft.errors import CheckpointError
+from weft.interop.huggingface.folder import Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class EmbeddingNames(NamedTuple):
+    """Under which names each matrix may be found, the most specific first."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    output: Sequence[str]
+
+
+class Embeddings(NamedTuple):
+    """The matrices of both vocabularies."""
+
+    tie: str
+    """The setting model.tie."""
+    tensors: dict[str, Tensor]
+    """By weft's names: of each matrix once, under its first name."""
+    rows: tuple[int, int]
+    """Of source and target."""
+
+
+def read_embeddings(weights: Weights, names: EmbeddingNames, *, sizes: tuple[int, int], width: int) -> Embeddings:
+    """``sizes``: of the vocabularies of source and target, as the configuration has them."""
+    source = _read(weights, names.source, sizes[0], width)
+    target = _read(weights, names.target, sizes[1], width)
+    output = _read(weights, names.output, sizes[1], width)
+    same_inputs = torch.equal(source, target)
+    tied_output = torch.equal(target, output)
+    tensors = {"source_embedding.weight_VE": source}
+    if not same_inputs:
+        tensors["target_embedding.weight_VE"] = target
+    if not tied_output:
+        tensors["output.weight_VD"] = output
+    tie = {(True, True): "all", (True, False): "inputs", (False, True): "target", (False, False): "none"}
+    return Embeddings(tie[same_inputs, tied_output], tensors, sizes)
+
+
+def _read(weights: Weights, names: Sequence[str], size: int, width: int) -> Tensor:
+    """The matrix under the first of these names; under the others it must be the same."""
+    given = [name for name in names if name in weights]
+    first = weights.take(given[0] if given else names[0], size, width)
+    for name in given[1:]:
+        if not torch.equal(first, weights.take(name, size, width)):
+            raise CheckpointError(
+                f"{weights.folder}: tensors {given[0]!r} and {name!r} differ, but are one matrix in this model"
+            )
+    return first
