@@ -44,7 +44,7 @@ SAMPLING = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0}
 HINT = "import it with weft's own search settings: --default-search"
 
 
-def search_settings(config: Configuration, ids: Mapping[int, int], *, started: int) -> dict[str, Any]:
+def search_settings(config: Configuration, ids: Mapping[int, int], started: int) -> dict[str, Any]:
     """[search] of a run. ``config``: generation_config.json over config.json.
 
     ``ids``: weft's id of every id of the target's vocabulary; ``started``: tokens that the decoder starts with.

@@ -1,0 +1,114 @@
+"""Imported models against the originals: tiny random models of the real classes, saved by transformers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from fixtures import pretrained_models
+from fixtures.pretrained_models import KINDS
+from weft.interop.huggingface.importing import ImportOptions, import_model
+from weft.ragged import Ragged
+from weft.recipe import make_recipe
+from weft.runs.load import LoadedRun, load_run
+from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.torch import TorchEngine
+
+pytest.importorskip("transformers")
+LENGTHS = (3, 11, 1, 7, 40)
+LONGEST = 24
+
+
+class Imported(NamedTuple):
+    """An original and the run that was made of it."""
+
+    original: Any
+    run: LoadedRun
+    rows: int
+
+    def theirs(self, ids: list[int]) -> list[int]:
+        """Ids of the original; both sides of these models have one vocabulary."""
+        order = self.run.tokenizers.source.external_ids
+        return [order[id] for id in ids]
+
+    def padded(self, rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows as transformers reads them, and their mask."""
+        longest = max(map(len, rows))
+        padding = self.original.config.pad_token_id
+        ids = [[*self.theirs(row), *[padding] * (longest - len(row))] for row in rows]
+        mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+        return torch.tensor(ids), torch.tensor(mask)
+
+    def draw(self, lengths: list[int], seed: int) -> list[list[int]]:
+        rng = random.Random(seed)
+        return [[rng.randrange(3, self.rows) for _ in range(length)] for length in lengths]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def imported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    folder = tmp_path_factory.mktemp("imported")
+    kind = KINDS[request.param]
+    original = pretrained_models.make(request.param, folder / "original", end=3.0)
+    run = import_model(folder / "original", folder / "run", ImportOptions(*kind.languages))
+    return Imported(original, load_run(run), kind.rows)
+
+
+@torch.no_grad()
+def test_log_probabilities(imported: Imported) -> None:
+    """Of every token, in a batch of sources and targets of different lengths."""
+    frame = imported.run.tokenizers.frame
+    sources = [frame.source(ids) for ids in imported.draw([*LENGTHS], seed=3)]
+    targets = [[*frame.start, *ids] for ids in imported.draw([*reversed(LENGTHS)], seed=4)]
+    ours_NV = imported.run.model.eval()(Ragged.of(sources), Ragged.of(targets)).logits_NV.log_softmax(-1)
+    ids, mask = imported.padded(sources)
+    inputs, _ = imported.padded(targets)
+    logits = imported.original(input_ids=ids, attention_mask=mask, decoder_input_ids=inputs).logits
+    rows = [row[: len(target)] for row, target in zip(logits.log_softmax(-1), targets, strict=True)]
+    theirs_NV = torch.cat(rows)[:, torch.tensor(imported.run.tokenizers.target.external_ids)]
+    torch.testing.assert_close(ours_NV, theirs_NV, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("early_stopping", "stop"), [(True, "finished"), (False, "outranked_by_all")])
+def test_beams_of_five(imported: Imported, early_stopping: bool, stop: str) -> None:
+    """What `generate` finds for 50 sources.
+
+    There, an output that is cut off competes with the finished ones; here it comes after them: where that makes a
+    difference, nothing is compared. There, the length counts a language token before the target; here it does not.
+    """
+    frame, original = imported.run.tokenizers.frame, imported.original
+    rng = random.Random(5)
+    sources = [frame.source(ids) for ids in imported.draw([rng.randint(1, 15) for _ in range(50)], seed=6)]
+    ids, mask = imported.padded(sources)
+    start, end = imported.theirs([*frame.start]), original.config.eos_token_id
+    padding = original.config.pad_token_id
+    penalty = 0.0 if frame.target_before else 1.0
+    with torch.no_grad():
+        rows = original.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            num_beams=5,
+            do_sample=False,
+            early_stopping=early_stopping,
+            length_penalty=penalty,
+            max_new_tokens=LONGEST + len(frame.target_before),
+            decoder_start_token_id=start[0],
+            forced_bos_token_id=start[1] if len(start) > 1 else None,
+            forced_eos_token_id=None,
+            bad_words_ids=[[padding]],
+        ).tolist()
+    search = {"kind": "beam", "size": 5, "stop": stop, "length_penalty": penalty, "no_loops": False}
+    search |= {"max_length": LONGEST, "banned_ids": [[imported.run.tokenizers.target.external_ids.index(padding)]]}
+    engine = TorchEngine(imported.run.model, imported.run.tokenizers.target)
+    settings = make_recipe({"search": search}).search
+    found = engine.search(EngineRequest(sources, [[] for _ in sources], settings, start=frame.start))
+    compared = 0
+    for row, (best, *_) in zip(rows, found, strict=True):
+        theirs = row[len(start) :]
+        if (end in theirs) == (best.ended == "end"):
+            compared += 1
+            assert imported.theirs(best.tokens) == (theirs[: theirs.index(end)] if end in theirs else theirs[:LONGEST])
+    assert compared >= 25
