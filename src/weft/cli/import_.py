@@ -12,15 +12,19 @@ def command(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FROM", help="A model folder of Hugging Face, or a model on its Hub: OWNER/NAME.", show_default=False
+            metavar="FROM",
+            help="A model folder of Hugging Face, or a model on its Hub: OWNER/NAME.",
+            show_default=False,
         ),
     ],
     out: Annotated[Path | None, typer.Option("--out", help="The run folder to write; by default runs/NAME.")] = None,
     source_language: Annotated[
-        str | None, typer.Option("--source-language", metavar="NAME", help="The language of sources, if it has several.")
+        str | None,
+        typer.Option("--source-language", metavar="NAME", help="The language of sources, if it has several."),
     ] = None,
     target_language: Annotated[
-        str | None, typer.Option("--target-language", metavar="NAME", help="The language of targets, if it has several.")
+        str | None,
+        typer.Option("--target-language", metavar="NAME", help="The language of targets, if it has several."),
     ] = None,
     default_search: Annotated[
         bool, typer.Option("--default-search", help="Use weft's search settings, not those of generation_config.json.")

@@ -125,6 +125,14 @@ class RunFolder:
         check_tensor_format(self.model)
         return self
 
+    def check_resumable(self) -> None:
+        """Fail if the weights come from another toolkit: there is no training to resume."""
+        if not any(self._checkpoint_steps()) and read_metadata(self.model).get("weights") == "imported":
+            start = option("start", str(self.path), flag="from")
+            raise CheckpointError(
+                f"{self.path}: was imported, so there is no training to resume; train from it: {start}"
+            )
+
     def check_no_links(self) -> None:
         """Fail if something that a resumed run writes to is a symbolic link, which may lead out of the run folder."""
         steps = [self.checkpoint_path(step) for step in self._checkpoint_steps()]
@@ -202,9 +210,6 @@ class RunFolder:
         """The step of the newest checkpoint."""
         self.check_no_links()
         complete = [step for step in self._checkpoint_steps() if (self.checkpoint_path(step) / "state.json").is_file()]
-        if not complete and read_metadata(self.model).get("weights") == "imported":
-            start = option("start", str(self.path), flag="from")
-            raise CheckpointError(f"{self.path}: was imported, so there is no training to resume; train from it: {start}")
         if not complete:
             raise CheckpointError(f"{self.training}: no checkpoint to resume from; the folder is incomplete")
         return max(complete)

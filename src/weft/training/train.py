@@ -111,7 +111,7 @@ def _start(recipe: Recipe, out: Path | str | None, options: _Options) -> Iterato
     workers = options.workers
     _check_standard_input(recipe, workers)
     if options.resume:
-        folder.check()
+        folder.check().check_resumable()
     elif workers.is_main:
         folder.check_new(folder.path)
     with explain_write_errors(folder), lock_run(folder.path, workers):

@@ -77,8 +77,14 @@ CONFIGURATIONS = {
     "a flag": ({"scale_embedding": "yes"}, "scale_embedding: 'yes' was found, expected true or false"),
     "quantized": ({"quantization_config": {"bits": 4}}, "quantization_config: quantized weights are not imported"),
     "code of its own": ({"auto_map": {"AutoModel": "x.Y"}}, "auto_map: the model has code of its own"),
-    "a decoder alone": ({"is_encoder_decoder": False}, "is_encoder_decoder: false: weft imports models with an encoder"),
-    "heads": ({"encoder_attention_heads": 5}, "describes a model that weft does not have: model.encoder.heads: 5 heads"),
+    "a decoder alone": (
+        {"is_encoder_decoder": False},
+        "is_encoder_decoder: false: weft imports models with an encoder",
+    ),
+    "heads": (
+        {"encoder_attention_heads": 5},
+        "describes a model that weft does not have: model.encoder.heads: 5 heads",
+    ),
 }
 
 
@@ -140,9 +146,7 @@ class TestFiles:
         message = refused(folder / "config.json", tmp_path / "run")
         assert message == "FOLDER: is a file, expected a model folder of Hugging Face"
 
-    def test_a_model_on_the_hub_that_cannot_be_reached(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_model_on_the_hub_that_cannot_be_reached(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         import huggingface_hub
 
         def fail(*arguments: Any, **options: Any) -> str:

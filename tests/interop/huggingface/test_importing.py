@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -35,6 +34,10 @@ class Imported(NamedTuple):
         order = self.run.tokenizers.source.external_ids
         return [order[id] for id in ids]
 
+    def own(self, id: int) -> int:
+        """Weft's id of an id of the original."""
+        return self.run.tokenizers.source.external_ids.index(id)
+
     def padded(self, rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows as transformers reads them, and their mask."""
         longest = max(map(len, rows))
@@ -44,8 +47,10 @@ class Imported(NamedTuple):
         return torch.tensor(ids), torch.tensor(mask)
 
     def draw(self, lengths: list[int], seed: int) -> list[list[int]]:
-        rng = random.Random(seed)
-        return [[rng.randrange(3, self.rows) for _ in range(length)] for length in lengths]
+        """Random ids, without the padding token: where it stands in a text, M2M100 counts no position."""
+        rng, padding = random.Random(seed), self.own(self.original.config.pad_token_id)
+        ids = [id for id in range(3, self.rows) if id != padding]
+        return [rng.choices(ids, k=length) for length in lengths]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -101,7 +106,7 @@ def test_beams_of_five(imported: Imported, early_stopping: bool, stop: str) -> N
             bad_words_ids=[[padding]],
         ).tolist()
     search = {"kind": "beam", "size": 5, "stop": stop, "length_penalty": penalty, "no_loops": False}
-    search |= {"max_length": LONGEST, "banned_ids": [[imported.run.tokenizers.target.external_ids.index(padding)]]}
+    search |= {"max_length": LONGEST, "banned_ids": [[imported.own(padding)]]}
     engine = TorchEngine(imported.run.model, imported.run.tokenizers.target)
     settings = make_recipe({"search": search}).search
     found = engine.search(EngineRequest(sources, [[] for _ in sources], settings, start=frame.start))

@@ -1,10 +1,10 @@
 """Models that are built like BART: Marian, M2M100, mBART and Pegasus differ in norms and positions.
 
-    BART       post-norm; a norm of the embeddings; learned positions from row 2 of their table on
-    Marian     post-norm; sinusoids, sines before cosines
-    mBART      pre-norm; a norm of the embeddings; learned positions from row 2 on
-    Pegasus    pre-norm; sinusoids, sines before cosines
-    M2M100     pre-norm; sinusoids of Tensor2Tensor, whose first position is that of the padding token plus 1
+BART       post-norm; a norm of the embeddings; learned positions from row 2 of their table on
+Marian     post-norm; sinusoids, sines before cosines
+mBART      pre-norm; a norm of the embeddings; learned positions from row 2 on
+Pegasus    pre-norm; sinusoids, sines before cosines
+M2M100     pre-norm; sinusoids of Tensor2Tensor, whose first position is that of the padding token plus 1
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def convert(kind: str, config: Configuration, weights: Weights) -> Conversion:
     prefix = "model." if any(name.startswith("model.") for name in weights.names) else ""  # none: saved without a head
     weights.ignore(f"{prefix}encoder.version", f"{prefix}decoder.version")
     sizes = config.whole("vocab_size"), config.whole("vocab_size")
-    shared = (f"{prefix}shared.weight",)
+    shared: tuple[str, ...] = (f"{prefix}shared.weight",)
     if kind == "marian" and not config.flag("share_encoder_decoder_embeddings", True):
         sizes, shared = (sizes[0], config.whole("decoder_vocab_size", sizes[1])), ()
     targets = (f"{prefix}decoder.embed_tokens.weight", *shared)
@@ -130,35 +130,37 @@ class _Stack:
         if self.variant.embedding_norm:
             tensors |= self._norm("layernorm_embedding", "embedding_norm")
         for number in range(self.layers):
-            there, here = f"layers.{number}.", f"layers.{number}."
-            tensors |= self._joined(f"{there}self_attn.", ("q", "k", "v"), f"{here}self_attention.query_key_value")
-            tensors |= self._linear(f"{there}self_attn.out_proj", f"{here}self_attention.output")
-            tensors |= self._norm(f"{there}self_attn_layer_norm", f"{here}self_attention_residual.norm")
+            original, own = f"layers.{number}.", f"layers.{number}."
+            tensors |= self._joined(f"{original}self_attn.", ("q", "k", "v"), f"{own}self_attention.query_key_value")
+            tensors |= self._linear(f"{original}self_attn.out_proj", f"{own}self_attention.output")
+            tensors |= self._norm(f"{original}self_attn_layer_norm", f"{own}self_attention_residual.norm")
             if self.side == "decoder":
-                tensors |= self._joined(f"{there}encoder_attn.", ("q",), f"{here}cross_attention.query")
-                tensors |= self._joined(f"{there}encoder_attn.", ("k", "v"), f"{here}cross_attention.key_value")
-                tensors |= self._linear(f"{there}encoder_attn.out_proj", f"{here}cross_attention.output")
-                tensors |= self._norm(f"{there}encoder_attn_layer_norm", f"{here}cross_attention_residual.norm")
-            tensors |= self._linear(f"{there}fc1", f"{here}feed_forward.linear1", self.inner, self.width)
-            tensors |= self._linear(f"{there}fc2", f"{here}feed_forward.linear2", self.width, self.inner)
-            tensors |= self._norm(f"{there}final_layer_norm", f"{here}feed_forward_residual.norm")
+                tensors |= self._joined(f"{original}encoder_attn.", ("q",), f"{own}cross_attention.query")
+                tensors |= self._joined(f"{original}encoder_attn.", ("k", "v"), f"{own}cross_attention.key_value")
+                tensors |= self._linear(f"{original}encoder_attn.out_proj", f"{own}cross_attention.output")
+                tensors |= self._norm(f"{original}encoder_attn_layer_norm", f"{own}cross_attention_residual.norm")
+            tensors |= self._linear(f"{original}fc1", f"{own}feed_forward.linear1", self.inner, self.width)
+            tensors |= self._linear(f"{original}fc2", f"{own}feed_forward.linear2", self.width, self.inner)
+            tensors |= self._norm(f"{original}final_layer_norm", f"{own}feed_forward_residual.norm")
         if self.variant.norm_placement == "pre":
             tensors |= self._norm("layer_norm", "final_norm")
         return tensors
 
-    def _norm(self, there: str, here: str) -> dict[str, Tensor]:
+    def _norm(self, original: str, own: str) -> dict[str, Tensor]:
         parts = ("weight", "bias")
-        return {f"{here}.{part}": self.weights.take(f"{self.prefix}{there}.{part}", self.width) for part in parts}
+        return {f"{own}.{part}": self.weights.take(f"{self.prefix}{original}.{part}", self.width) for part in parts}
 
-    def _linear(self, there: str, here: str, outputs: int | None = None, inputs: int | None = None) -> dict[str, Tensor]:
+    def _linear(
+        self, original: str, own: str, outputs: int | None = None, inputs: int | None = None
+    ) -> dict[str, Tensor]:
         outputs, inputs = outputs or self.width, inputs or self.width
-        name = f"{self.prefix}{there}"
+        name = f"{self.prefix}{original}"
         return {
-            f"{here}.weight": self.weights.take(f"{name}.weight", outputs, inputs),
-            f"{here}.bias": self.weights.take(f"{name}.bias", outputs),
+            f"{own}.weight": self.weights.take(f"{name}.weight", outputs, inputs),
+            f"{own}.bias": self.weights.take(f"{name}.bias", outputs),
         }
 
-    def _joined(self, there: str, projections: tuple[str, ...], here: str) -> dict[str, Tensor]:
+    def _joined(self, original: str, projections: tuple[str, ...], own: str) -> dict[str, Tensor]:
         """Several projections in one matrix, one below the other."""
-        parts = [self._linear(f"{there}{name}_proj", here) for name in projections]
+        parts = [self._linear(f"{original}{name}_proj", own) for name in projections]
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

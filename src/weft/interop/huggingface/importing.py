@@ -177,7 +177,7 @@ def card(recipe: Recipe, tokenizers: Tokenizers, source: str, folder: ModelFolde
     model, config = recipe.model, folder.config.values
     architectures = config.get("architectures")
     kind = str(architectures[0]) if isinstance(architectures, list) and architectures else str(config["model_type"])
-    encoder, decoder = model.encoder, model.decoder
+    stacks = [f"{stack.layers} × {stack.hidden}" for stack in (model.encoder, model.decoder)]
     sizes = f"{tokenizers.source.size:,}"
     if tokenizers.source.size != tokenizers.target.size:
         sizes += f" source, {tokenizers.target.size:,} target"
@@ -188,7 +188,7 @@ def card(recipe: Recipe, tokenizers: Tokenizers, source: str, folder: ModelFolde
             "",
             f"Imported by weft from {source} ({kind}). Its license is that of the original.",
             "",
-            f"- model: transformer encoder {encoder.layers} × {encoder.hidden}, decoder {decoder.layers} × {decoder.hidden}",
+            f"- model: transformer encoder {stacks[0]}, decoder {stacks[1]}",
             f"- vocabulary: {sizes}",
             "- weights: those of the original, in single precision",
             f"- search: {recipe.search.kind}" + (f" of {recipe.search.size}" if recipe.search.kind == "beam" else ""),

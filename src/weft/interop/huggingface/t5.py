@@ -113,36 +113,38 @@ class _Stack:
                 f"block.{number}.layer.0.SelfAttention.relative_attention_bias", self.buckets, self.heads
             )
         for number in range(self.layers):
-            there, here = f"block.{number}.layer.", f"layers.{number}."
-            tensors |= self._attention(f"{there}0.SelfAttention", f"{here}self_attention", cross=False)
-            tensors[f"{here}self_attention_residual.norm.weight"] = self._take(f"{there}0.layer_norm", self.width)
+            original, own = f"block.{number}.layer.", f"layers.{number}."
+            tensors |= self._attention(f"{original}0.SelfAttention", f"{own}self_attention", cross=False)
+            tensors[f"{own}self_attention_residual.norm.weight"] = self._take(f"{original}0.layer_norm", self.width)
             last = 1
             if self.side == "decoder":
-                tensors |= self._attention(f"{there}1.EncDecAttention", f"{here}cross_attention", cross=True)
-                tensors[f"{here}cross_attention_residual.norm.weight"] = self._take(f"{there}1.layer_norm", self.width)
+                tensors |= self._attention(f"{original}1.EncDecAttention", f"{own}cross_attention", cross=True)
+                tensors[f"{own}cross_attention_residual.norm.weight"] = self._take(
+                    f"{original}1.layer_norm", self.width
+                )
                 last = 2
-            tensors |= self._feed_forward(f"{there}{last}.DenseReluDense", f"{here}feed_forward")
-            tensors[f"{here}feed_forward_residual.norm.weight"] = self._take(f"{there}{last}.layer_norm", self.width)
+            tensors |= self._feed_forward(f"{original}{last}.DenseReluDense", f"{own}feed_forward")
+            tensors[f"{own}feed_forward_residual.norm.weight"] = self._take(f"{original}{last}.layer_norm", self.width)
         tensors["final_norm.weight"] = self._take("final_layer_norm", self.width)
         return tensors
 
     def _take(self, name: str, *shape: int) -> Tensor:
         return self.weights.take(f"{self.side}.{name}.weight", *shape)
 
-    def _attention(self, there: str, here: str, *, cross: bool) -> dict[str, Tensor]:
+    def _attention(self, original: str, own: str, *, cross: bool) -> dict[str, Tensor]:
         total = self.heads * self.head_width
-        query, key, value = (self._take(f"{there}.{name}", total, self.width) for name in "qkv")
+        query, key, value = (self._take(f"{original}.{name}", total, self.width) for name in "qkv")
         query = query * math.sqrt(self.head_width)
         parts = {"query": query, "key_value": torch.cat([key, value])}
         parts = parts if cross else {"query_key_value": torch.cat([query, key, value])}
-        parts["output"] = self._take(f"{there}.o", self.width, total)
-        return _without_biases({f"{here}.{name}": weight for name, weight in parts.items()})
+        parts["output"] = self._take(f"{original}.o", self.width, total)
+        return _without_biases({f"{own}.{name}": weight for name, weight in parts.items()})
 
-    def _feed_forward(self, there: str, here: str) -> dict[str, Tensor]:
+    def _feed_forward(self, original: str, own: str) -> dict[str, Tensor]:
         names = ("wi_0", "wi_1") if self.activation in GATED.values() else ("wi",)
-        enter = torch.cat([self._take(f"{there}.{name}", self.inner, self.width) for name in names])
-        leave = self._take(f"{there}.wo", self.width, self.inner)
-        return _without_biases({f"{here}.linear1": enter, f"{here}.linear2": leave})
+        enter = torch.cat([self._take(f"{original}.{name}", self.inner, self.width) for name in names])
+        leave = self._take(f"{original}.wo", self.width, self.inner)
+        return _without_biases({f"{own}.linear1": enter, f"{own}.linear2": leave})
 
 
 def _without_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
+from weft.text.specials import BEGIN
 from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions
 from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
 
@@ -127,6 +128,10 @@ def _check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     reason = unsupported_model(run.recipe.model, loss=run.recipe.training.loss)
     if reason is not None:
         raise RecipeError(f"{name}: {reason}")
+    if run.tokenizers.frame.start != (BEGIN,):
+        raise RecipeError(
+            f"{name}: its outputs start with other tokens than <s>, which is all that CTranslate2 is given"
+        )
     if not isinstance(model, Seq2Seq):
         raise RecipeError(f"{name}: an ensemble is not a single model; export its runs one at a time")
     assert isinstance(model.decoder, TransformerDecoder)

@@ -1,0 +1,89 @@
+"""An imported run is a run: whatever a trained one can do, it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from fixtures import pretrained_models
+from fixtures.pretrained_models import KINDS
+from weft.errors import CheckpointError, RecipeError, SearchError
+from weft.interop.export import export_run
+from weft.interop.huggingface.importing import ImportOptions, import_model
+from weft.recipe import load_recipe, make_recipe
+from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import read_metadata
+from weft.training.train import train
+
+pytest.importorskip("transformers")
+TEXT, TARGET = "the old king reads", "le vieux roi lit"
+
+
+@pytest.fixture(scope="module", params=["marian", "nllb", "t5-1.1", "bart"])
+def imported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("imported")
+    pretrained_models.make(request.param, folder / "original")
+    options = ImportOptions(*KINDS[request.param].languages)
+    return request.param, import_model(folder / "original", folder / "run", options)
+
+
+def test_translation_and_inspection(imported: tuple[str, Path]) -> None:
+    kind, path = imported
+    run: Any = weft.load(path)
+    result = run.translate(TEXT, kind="beam", size=2, max_length=5, return_trace=True)
+    assert result.attention is not None and result.trace is not None
+    assert result.attention.shape[1] == len(result.source_tokens)
+    [score] = run.score([(TEXT, TARGET)])
+    [forced] = run.force_decode([(TEXT, TARGET)])
+    assert forced.log_probability == pytest.approx(score.log_probability, abs=1e-4)
+    heads = run.heads(TEXT, TARGET)
+    layers = KINDS[kind].config.get("decoder_layers") or KINDS[kind].config["num_decoder_layers"]
+    assert len({head.layer for head in heads if head.kind == "cross"}) == layers
+    assert run.attend(TEXT, TARGET)[1].weights_TS.shape[1] == 5  # four words and the end
+
+
+def test_eight_bits(imported: tuple[str, Path]) -> None:
+    full, small = (weft.load(imported[1], precision=precision) for precision in ("fp32", "int8"))
+    text = full.translate(TEXT, kind="greedy", max_length=4)
+    assert small.force_decode([(TEXT, TARGET)])[0].ended == "end"
+    assert small.translate(TEXT, kind="greedy", max_length=4).score == pytest.approx(text.score, abs=0.5)
+
+
+def test_it_is_not_taken_for_untrained(imported: tuple[str, Path]) -> None:
+    origin = WeightsOrigin.from_metadata(read_metadata(imported[1] / "model.safetensors"))
+    assert origin is not None and origin.describe() == "the imported weights"
+    with pytest.raises(CheckpointError, match="was imported, so there is no training to resume; train from it: start="):
+        list(train(load_recipe(imported[1] / "recipe.toml"), imported[1], resume=True))
+
+
+def test_training_further(imported: tuple[str, Path], tmp_path: Path) -> None:
+    """Two steps, an interruption, and the third."""
+    (tmp_path / "pairs.tsv").write_text(f"{TEXT}\t{TARGET}\nthe book\tle livre\n" * 4, "utf-8")
+    changes = ["training.steps=2", "training.validate_every=0", "training.device=cpu", "training.warmup=0"]
+    changes += [f"data.train={tmp_path / 'pairs.tsv'}", f"training.start={imported[1]}"]
+    recipe = load_recipe(imported[1] / "recipe.toml", changes)
+    list(train(recipe, tmp_path / "further"))
+    longer = make_recipe(recipe.model_dump() | {"training": recipe.training.model_dump() | {"steps": 3}})
+    list(train(longer, tmp_path / "further", resume=True))
+    before, after = (weft.load(path).score([(TEXT, TARGET)])[0] for path in (imported[1], tmp_path / "further"))
+    assert after.log_probability > before.log_probability
+
+
+def test_ctranslate2(imported: tuple[str, Path], tmp_path: Path) -> None:
+    """Where the frame is weft's own; else it is refused."""
+    pytest.importorskip("ctranslate2")
+    kind, path = imported
+    if kind in ("nllb", "bart"):
+        with pytest.raises((RecipeError, SearchError, CheckpointError)):
+            export_run(path, out=tmp_path / "exported")
+        return
+    export_run(path, out=tmp_path / "exported")
+    search = {"kind": "beam", "size": 3, "stop": "finished", "max_length": 6, "banned_ids": []}
+    theirs, ours = (
+        weft.load(path, engine=engine).translate(TEXT, return_attention=False, **search)
+        for engine in ("ctranslate2", "torch")
+    )
+    assert theirs.ids == ours.ids and theirs.score == pytest.approx(ours.score, abs=1e-4)
