@@ -29,7 +29,7 @@ TINY: dict[str, dict[str, Any]] = {
     "gradients": {"steps": 6},
     "bottleneck": {"widths": (4, 8), "steps": 6},
     "scores": {"scores": ("dot",), "steps": 2, "sentences": 2},
-    "alignment": {"models": ("LSTM, dot",), "steps": 2, "sentences": 10},
+    "alignment": {"models": ("dot LSTM",), "steps": 2, "sentences": 10},
     "depth": {"layers": (1, 2), "steps": 6},
     "exposure": {"steps": 6},
     "heads": {"heads": 1, "layers": 1, "steps": 2, "sentences": 2},

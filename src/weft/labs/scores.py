@@ -80,7 +80,10 @@ def scores(
     sentences: int = 300,
 ) -> LabResult:
     """Run the lab. ``scores``: values of model.attention.score to compare; ``sentences``: of the test set."""
-    conditions = [Condition(score, min(steps, 25) if quick else steps, 50 if quick else sentences) for score in scores]
+    conditions = [
+        Condition(score, min(steps, 15) if quick else steps, min(sentences, 30) if quick else sentences)
+        for score in scores
+    ]
     trials = run_trials(trial, conditions, seeds)
     exact = {condition.score: trials.values(condition, EXACT) for condition in conditions}
     error = {condition.score: trials.values(condition, ERROR) for condition in conditions}
