@@ -26,7 +26,10 @@ Watcher = Callable[["Condition", int, dict[str, Any]], None]
 
 
 def command(
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds.")] = 3,
+    seeds: Annotated[
+        int | None,
+        typer.Option("--seeds", min=1, help="Number of seeds; by default 3, or 2 with --quick.", show_default=False),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option("--to", metavar="FILE", help="The page to write; by default history.html.", show_default=False),
@@ -48,6 +51,7 @@ def command(
     check_output(page)
     from weft.labs import history
 
+    seeds = seeds or (2 if quick else 3)
     if not as_json:
         seconds = QUICK_SECONDS if quick else SECONDS * seeds / 3
         about = f"{'less than' if quick else 'about'} {duration(seconds)} on two cores"

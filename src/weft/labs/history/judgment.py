@@ -66,9 +66,10 @@ def _alignment(results: Results, keys: list[str], diagonal: Sequence[float]) -> 
         above(f"error rate of the diagonal less {BY_KEY[key].name}, in points", gain) for key, gain in gains.items()
     ]
     best = max(gains, key=lambda key: gains[key].mean)
+    rate = t_interval([row["error"] for row in results[best]])
     sentence = (
-        f"The diagonal has an alignment error rate of {fmean(diagonal):.1f} %; that of the best attention, "
-        f"{BY_KEY[best].name}, is {gains[best].text('points')} lower."
+        f"Alignment error rates: the diagonal {fmean(diagonal):.1f} %, the best attention ({BY_KEY[best].name}) "
+        f"{rate.text('%')}."
     )
     return JudgedClaim("Attention finds the word alignment without being told", judge(checks, sentence))
 

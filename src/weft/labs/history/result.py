@@ -52,14 +52,18 @@ class HistoryResult:
         rates = [row["error"] for row in self.results[key]]
         return None if None in rates else t_interval(rates)
 
-    def table(self) -> Table:
-        """Size, exact match by length and alignment error rate of each model."""
+    def table(self, *, intervals: bool = True) -> Table:
+        """Size, exact match by length and alignment error rate of each model; without intervals it is narrow."""
+
+        def cell(estimate: Estimate | None) -> Estimate | str | None:
+            return estimate if intervals or estimate is None else f"{estimate.mean:.0f}"
+
         rows: list[Row] = [
             (
                 BY_KEY[key].name,
                 rows[0]["parameters"],
-                *(self.exact(key, index) for index in range(len(LENGTHS))),
-                self.error(key),
+                *(cell(self.exact(key, index)) for index in range(len(LENGTHS))),
+                cell(self.error(key)),
             )
             for key, rows in self.results.items()
         ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def result_lines(result: HistoryResult, width: int, ascii_only: bool) -> Iterator[Text]:
     """Table, charts, verdicts and seeds."""
-    yield from table_lines(result.table())
+    yield from table_lines(result.table(intervals=False))
     for chart in result.charts():
         yield Text()
         yield from chart_lines(chart, width, ascii_only=ascii_only)
