@@ -22,7 +22,16 @@ from weft.labs.verdicts import OUTCOMES
 
 MAX_LINES = 150
 SHARED = {"__init__", "lab", "page", "statistics", "text", "training", "trials", "verdicts"} | {
-    *("comparisons", "graph_paths", "letters", "short_sentences", "word_alignment_baselines"),
+    *(
+        "comparisons",
+        "detection",
+        "graph_paths",
+        "letters",
+        "merge_ties",
+        "professions",
+        "short_sentences",
+        "word_alignment_baselines",
+    ),
 }
 """Files that are not a lab."""
 TINY: dict[str, dict[str, Any]] = {
@@ -36,6 +45,8 @@ TINY: dict[str, dict[str, Any]] = {
     "distance": {"lengths": (4, 8, 12, 16)},
     "search": {"steps": 2, "sentences": 5},
     "repetition": {"steps": 4, "prompts": 4},
+    "subwords": {"steps": 12},
+    "bias": {"steps": 24},
     "scaling": {"widths": (4, 16), "queries": 8},
     "order": {"steps": 4, "pairs": (40, 8)},
 }

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from weft.errors import RecipeError, nearest
 from weft.labs.alignment import alignment
+from weft.labs.bias import bias
 from weft.labs.bottleneck import bottleneck
 from weft.labs.depth import depth
 from weft.labs.distance import distance
@@ -34,12 +35,14 @@ from weft.labs.repetition import repetition
 from weft.labs.scaling import scaling
 from weft.labs.scores import scores
 from weft.labs.search import search
+from weft.labs.subwords import subwords
 
 __all__ = [
     "LABS",
     "Lab",
     "LabResult",
     "alignment",
+    "bias",
     "bottleneck",
     "depth",
     "distance",
@@ -53,6 +56,7 @@ __all__ = [
     "scaling",
     "scores",
     "search",
+    "subwords",
 ]
 
 LABS: dict[str, Callable[..., LabResult]] = {
@@ -65,6 +69,8 @@ LABS: dict[str, Callable[..., LabResult]] = {
     "distance": distance,
     "search": search,
     "repetition": repetition,
+    "subwords": subwords,
+    "bias": bias,
     "scaling": scaling,
     "order": order,
     "heads": heads,

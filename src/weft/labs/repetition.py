@@ -33,7 +33,7 @@ LAB = Lab(
     "2022: the more often a sentence is repeated, the more probable it is, while 0.02 % of the sentences of "
     "Wikitext-103 follow themselves.",
     trains="A language model (Transformer, 2 layers of 64) on stories of a few animals.",
-    seconds=60,
+    seconds=55,
     next=(
         "Stories in which words do not come back: weft.labs.repetition(animals=15). Which part of the claim is left?",
         "What weft does about loops by default: search.no_loops in docs/decoding.md.",

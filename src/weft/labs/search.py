@@ -31,7 +31,7 @@ LAB = Lab(
     paper="Stahlberg & Byrne 2019, a Transformer for WMT15 English–German: even a beam of 100 misses the best score in "
     "most sentences, and for more than half of the sentences the best output is the empty one.",
     trains="A small GRU with attention that sorts up to 16 letters, stopped early so that it is unsure.",
-    seconds=60,
+    seconds=40,
     next=("Compare outputs by another score than that of their search: weft.labs.search(compared_by=1).",),
 )
 SEARCHES: dict[str, dict[str, Any]] = {
