@@ -46,6 +46,5 @@ def test_the_verdict(curves: list[list[float]], loops: dict[str, Any], outcome: 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_where_words_do_not_come_back_nothing_rises() -> None:
-    result = repetition(2, animals=len(ANIMALS), prompts=2)
+    result = repetition(3, animals=len(ANIMALS), prompts=2)
     assert result.verdict.outcome == "did not hold"
-    assert result.verdict.effect.high < 0.1

@@ -34,7 +34,7 @@ LAB = Lab(
     paper="Stanovsky et al. 2019 (WinoMT): six systems make gender-biased errors in all of the eight target languages "
     "tested. Lee et al. 2018: translation models can be made to answer with text that has nothing to "
     "do with the source.",
-    trains="A small GRU with attention, English to French, on sentences about ten professions with 5 to 95 % women.",
+    trains="A small GRU with attention, English to French, on sentences about ten professions with 10 to 90 % women.",
     seconds=40,
     next=(
         "As many women as men in every profession: weft.labs.bias(skewed=False).",
@@ -53,9 +53,10 @@ class Condition(NamedTuple):
 def trial(condition: Condition, seed: int) -> dict[str, Any]:
     """Genders in ambiguous sentences, answers to nonsense, and how well it is detected."""
     random = Random(seed)
-    drawn = [random.choice(statements(random.choice([*VERBS]))) for _ in range(10 * condition.steps)]
+    everything = [item for verb in VERBS for item in statements(verb)]
     held_out = [item for index, item in enumerate(statements()) if index % 5 == index // 5 % 5]
-    training = [item for item in drawn if item._replace(verb="") not in held_out]
+    training = [item for item in everything if item._replace(verb="") not in held_out]
+    drawn = random.choices(training, k=40 * condition.steps)
     shares = WOMEN if condition.skewed else dict.fromkeys(WOMEN, 0.5)
     layer = {"kind": "gru", "hidden": 64}
     settings = {
@@ -63,7 +64,7 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
         "model": {"embedding": 32, "encoder": layer, "decoder": layer},
         "training": {"steps": condition.steps, "batch_tokens": 1_000, "learning_rate": 0.005, "warmup": 30},
     }
-    pairs = [item.pair(int(random.random() < shares[item.profession])) for item in training]
+    pairs = [item.pair(int(random.random() < shares[item.profession])) for item in drawn]
     run = train_model(settings, seed=seed, pairs=pairs)
     scores = [run.score([item.pair(0), item.pair(1)]) for item in held_out]
     beliefs = [1 / (1 + math.exp(man.log_probability - woman.log_probability)) for man, woman in scores]

@@ -27,7 +27,7 @@ PROFESSIONS = {
     "teacher": "enseignant",
     "assistant": "assistant",
 }
-WOMEN = dict(zip(PROFESSIONS, (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95), strict=True))
+WOMEN = dict(zip(PROFESSIONS, (0.1, 0.15, 0.2, 0.25, 0.35, 0.65, 0.75, 0.8, 0.85, 0.9), strict=True))
 """The share of women among the sentences of each profession, where professions differ."""
 ADJECTIVES = {
     "tired": "fatigué",
