@@ -11,6 +11,7 @@ from weft.labs.professions import (
     WOMAN,
     WOMEN,
     Statement,
+    fluency,
     french_sentences,
     is_feminine,
     majority,
@@ -50,3 +51,9 @@ def test_nonsense() -> None:
     assert kinds["ag ag ag …"] == ["ag ag", "ag ag ag"]
     assert sorted(kinds["shuffled words"][0].split()) == ["clerk", "is", "tall", "the", "today"]
     assert kinds["another script"][0] == "тодаы тхе цлерк ис талл"
+
+
+def test_fluency() -> None:
+    assert fluency("encore l'experte est contente et elle dort") == 100
+    assert fluency("encore l'experte est contente et elle") == pytest.approx(100 * 6 / 7)  # no verb
+    assert fluency("dort dort") == pytest.approx(100 / 3) and fluency("") == 0

@@ -6,9 +6,9 @@ follow the data, but a search takes the more probable gender every time: a major
 100 % of the outputs. That is amplification.
 
 A model also answers whatever it is given. The lab translates "ag ag ag …", sentences with their words shuffled, and
-another script, and counts the answers that are flawless sentences of the target language. Then it tries to detect such
-sources by two numbers of each translation: its mean log p, and how well attention covers the source. The area under the
-ROC curve (AUC) is the probability that a real source has the higher number: 0.5 by chance, 1 if all are told apart.
+another script. The fluency of an answer is the share of its word pairs that occur in the target language. Then it tries
+to detect such sources by two numbers of each translation: its mean log p, and how well attention covers the source. The
+area under the ROC curve (AUC) is the probability that a real source has the higher number: 0.5 by chance, 1 at best.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from weft.labs.charts.chart import Chart, Series
 from weft.labs.detection import DETECTORS, RATES, area_under_curve, roc_curve
 from weft.labs.lab import Lab, LabResult, Row, Table
-from weft.labs.professions import VERBS, WOMEN, french_sentences, is_feminine, majority, nonsense, statements
+from weft.labs.professions import VERBS, WOMEN, fluency, is_feminine, majority, nonsense, statements
 from weft.labs.statistics import binomial, t_interval
 from weft.labs.training import train_model
 from weft.labs.trials import Trials, run_trials
@@ -35,7 +35,7 @@ LAB = Lab(
     "tested. Lee et al. 2018: translation models can be made to answer with text that has nothing to "
     "do with the source.",
     trains="A small GRU with attention, English to French, on sentences about ten professions with 10 to 90 % women.",
-    seconds=40,
+    seconds=45,
     next=(
         "As many women as men in every profession: weft.labs.bias(skewed=False).",
         "Sampling keeps the shares of the data where a beam does not: weft translate RUN --set search.kind=sample",
@@ -75,10 +75,10 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
         result["belief"].append(fmean(beliefs[row] for row in rows))
         result["outputs"].append(fmean(is_feminine(outputs[row].text) for row in rows))
     real = [item._replace(verb=random.choice([*VERBS])).pair(random.randint(0, 1)).source for item in held_out]
-    language, answers = french_sentences(), run.translate(real)
+    answers = run.translate(real)
     for kind, sources in {"real sentences": real, **nonsense(real, random)}.items():
         translations = run.translate(sources)
-        result["fluent"][kind] = 100 * fmean(output.text in language for output in translations)
+        result["fluent"][kind] = fmean(fluency(output.text) for output in translations)
         result["answers"][kind] = f"{sources[0]} → {translations[0].text}"
         for name, detector in DETECTORS.items():
             numbers = [detector(answer) for answer in answers], [detector(output) for output in translations]
@@ -106,13 +106,13 @@ def bias(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 45
     for kind in kinds:
         areas = [trials.estimate(condition, f"AUC of {name}, {kind}") for name in DETECTORS]
         rows.append((kind, t_interval([seed[kind] for seed in shares["fluent"]]), *areas))
-    table = Table(("source", "flawless answers (%)", *(f"AUC of {name}" for name in DETECTORS)), rows)
+    table = Table(("source", "fluency of the answers (%)", *(f"AUC of {name}" for name in DETECTORS)), rows)
     probes = trials.values(condition, "probes")[0]
     pooled = binomial(round(sum(outputs) * probes / 100), probes * len(trials.seeds)).scaled(100)
     notes = (
         f"Of all outputs together, {pooled.text('%')} have the gender of the majority (binomial interval).",
         *(f"{kind}: {trials.values(condition, 'answers')[0][kind]}" for kind in kinds[1:]),
-        "Shuffled words can be understood: not every flawless answer is wrong. AUC below 0.5: nonsense has more.",
+        "Shuffled words can be understood: not every answer is wrong. AUC below 0.5: nonsense has more.",
     )
     verdict, roc = judge_bias(beliefs, outputs, fluent, data), _roc(trials, kinds[1:])
     return LabResult(LAB, verdict, (table,), (chart, roc), notes, trials.seeds, trials.records(), quick)
@@ -133,16 +133,16 @@ def _roc(trials: Trials, kinds: Sequence[str]) -> Chart:
 
 
 def judge_bias(beliefs: Sequence[float], outputs: Sequence[float], fluent: Sequence[float], data: float) -> Verdict:
-    """Shares of the majority's gender in probability, outputs and data, and of flawless answers, all in percent."""
+    """Shares of the majority's gender in probability, outputs and data, and the fluency of answers, in percent."""
     belief, gain, answers = t_interval(beliefs), t_interval([share - data for share in outputs]), t_interval(fluent)
     sentence = (
         f"Where the source states no gender, the gender of the majority has {belief.text('%')} of the probability; "
-        f"in outputs it is {gain.text('points')} more frequent than in the data. {answers.text('%')} of the answers to "
-        "nonsense are flawless sentences."
+        f"in outputs it is {gain.text('points')} more frequent than in the data. The fluency of the answers to "
+        f"nonsense is {answers.text('%')}."
     )
     checks = [
         above("probability of the majority's gender, in %", belief, 60.0),
         above("share of the majority's gender in outputs beyond that in the data, in points", gain),
-        above("flawless answers to nonsense, in %", answers, 50.0),
+        above("fluency of the answers to nonsense, in %", answers, 75.0),
     ]
     return judge(checks, sentence)

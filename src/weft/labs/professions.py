@@ -9,6 +9,8 @@ All nouns begin with a vowel and all feminine forms add an e, so that a gender i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
 from random import Random
 from statistics import fmean
 from typing import NamedTuple
@@ -89,6 +91,22 @@ def statements(verb: str = "") -> list[Statement]:
 def french_sentences() -> set[str]:
     """All sentences of the target language."""
     return {item.pair(gender).target for verb in VERBS for item in statements(verb) for gender in (MAN, WOMAN)}
+
+
+def word_pairs(sentence: str) -> list[tuple[str, str]]:
+    """Neighboring words, with the beginning and the end of the sentence."""
+    return list(pairwise(["", *sentence.split(), ""]))
+
+
+@cache
+def french_word_pairs() -> frozenset[tuple[str, str]]:
+    """All word pairs of the target language."""
+    return frozenset(pair for sentence in french_sentences() for pair in word_pairs(sentence))
+
+
+def fluency(answer: str) -> float:
+    """The share of its word pairs that occur in the target language, in percent."""
+    return 100 * fmean(pair in french_word_pairs() for pair in word_pairs(answer))
 
 
 def nonsense(sources: list[str], random: Random) -> dict[str, list[str]]:
