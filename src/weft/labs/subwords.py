@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from weft.data.pairs import Pair
 from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Table
+from weft.labs.lab import Lab, LabResult, Row, Table
 from weft.labs.merge_ties import LECTURE, first_in_text, learn_merges, tied_pairs
 from weft.labs.statistics import difference
 from weft.labs.training import train_model
@@ -101,7 +101,7 @@ def subwords(
     conditions = {unit: Condition(unit, steps // 6 if quick else steps, unseen) for unit in UNITS}
     trials = run_trials(trial, [*conditions.values()], seeds)
     measures = (*TASKS.values(), "tokens of a word")
-    rows = [(unit, *(trials.estimate(condition, name) for name in measures)) for unit, condition in conditions.items()]
+    rows: list[Row] = [(c.unit, *(trials.estimate(c, name) for name in measures)) for c in conditions.values()]
     series = tuple(
         Series(task, tuple((x, trials.estimate(condition, task)) for x, condition in enumerate(conditions.values())))
         for task in TASKS.values()
