@@ -31,6 +31,15 @@ from weft.cli.arguments import (
 )
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
 from weft.cli.translate_parts import merge_outputs, translate_part
+from weft.cli.translate_ray import (
+    RayAddress,
+    RayColumn,
+    RayGpus,
+    RayOptions,
+    RayWorkers,
+    one_file,
+    translate_on_ray,
+)
 from weft.errors import plural
 
 if TYPE_CHECKING:
@@ -137,7 +146,10 @@ class Job(NamedTuple):
 
 def command(
     run: Run,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="One source per line; - is standard input.")] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="One source per line; - is standard input. Several with --ray only."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="Write to this file, which appears once it is complete.")
     ] = None,
@@ -149,6 +161,10 @@ def command(
     merge: Annotated[
         bool, typer.Option("--merge", help="Merge all parts of an --output instead of translating.")
     ] = False,
+    ray: RayAddress = None,
+    workers: RayWorkers = None,
+    gpus: RayGpus = None,
+    column: RayColumn = "source",
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     search: Search = None,
@@ -176,6 +192,7 @@ def command(
     """
     output = None if output == Path("-") else output
     policy = BadLinePolicy(bad_lines)
+    file = one_file(files, ray)
     if resume:
         _check_resume(file, output)
     arguments = RunArguments(run, more, device, precision, engine)
@@ -185,7 +202,9 @@ def command(
     settings |= {name: language for name, language in languages.items() if language is not None}
     check_file(file)
     job = Job(file, arguments, settings, OutputFormat(n_best, align, as_json), policy)
-    if merge:
+    if ray is not None:
+        translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
+    elif merge:
         merge_outputs(job, output, part=part)
     elif part is not None:
         translate_part(job, part, output, resume=resume)
@@ -240,7 +259,7 @@ def _translate(
     outputs = cut_off = unproven = 0
     with _counting(job.file):
         for window in job.windows(stream):
-            translations, content = _translate_window(model, job, window, first_line)
+            translations, content = translate_window(model, job, window, first_line)
             write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
             first_line += len(window)
             outputs += len(translations)
@@ -251,7 +270,7 @@ def _translate(
     warn_of_unproven(unproven, outputs, search)
 
 
-def _translate_window(
+def translate_window(
     model: Translator, job: Job, window: Sequence[str | BadLine], first_line: int
 ) -> tuple[list[Translation], str]:
     """The translations of the lines that are not skipped, and the output of all of them."""

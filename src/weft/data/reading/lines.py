@@ -124,7 +124,7 @@ def _read(path: Path | str, *, report_idle: bool, first: int = 0) -> Iterator[st
                     if skipped > MAX_SKIPPED_BYTES:
                         raise DataError(f"{name}:{number}: a line of more than {MAX_SKIPPED_BYTES} bytes has no end")
             else:
-                yield _decode(raw, name, number)
+                yield decode_line(raw, name, number)
             number += 1
             if pipe is not None and not pipe.has_line():
                 yield None
@@ -179,7 +179,7 @@ def _is_pipe(path: Path | str, file: BinaryIO) -> bool:
         return False
 
 
-def _decode(raw: bytes, name: str, number: int) -> str | BadLine:
+def decode_line(raw: bytes, name: str, number: int) -> str | BadLine:
     if raw.endswith(b"\n"):
         raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
     if number == 1:
