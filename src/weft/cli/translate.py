@@ -30,13 +30,14 @@ from weft.cli.arguments import (
     search_changes,
 )
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
-from weft.cli.translate_parts import merge_outputs, translate_part
+from weft.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.cli.translate_ray import (
     RayAddress,
     RayColumn,
     RayGpus,
     RayOptions,
     RayWorkers,
+    SourceFiles,
     one_file,
     translate_on_ray,
 )
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
     from weft.translation.results import Translation
     from weft.translation.resumable_output import ResumableOutput
     from weft.translation.translator import Translator
+
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", help="Write to this file, which appears once it is complete; of --ray, a folder."),
+]
 
 
 class OutputFormat(NamedTuple):
@@ -146,21 +153,11 @@ class Job(NamedTuple):
 
 def command(
     run: Run,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="One source per line; - is standard input. Several with --ray only."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Write to this file, which appears once it is complete.")
-    ] = None,
+    files: SourceFiles = None,
+    output: Output = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an --output that was interrupted.")] = False,
-    part: Annotated[
-        str | None,
-        typer.Option("--part", metavar="I/N", help="Translate the I-th of N parts of FILE, to OUTPUT.I-of-N."),
-    ] = None,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Merge all parts of an --output instead of translating.")
-    ] = False,
+    part: PartOfFile = None,
+    merge: Merge = False,
     ray: RayAddress = None,
     workers: RayWorkers = None,
     gpus: RayGpus = None,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from weft.activity import activity
 from weft.cli.bad_lines import BadLinePolicy
@@ -14,6 +16,12 @@ from weft.translation.parts import Part, PartRecord, find_parts, merge_parts
 if TYPE_CHECKING:
     from weft.cli.translate import Job
     from weft.translation.resumable_output import ResumableOutput
+
+PartOfFile = Annotated[
+    str | None,
+    typer.Option("--part", metavar="I/N", help="Translate the I-th of N parts of FILE, to OUTPUT.I-of-N."),
+]
+Merge = Annotated[bool, typer.Option("--merge", help="Merge all parts of an --output instead of translating.")]
 
 
 def translate_part(job: Job, part: str, output: Path | None, *, resume: bool) -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from weft.cli.translate import Job
     from weft.cluster.blocks import Source, Translate
 
+SourceFiles = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FILE]...", help="One source per line; - is standard input. Several with --ray only."),
+]
 RayAddress = Annotated[
     str | None,
     typer.Option("--ray", metavar="ADDRESS|local", help="Translate FILEs on a Ray cluster, into the folder --output."),

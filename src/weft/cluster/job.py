@@ -69,12 +69,12 @@ class ClusterJob(NamedTuple):
 
     def find_blocks(self) -> dict[str, list[Block]]:
         """The blocks of every file whose output is not complete."""
-        found: dict[str, list[Block]] = {}
+        blocks: dict[str, list[Block]] = {}
         for file in self.files:
             if not self.result(file).exists():
                 with activity(f"counting the lines of {file}"):
-                    found[file] = find_blocks(file)
-        return found
+                    blocks[file] = find_blocks(file)
+        return blocks
 
     def unfinished(self, blocks: Mapping[str, Sequence[Block]]) -> list[Block]:
         """The blocks that are not done."""

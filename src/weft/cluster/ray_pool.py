@@ -6,6 +6,8 @@ so it does not matter how often that happens. Ray Data limits how many blocks wa
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -46,14 +48,14 @@ class Actor:
         """Translate the blocks of a batch; for each, its number of lines or an error in one line."""
         lines: list[int] = []
         errors: list[str] = []
-        for item in batch["item"]:
-            work = Work(Block(*item[0]), item[1])
+        for item in batch["work"]:
+            *block, output = json.loads(item)
             try:
-                translate_block(work.block, Path(work.output), self.translate, column=self.column)
+                translate_block(Block(*block), Path(output), self.translate, column=self.column)
                 errors.append("")
             except (WeftError, OSError) as error:
                 errors.append(str(error))
-            lines.append(work.block.lines)
+            lines.append(Block(*block).lines)
         return {"lines": lines, "error": errors}
 
 
@@ -63,14 +65,16 @@ def translate_blocks(work: Sequence[Work], make_translate: MakeTranslate, pool: 
     local = pool.address == "local"
     if not ray.is_initialized():
         _connect(ray, pool, local)
+    for name in ("ray", "ray.data", "ray.data._internal"):  # what it says of its plans is not for the user
+        logging.getLogger(name).setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    items = [[list(one.block), one.output] for one in work]
+    items = [{"work": json.dumps([*one.block, one.output])} for one in work]
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         Actor,
         fn_constructor_args=(make_translate, column),
         batch_size=1,
-        concurrency=min(pool.actors, len(items)),
+        compute=ray.data.ActorPoolStrategy(size=min(pool.actors, len(items))),
         num_cpus=0 if pool.gpus else 1,
         num_gpus=pool.gpus or None,
     )
