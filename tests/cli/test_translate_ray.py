@@ -29,6 +29,8 @@ def test_refusals(refusal: Refusal, run: Path, tmp_path: Path) -> None:
     assert message == f"{second}: has the name of {first}, and so would its output; rename one"
     message = refusal("translate", run, first, tmp_path / "none", "--ray", "local", "--output", tmp_path / "out")
     assert message == f"{tmp_path / 'none'}: no such file"
+    message = refusal("translate", run, first, "--ray", "local", "--output", tmp_path / "out", "--bad-lines", "skip")
+    assert message == "--bad-lines skip: not with --ray, which does not count skipped lines; use --part"
     message = refusal("translate", run, first, "--ray", "local", "--output", second)
     assert message == f"--output {second}: is a file; with --ray the outputs are written to a folder"
 

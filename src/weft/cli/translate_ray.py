@@ -61,17 +61,13 @@ class MakeTranslate:
 
     def __call__(self) -> Translate:
         from weft.cli.translate import translate_window
-        from weft.data.reading.lines import BadLine
 
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         model, job = self.job.load(), self.job
 
         def translate(sources: Sequence[Source], first_line: int) -> tuple[list[str], str]:
             translations, content = translate_window(model, job, sources, first_line)
-            if len(translations) == len(sources):
-                return [translation.text for translation in translations], content
-            by_source = {translation.source: translation.text for translation in translations}
-            return [by_source.get(one, "") if not isinstance(one, BadLine) else "" for one in sources], content
+            return [translation.text for translation in translations], content
 
         return translate
 
@@ -84,6 +80,8 @@ def translate_on_ray(job: Job, files: Sequence[str], output: Path | None, option
 
     if output is None:
         raise DataError(f"--ray {options.address}: needs --output DIR, the folder of the outputs")
+    if job.bad_lines.skips:
+        raise DataError("--bad-lines skip: not with --ray, which does not count skipped lines; use --part")
     cluster_job = ClusterJob.make(files, output)
     made_by: dict[str, Any] = {
         "weights": [fingerprint(run) for run in job.arguments.runs],
