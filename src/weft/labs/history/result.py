@@ -67,8 +67,9 @@ class HistoryResult:
             )
             for key, rows in self.results.items()
         ]
-        header = ("", "parameters", *(f"{length} words" for length in LENGTHS), "alignment error rate")
-        return Table(header, rows, "Exact match by source length, and alignment error rate (%)")
+        lengths = (f"{length} words" for length in LENGTHS)
+        header = ("", "parameters", *lengths, "alignment error rate" if intervals else "AER")
+        return Table(header, rows, "Exact match by source length, and alignment error rate (AER), in percent")
 
     def speed_table(self) -> Table:
         """How fast each model was trained; not reproducible."""
