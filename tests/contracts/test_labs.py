@@ -51,7 +51,7 @@ TINY: dict[str, dict[str, Any]] = {
     "order": {"steps": 4, "pairs": (40, 8)},
 }
 """Options of each lab with which a run of two seeds takes a fraction of a second."""
-SLOW: set[str] = {*labs.LABS} - {"distance", "scaling", "search"}
+SLOW: set[str] = {*labs.LABS} - {"distance", "scaling"}
 """Labs that take a second or more even so, because they train several models."""
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in labs.LABS]
 
