@@ -16,8 +16,6 @@ from weft.serve.frames import Frame, encode, receive, to_json
 
 STREAM_LIMIT = 1 << 20
 STOP_SECONDS = 5.0
-WORKER_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads of a model that wait for each other sleep: if they spun, searches on a busy machine would be far slower."""
 EventHandler = Callable[[str, bytes], None]
 
 
@@ -46,7 +44,7 @@ class WorkerProcess:
             *(sys.executable, "-m", "weft.serve.worker"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**WORKER_ENVIRONMENT, **os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path},
             limit=STREAM_LIMIT,
             start_new_session=True,  # Ctrl-C is for the service, which ends its workers when they are done
         )
