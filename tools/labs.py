@@ -110,7 +110,8 @@ def page(results: Sequence[LabResult]) -> Iterator[str]:
         cells = (f"[{result.lab.name}](#{result.lab.name})", result.lab.claim, f"**{result.verdict.outcome}**", effect)
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
     described = sorted({describe(result) for result in results})
-    yield f"\nMeasured by `make labs`: {'; '.join(described)}.\n"
+    how = "Measured by `weft lab NAME --to DIR`, one lab at a time on two cores, and put on this page by `make labs`"
+    yield f"\n{how}: {'; '.join(described)}.\n"
     for result in results:
         yield from section(result)
 

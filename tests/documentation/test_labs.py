@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from fixtures.scripts import load_script
 from weft.labs import LABS
 from weft.labs.lab import LabResult
 from weft.labs.verdicts import OUTCOMES
@@ -18,11 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("labs_page", ROOT / "tools/labs.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "tools/labs.py")
 
 
 def test_the_page_has_the_introduction_and_every_lab(tool: ModuleType) -> None:
@@ -31,7 +27,7 @@ def test_the_page_has_the_introduction_and_every_lab(tool: ModuleType) -> None:
     rows = re.findall(r"^\| \[(\w+)\]\(#\1\) \| .* \| \*\*([a-z ]+)\*\* \| .* \|$", text, re.MULTILINE)
     assert [name for name, _ in rows] == list(LABS)
     assert {outcome for _, outcome in rows} <= set(OUTCOMES)
-    assert re.search(r"Measured by `make labs`: seeds 1, 2, 3; weft .*, torch .*, Python .*; Linux", text)
+    assert re.search(r"put on this page by `make labs`: seeds 1, 2, 3; weft .*, torch .*, Python .*; Linux", text)
 
 
 def test_the_page_of_a_result(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

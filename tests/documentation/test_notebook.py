@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from fixtures.scripts import load_script
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs/tour.ipynb"
 LONG, SHORT = "STEPS, PAIRS, TEST = 1_000, 30_000, 200", "STEPS, PAIRS, TEST = 3, 100, 12"
@@ -18,11 +19,7 @@ LONG, SHORT = "STEPS, PAIRS, TEST = 1_000, 30_000, 200", "STEPS, PAIRS, TEST = 3
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("notebook", ROOT / "tools/notebook.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "tools/notebook.py")
 
 
 @pytest.fixture(scope="module")

@@ -119,18 +119,23 @@ def check_tensor_format(path: Path) -> None:
     _checked(path, metadata)
 
 
+def check_header_size(path: Path) -> None:
+    """Refuse what is not a file, or a header that would fill the memory."""
+    if not path.is_file():
+        raise CheckpointError(f"{path}: not a regular file")
+    with path.open("rb") as file:
+        header = int.from_bytes(file.read(8), "little")
+    if header > MAX_HEADER_BYTES:
+        raise SafetensorError(f"its header has {header:,} bytes, the limit is {MAX_HEADER_BYTES:,}")
+
+
 @contextmanager
 def _opened(path: Path, framework: str) -> Iterator[Any]:
     """A safetensors file, open; one that is not what it should be, or has too large a header, is a CheckpointError."""
     try:
         if not path.exists():
             raise CheckpointError(f"{path}: missing; the run folder is incomplete")
-        if not path.is_file():
-            raise CheckpointError(f"{path}: not a regular file")
-        with path.open("rb") as file:
-            header = int.from_bytes(file.read(8), "little")
-        if header > MAX_HEADER_BYTES:
-            raise SafetensorError(f"its header has {header:,} bytes, the limit is {MAX_HEADER_BYTES:,}")
+        check_header_size(path)
         with safe_open(path, framework=framework) as tensors:
             yield tensors
     except (SafetensorError, OSError) as error:

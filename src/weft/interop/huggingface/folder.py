@@ -18,7 +18,7 @@ from weft.errors import CheckpointError
 from weft.files import read_json
 from weft.interop.huggingface.configuration import Configuration
 from weft.runs.size_limits import check_weights_memory
-from weft.runs.weights import MAX_HEADER_BYTES
+from weft.runs.weights import check_header_size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,12 +107,7 @@ class Weights:
 
     def _open(self, path: Path) -> Iterator[tuple[str, Any]]:
         try:
-            if not path.is_file():
-                raise CheckpointError(f"{path}: not a regular file")
-            with path.open("rb") as opened:
-                header = int.from_bytes(opened.read(8), "little")
-            if header > MAX_HEADER_BYTES:
-                raise SafetensorError(f"its header has {header:,} bytes, the limit is {MAX_HEADER_BYTES:,}")
+            check_header_size(path)
             file = self._stack.enter_context(safe_open(path, framework="pt"))
         except (SafetensorError, OSError) as error:
             reason = " ".join(str(error).split())
