@@ -48,7 +48,8 @@ the mean over the seeds with its 95 % interval (Student's t, unless the lab says
 of a threshold, the smallest effect that counts. It *held* if the whole interval is on that side, it *did not hold* if
 the whole interval is on the other, and else it *cannot be told*. A lab with several predictions held if all of them
 did. Every lab can fail: its tests give it a world in which the claim is false. The same seeds give the same bytes on
-one machine; seconds, where they are measured, are an illustration and not part of a verdict.
+one machine; seconds, where they are measured, are an illustration and not part of a verdict. With three seeds an
+interval can reach beyond what a share can be, such as 112 %.
 
 To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/labs/scaling.py`.
 """

@@ -121,9 +121,9 @@ def distance(
     header = ("exponent of n in", *LAYERS)
     tables = (Table(header, rows[:-1], "Counted"), Table(header, rows[-1:], "Measured, on this machine", varies=True))
     titles = {
-        "path": "Operations between the first word and the last: n to the power {} and {}",
-        "flops": "Operations of a layer: n to the power {} and {}",
-        "seconds": "Time of a layer on this machine: n to the power {} and {}",
+        "path": "From the first word to the last: n to the power {} in a recurrence, {} in attention",
+        "flops": "Operations of a layer: n to the power {} in a recurrence, {} in attention",
+        "seconds": "Time of a layer, on this machine: n to the power {} in a recurrence, {} in attention",
     }
     charts = []
     for count, title in titles.items():

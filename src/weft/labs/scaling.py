@@ -96,9 +96,11 @@ def scaling(
     header = ("width d", *(f"{measure} of {label}" for measure in MEASURES for label in SCORES.values()))
     variance = f"The variance of q·k grows as d to the power {number(slopes['dot'].mean)}"
     passed = f"At d = {widths[-1]:,}, the softmax of q·k passes {number(ratio.mean)} times the gradient of q·k/√d"
+    left = [number(trials.estimate(conditions[-1], f"{name} entropy").mean) for name in SCORES]
+    entropy = f"At d = {widths[-1]:,}, the weights of q·k have an entropy of {left[0]} nats, those of q·k/√d {left[1]}"
     charts = (
         _chart(trials, "variance", variance),
-        _chart(trials, "entropy", f"Entropy of the attention weights over {KEYS} keys"),
+        _chart(trials, "entropy", entropy),
         _chart(trials, "gradient", passed),
     )
     tables = (Table(header, rows, "Means over the seeds"),)

@@ -49,7 +49,8 @@ def x_axis(chart: Chart) -> Axis:
     elif chart.log_x:
         marks = _thinned(values)
     else:
-        marks = [tick for tick in ticks(low, high, 6) if low <= tick <= high]
+        whole = all(value.is_integer() for value in values)
+        marks = [tick for tick in ticks(low, high, 6) if low <= tick <= high and (tick.is_integer() or not whole)]
     if chart.log_x:
         ratio = (high / low) ** MARGIN if high > low else 2.0
         return Axis(low / ratio, high * ratio, tuple(marks), log=True)
