@@ -105,11 +105,12 @@ class FrameRules:
         """The same for other languages; None: as it is."""
         for side, language in (("source", source), ("target", target)):
             if language is not None:
-                self._check(side, language)
+                self.check_language(side, language, flag=FLAGS[side])
         return replace(self, source=source or self.source, target=target or self.target)
 
-    def _check(self, side: str, language: str) -> None:
-        where = f"{option(f'{side}_language', language, flag=FLAGS[side])}:"
+    def check_language(self, side: str, language: str, *, flag: str | None = None) -> None:
+        """Fail unless the side has this language; ``flag``: the option that named it, if it has a name of its own."""
+        where = f"{option(f'{side}_language', language, flag=flag)}:"
         tokens = (*self.source_before, *self.source_after, self.begin, *self.target_before)
         if side not in tokens:
             raise VocabularyError(f"{where} this model takes no {side} language; leave it out")

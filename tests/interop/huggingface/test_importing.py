@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from fixtures import pretrained_models
+from fixtures import pretrained_models, pretrained_tokenizers
 from fixtures.pretrained_models import KINDS
 from weft.interop.huggingface.importing import ImportOptions, import_model
 from weft.ragged import Ragged
@@ -28,6 +30,8 @@ class Imported(NamedTuple):
     original: Any
     run: LoadedRun
     rows: int
+    early_stopping: bool
+    """Of the beams that are compared: different for neighbors in the table of kinds."""
 
     def theirs(self, ids: list[int]) -> list[int]:
         """Ids of the original; both sides of these models have one vocabulary."""
@@ -59,7 +63,7 @@ def imported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     kind = KINDS[request.param]
     original = pretrained_models.make(request.param, folder / "original", end=3.0)
     run = import_model(folder / "original", folder / "run", ImportOptions(*kind.languages))
-    return Imported(original, load_run(run), kind.rows)
+    return Imported(original, load_run(run), kind.rows, early_stopping=[*KINDS].index(request.param) % 2 == 1)
 
 
 @torch.no_grad()
@@ -77,14 +81,15 @@ def test_log_probabilities(imported: Imported) -> None:
     torch.testing.assert_close(ours_NV, theirs_NV, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("early_stopping", "stop"), [(True, "finished"), (False, "outranked_by_all")])
-def test_beams_of_five(imported: Imported, early_stopping: bool, stop: str) -> None:
-    """What `generate` finds for 50 sources.
+def test_beams_of_five(imported: Imported) -> None:
+    """What `generate` finds for 50 sources, with one of its rules of stopping for each kind of model.
 
     There, an output that is cut off competes with the finished ones; here it comes after them: where that makes a
     difference, nothing is compared. There, the length counts a language token before the target; here it does not.
     """
     frame, original = imported.run.tokenizers.frame, imported.original
+    early_stopping = imported.early_stopping
+    stop = "finished" if early_stopping else "outranked_by_all"
     rng = random.Random(5)
     sources = [frame.source(ids) for ids in imported.draw([rng.randint(1, 15) for _ in range(50)], seed=6)]
     ids, mask = imported.padded(sources)
@@ -117,3 +122,34 @@ def test_beams_of_five(imported: Imported, early_stopping: bool, stop: str) -> N
             compared += 1
             assert imported.theirs(best.tokens) == (theirs[: theirs.index(end)] if end in theirs else theirs[:LONGEST])
     assert compared >= 25
+
+
+@torch.no_grad()
+def test_two_vocabularies(tmp_path: Path) -> None:
+    """Marian with a vocabulary for each side: different sizes, and different ids of the padding token."""
+    import transformers
+
+    folder = pretrained_tokenizers.opus_mt(tmp_path / "original", separate=True)
+    vocabularies = [json.loads((folder / name).read_text("utf-8")) for name in ("vocab.json", "target_vocab.json")]
+    sizes = [len(vocabulary) for vocabulary in vocabularies]
+    padding = vocabularies[1]["<pad>"]
+    assert sizes[0] > sizes[1] == padding + 1
+    config = {**pretrained_models.SMALL_BART, "vocab_size": sizes[0], "decoder_vocab_size": sizes[1], "eos_token_id": 0}
+    config |= {"pad_token_id": padding, "decoder_start_token_id": padding, "share_encoder_decoder_embeddings": False}
+    torch.manual_seed(3)
+    original = transformers.MarianMTModel(transformers.MarianConfig(**config)).eval()
+    original.save_pretrained(folder)
+    run = load_run(import_model(folder, tmp_path / "run"))
+    assert [tokenizer.size for tokenizer in run.tokenizers] == sizes
+    source = run.tokenizers.frame.source(run.tokenizers.source.encode("the old king reads"))
+    target = [*run.tokenizers.frame.start, *run.tokenizers.target.encode("le vieux roi")]
+    theirs = [
+        [tokenizer.external_ids[id] for id in ids]
+        for tokenizer, ids in zip(run.tokenizers, (source, target), strict=True)
+    ]
+    assert theirs[0][-1] == 0 and theirs[1][0] == padding
+    ours_NV = run.model.eval()(Ragged.of([source]), Ragged.of([target])).logits_NV.log_softmax(-1)
+    ids, inputs = (torch.tensor([ids]) for ids in theirs)
+    logits = original(input_ids=ids, attention_mask=torch.ones_like(ids), decoder_input_ids=inputs).logits[0]
+    theirs_NV = logits.log_softmax(-1)[:, torch.tensor(run.tokenizers.target.external_ids)]
+    torch.testing.assert_close(ours_NV, theirs_NV, rtol=0, atol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 import sentencepiece
 
 from fixtures import pretrained_tokenizers as folders
-from weft.errors import VocabularyError
+from weft.errors import VocabularyError, command_line
 from weft.interop.huggingface.tokenizers import read_tokenizers
 from weft.text.specials import BEGIN, END, UNKNOWN
 from weft.text.tokenizer import Tokenizers, load_tokenizers
@@ -283,3 +283,9 @@ class TestBadInput:
         config = {"model_type": "m2m_100", **folders.FAIRSEQ}
         message = self.refused(tmp_path, config, languages=(None, "fra"))
         assert message == "target_language='fra': not a language of this model; did you mean 'fr'?"
+
+    def test_the_option_of_the_import(self, tmp_path) -> None:
+        folders.m2m100(tmp_path)
+        with command_line():
+            message = self.refused(tmp_path, {"model_type": "m2m_100", **folders.FAIRSEQ}, languages=(None, "fra"))
+        assert message == "--target-language fra: not a language of this model; did you mean 'fr'?"

@@ -70,10 +70,28 @@ def read_tokenizers(
         originals = [source] if source == target and rows[0] == rows[1] else [source, target]
     else:
         originals = [_read(files, family, rows[0])]
-    tokenizers = [_tokenizer(original, files, config, size) for original, size in zip(originals, rows, strict=False)]
-    if any(languages):
-        tokenizers = [tokenizer.with_languages(*languages) for tokenizer in tokenizers]
-    return Tokenizers(tokenizers[0], tokenizers[-1])
+    configs = [_of_source(config, originals[0]) if len(originals) > 1 else config, config]
+    sides = zip(originals, configs, rows, strict=False)
+    tokenizers = [make_tokenizer(original, files, side_config, size) for original, side_config, size in sides]
+    return choose_languages(Tokenizers(tokenizers[0], tokenizers[-1]), languages)
+
+
+def _of_source(config: Mapping[str, Any], source: Original) -> dict[str, Any]:
+    """The configuration with the ids that its roles have in the vocabulary of the source, if that is another."""
+    roles = {"decoder_start_token_id": "<pad>", "pad_token_id": "<pad>", "eos_token_id": "</s>"}
+    return {**config, **{role: source.names[name] for role, name in roles.items() if name in source.names}}
+
+
+def choose_languages(tokenizers: Tokenizers, languages: Languages) -> Tokenizers:
+    """The same for the languages that an import names: `--source-language` and `--target-language`."""
+    if not any(languages):
+        return tokenizers
+    imported = [tokenizer for tokenizer in tokenizers if isinstance(tokenizer, ImportedTokenizer)]
+    for rules in (tokenizer.rules for tokenizer in imported):
+        for side, language in zip(("source", "target"), languages, strict=True):
+            if language is not None:
+                rules.check_language(side, language)
+    return tokenizers.with_languages(*languages)
 
 
 def _read(files: TokenizerFolder, family: str, rows: int) -> Original:
@@ -85,7 +103,9 @@ def _read(files: TokenizerFolder, family: str, rows: int) -> Original:
     return read_byte_level(files) if family == "bart" else read_pieces(files, family)
 
 
-def _tokenizer(original: Original, files: TokenizerFolder, config: Mapping[str, Any], rows: int) -> ImportedTokenizer:
+def make_tokenizer(
+    original: Original, files: TokenizerFolder, config: Mapping[str, Any], rows: int
+) -> ImportedTokenizer:
     """The tokenizer with weft's ids, and the frame of its family."""
     family, roles = str(config.get("model_type")), _Roles.of(config)
     check_rows(original.names.values(), rows, name=str(original.path))
