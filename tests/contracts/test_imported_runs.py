@@ -12,7 +12,8 @@ from fixtures import pretrained_models
 from fixtures.pretrained_models import KINDS
 from weft.errors import CheckpointError, RecipeError, SearchError
 from weft.interop.export import export_run
-from weft.interop.huggingface.importing import ImportOptions, import_model
+from weft.interop.importing import import_model
+from weft.interop.options import ImportOptions
 from weft.recipe import load_recipe, make_recipe
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import read_metadata

@@ -13,7 +13,8 @@ def command(
         str,
         typer.Argument(
             metavar="FROM",
-            help="A model folder of Hugging Face, or a model on its Hub: OWNER/NAME.",
+            help="A model folder of Hugging Face, a model on its Hub (OWNER/NAME), or a model of Marian: model.npz or "
+            "its folder.",
             show_default=False,
         ),
     ],
@@ -27,14 +28,24 @@ def command(
         typer.Option("--target-language", metavar="NAME", help="The language of targets, if it has several."),
     ] = None,
     default_search: Annotated[
-        bool, typer.Option("--default-search", help="Use weft's search settings, not those of generation_config.json.")
+        bool, typer.Option("--default-search", help="Use weft's search settings, not those of the original.")
     ] = False,
+    vocabularies: Annotated[
+        list[Path] | None,
+        typer.Option("--vocab", metavar="FILE", help="Marian: the vocabulary; twice, if source and target have two."),
+    ] = None,
+    numerics: Annotated[
+        str,
+        typer.Option("--numerics", metavar="marian|huggingface", help="Marian: whose sinusoids and ε of norms."),
+    ] = "marian",
 ) -> None:
     """Convert a pretrained model to a run folder, and print the folder.
 
-    Marian (OPUS-MT), M2M100, NLLB, T5, FLAN-T5, ByT5, mT5, UMT5, BART, mBART and Pegasus, with weights in safetensors.
+    Of Hugging Face, with weights in safetensors: Marian (OPUS-MT), M2M100, NLLB, T5, FLAN-T5, ByT5, mT5, UMT5, BART,
+    mBART and Pegasus. Of Marian: Transformers in its own format, .npz.
     """
-    from weft.interop.huggingface.importing import ImportOptions, import_model
+    from weft.interop.importing import import_model
+    from weft.interop.options import ImportOptions
 
-    options = ImportOptions(source_language, target_language, default_search)
+    options = ImportOptions(source_language, target_language, default_search, tuple(vocabularies or ()), numerics)
     typer.echo(import_model(source, out, options))

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from fixtures import pretrained_models
 from weft.errors import WeftError
-from weft.interop.huggingface.importing import import_model
+from weft.interop.importing import import_model
 from weft.runs.load import load_run
 from weft.runs.weights import read_tensors
 

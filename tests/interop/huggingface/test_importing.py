@@ -12,7 +12,8 @@ import torch
 
 from fixtures import pretrained_models, pretrained_tokenizers
 from fixtures.pretrained_models import KINDS
-from weft.interop.huggingface.importing import ImportOptions, import_model
+from weft.interop.importing import import_model
+from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.runs.load import LoadedRun, load_run

@@ -1,6 +1,6 @@
 """Models of Hugging Face: from a folder of config.json, safetensors and tokenizer files to a run folder.
 
-importing.py       `import_model`: the outline
+importing.py       `read_model`: the outline
 hub.py             a name on the Hub becomes a folder
 folder.py          the files of a folder; nothing in them is executed
 configuration.py   config.json, value by value

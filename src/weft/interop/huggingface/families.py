@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from weft.interop.huggingface.configuration import Configuration
+from weft.interop.imported_run import Conversion
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from weft.interop.huggingface.folder import Weights
-
-
-class Conversion(NamedTuple):
-    """A model in weft's terms."""
-
-    model: dict[str, Any]
-    """The settings of [model]."""
-    tensors: dict[str, Tensor]
-    """By weft's names; vocabularies in the order of the original."""
-    rows: tuple[int, int]
-    """The sizes of the vocabularies of source and target."""
 
 
 FAMILIES: Mapping[str, str] = {

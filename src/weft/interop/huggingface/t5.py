@@ -17,8 +17,8 @@ import torch
 
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.huggingface.embeddings import EmbeddingNames, read_embeddings
-from weft.interop.huggingface.families import Conversion
 from weft.interop.huggingface.folder import Weights
+from weft.interop.imported_run import Conversion
 
 if TYPE_CHECKING:
     from torch import Tensor

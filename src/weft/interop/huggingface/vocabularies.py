@@ -130,17 +130,17 @@ def read_pieces(files: TokenizerFolder, family: str, *, side: str = "") -> Origi
     path = files.path(file)
     if family == "m2m_100" and files.has("vocab.json"):
         codes = WMT_21 if files.settings.get("language_codes") == "wmt21" else M2M_100
-        return _with_table(path, model, [*files.read_ids("vocab.json"), *(f"__{code}__" for code in codes)], files)
-    pieces = _pieces(model, name=str(path))
+        return with_table(path, model, [*files.read_ids("vocab.json"), *(f"__{code}__" for code in codes)], files)
+    pieces = pieces_of(model, name=str(path))
     if family in ("m2m_100", "mbart"):
-        return _with_table(path, model, [*FAIRSEQ, *pieces[3:], *_codes(files, family), "<mask>"], files)
+        return with_table(path, model, [*FAIRSEQ, *pieces[3:], *_codes(files, family), "<mask>"], files)
     if family == "pegasus":
         offset = files.count("offset", PEGASUS_OFFSET)
         masks = ["<mask_1>", files.token("mask", "<mask_2>")]
         unused = [f"<unk_{number}>" for number in range(2, offset)]
-        return _with_table(path, model, [*pieces[:2], *masks, *unused, *pieces[2:]], files, added=masks)
+        return with_table(path, model, [*pieces[:2], *masks, *unused, *pieces[2:]], files, added=masks)
     sentinels = [f"<extra_id_{number}>" for number in reversed(range(files.count("extra_ids", 100)))]
-    return _with_table(path, model, [*pieces, *sentinels], files, added=sentinels)
+    return with_table(path, model, [*pieces, *sentinels], files, added=sentinels)
 
 
 def _marian(files: TokenizerFolder, side: str) -> Original:
@@ -149,7 +149,7 @@ def _marian(files: TokenizerFolder, side: str) -> Original:
     vocabulary = "target_vocab.json" if separate and side == "target" else "vocab.json"
     file = files.first(f"{side}.spm")
     names = files.read_ids(vocabulary)
-    return _with_table(files.path(file), files.read(file), names, files, leading_code=side == "source")
+    return with_table(files.path(file), files.read(file), names, files, leading_code=side == "source")
 
 
 def _codes(files: TokenizerFolder, family: str) -> Sequence[str]:
@@ -164,7 +164,7 @@ def _codes(files: TokenizerFolder, family: str) -> Sequence[str]:
     return MBART_50 if str(files.settings.get("tokenizer_class")).startswith("MBart50") else MBART_25
 
 
-def _pieces(model: bytes, *, name: str) -> list[str]:
+def pieces_of(model: bytes, *, name: str) -> list[str]:
     """The pieces of a SentencePiece model, by its own ids."""
     try:
         import sentencepiece
@@ -175,7 +175,8 @@ def _pieces(model: bytes, *, name: str) -> list[str]:
     return [str(library.id_to_piece(id)) for id in range(library.get_piece_size())]
 
 
-def _with_table(path: Path, model: bytes, names: Sequence[str], files: TokenizerFolder, **options: Any) -> Original:
+def with_table(path: Path, model: bytes, names: Sequence[str], files: TokenizerFolder, **options: Any) -> Original:
+    """A SentencePiece model whose pieces have the ids of a table; ``options``: of the table, ``added``: by name."""
     ids = {name: id for id, name in reversed([*enumerate(names)])}
     unknown = ids.get(files.token("unk", "<unk>"))
     if unknown is None:

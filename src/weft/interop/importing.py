@@ -1,0 +1,46 @@
+"""`weft import`: which format a model is in, and the run folder that is made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from weft.activity import activity
+from weft.files import lock_folder
+from weft.interop.imported_run import ImportedModel, write_run
+from weft.interop.options import ImportOptions
+from weft.runs.layout import RunFolder
+
+
+def import_model(source: str | Path, out: Path | str | None = None, options: ImportOptions = ImportOptions()) -> Path:
+    """Write a run folder with a pretrained model: a folder, a file, or the name of a model on the Hugging Face Hub.
+
+    ``out``: the run folder, by default runs/NAME.
+    """
+    name = run_name(str(source))
+    out = Path("runs") / name if out is None else Path(out)
+    RunFolder.check_new(out)
+    read = _reader(str(source))
+    with lock_folder(out, "importing"):
+        RunFolder.check_new(out)
+        with activity(f"importing {source}"):
+            write_run(out, name, read(str(source), options))
+    return out
+
+
+def run_name(source: str) -> str:
+    """The name of a run: the last part of that of the model, as far as a name of a folder may have it."""
+    path = Path(source).expanduser()
+    last = path.resolve().name if path.is_dir() else source.split("/")[-1]
+    if path.is_file():
+        last = path.name.split(".npz")[0]
+    return re.sub(r"^\W+|[^\w .+-]", "", last) or "imported"
+
+
+def _reader(source: str) -> Callable[[str, ImportOptions], ImportedModel]:
+    """What reads the format that the model is in."""
+    from weft.interop import marian
+    from weft.interop.huggingface.importing import read_model
+
+    return marian.read_model if marian.is_model(Path(source).expanduser()) else read_model

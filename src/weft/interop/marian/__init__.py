@@ -1,0 +1,16 @@
+"""Models of Marian (marian-dev): a `.npz` file with its options inside, and vocabularies beside it.
+
+importing.py      `read_model`: the outline
+files.py          which files of a folder are the model, its settings and its vocabularies
+weights.py        the `.npz`: tensors, and the options of the model; nothing in it is executed
+conversion.py     settings and weights
+vocabularies.py   `.spm` and `.yml` vocabularies
+decoding.py       `decoder.yml` as search settings
+
+Importing this package imports neither torch nor numpy.
+"""
+
+from weft.interop.marian.files import is_model
+from weft.interop.marian.importing import read_model
+
+__all__ = ["is_model", "read_model"]

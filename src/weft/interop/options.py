@@ -1,0 +1,19 @@
+"""What a user may choose in an import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class ImportOptions(NamedTuple):
+    """What a user may choose."""
+
+    source_language: str | None = None
+    target_language: str | None = None
+    default_search: bool = False
+    """Weft's own search settings instead of those of the original."""
+    vocabularies: tuple[Path, ...] = ()
+    """Of a Marian model: one file for both sides, or those of source and target; else as its folder says."""
+    numerics: str = "marian"
+    """Of a Marian model: whose sinusoids and ε of norms, those of Marian or those of Hugging Face."""
