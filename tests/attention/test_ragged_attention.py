@@ -46,7 +46,7 @@ def check(
     recorded_NHD = attention.attend(*tensors, recorder=records.recorder(2))
     outputs_NHD = attention.attend(*tensors)
     torch.testing.assert_close(outputs_NHD, recorded_NHD)
-    [(kind, layer, weights_BHTS)] = records
+    [(kind, layer, weights_BHTS, _)] = records
     assert (kind, layer) == ("cross", 2)
     assert weights_BHTS.shape == (len(queries), heads, max(queries), max(keys))
     rows = zip(rows_of(tensors[0], queries), rows_of(tensors[1], keys), rows_of(tensors[2], keys), strict=True)

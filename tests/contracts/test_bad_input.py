@@ -62,6 +62,11 @@ def run(name: str, files: dict[str, Content], line: str, *command: str) -> Case:
     return Case(name, files, list(command or ("translate", "RUN", "in.txt")), line)
 
 
+def imported(name: str, files: dict[str, Content], line: str, source: str = "m") -> Case:
+    """`weft import` of a folder or a file."""
+    return Case(name, files, ["import", source, "--out", "out"], line)
+
+
 def tokenizer(**parts: object) -> str:
     """A tokenizer.json of another library with some parts replaced."""
     model = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}
@@ -638,6 +643,33 @@ CASES = [
         "RUN",
         "p.tsv",
     ),
+    imported("import nothing", {}, "none: no such folder, and not the name of a model on the Hub (OWNER/NAME)", "none"),
+    imported("import an empty folder", {"m/a": ""}, "m/config.json: missing; a model folder of Hugging Face has one"),
+    imported("import JSON that is none", {"m/config.json": "{"}, "m/config.json: …"),
+    imported("import a model without type", {"m/config.json": "{}"}, "m/config.json: model_type: is missing; weft …"),
+    imported(
+        "import a decoder",
+        {"m/config.json": '{"model_type": "llama"}'},
+        "m/config.json: model_type: 'llama' is not imported; weft imports bart, m2m_100, marian, …",
+    ),
+    imported(
+        "import a pickle",
+        {"m/config.json": '{"model_type": "t5"}', "m/pytorch_model.bin": ""},
+        "m/pytorch_model.bin: not read: a pickle can run code, …",
+    ),
+    imported(
+        "import a truncated model",
+        {"m/config.json": '{"model_type": "t5"}', "m/model.safetensors": "x"},
+        "m/model.safetensors: damaged or incomplete (…); download it again",
+    ),
+    imported(
+        "import a truncated model of Marian",
+        {"m/model.npz": "x", "m/vocab.spm": ""},
+        "m/model.npz: damaged, incomplete, or not a model of Marian (…)",
+    ),
+    imported("import a model of Marian without vocabulary", {"m/model.npz": "x"}, "m: no vocabulary found; name …"),
+    imported("import a packed model of Marian", {"m/model.bin": "x"}, "m/model.bin: not imported: a .bin of Marian …"),
+    imported("import a checkpoint", {"m.pt": "x"}, "m.pt: is a file, expected a model folder …", "m.pt"),
 ]
 
 

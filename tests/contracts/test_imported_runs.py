@@ -88,3 +88,20 @@ def test_ctranslate2(imported: tuple[str, Path], tmp_path: Path) -> None:
         for engine in ("ctranslate2", "torch")
     )
     assert theirs.ids == ours.ids and theirs.score == pytest.approx(ours.score, abs=1e-4)
+
+
+def test_a_service(imported: tuple[str, Path]) -> None:
+    """With the languages of a model that has several."""
+    from serve.servers import running_server, settings
+    from weft.serve import create_app
+
+    kind, path = imported
+    if kind != "nllb":
+        pytest.skip("one is enough")
+    search = {"kind": "greedy", "max_length": 4}
+    with running_server(create_app({"model": path}, settings())) as server:
+        answer = server.post("/api/translate", text=TEXT, search=search)
+        wrong = server.post("/api/translate", text=TEXT, search={"target_language": "fra"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["translations"][0]["text"] == weft.load(path).translate(TEXT, **search).text
+    assert 400 <= wrong.status_code < 500 and "fra_Latn" in wrong.text

@@ -251,6 +251,7 @@ ELSEWHERE = {
     "data.prompts": "tests/contracts/test_prompts.py",
     "data.prepared": "changes no result: tests/preparation/test_prepare.py",
     "data.workers": "changes no result: tests/data/store/test_worker_processes.py",
+    "model.decoder.alignment_heads:transformer": "tests/models/test_transformer_decoder_alignment.py",
     "model.sources.count": "tests/models/test_source_columns.py",
     "model.sources.encoders": "tests/models/test_source_columns.py",
     "model.sources.attention": "tests/models/test_source_columns.py",

@@ -67,7 +67,7 @@ def test_attention_of_encoder_and_decoder() -> None:
     decoder = [pair for layer in range(3) for pair in (("decoder", layer), ("cross", layer))]
     assert [(record.kind, record.layer) for record in records] == [("encoder", 0), ("encoder", 1), *decoder]
     shapes = {"encoder": (4, 3, 5, 5), "decoder": (4, 2, 7, 7), "cross": (4, 2, 7, 5)}
-    for kind, _, weights_BHTS in records:
+    for kind, _, weights_BHTS, _ in records:
         assert weights_BHTS.shape == shapes[kind]
         for row, (source, target) in enumerate(zip(SOURCES, INPUTS, strict=True)):
             queries = len(source if kind == "encoder" else target)

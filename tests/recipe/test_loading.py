@@ -741,6 +741,10 @@ named = texts.filter(lambda text: text and "\0" not in text)
 def values_of(case):
     """What a setting may be."""
     name, annotation, bounds = case.name, case.annotation, case.bounds
+    if name == "search.banned_ids":
+        return st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=3), max_size=3)
+    if name == "model.decoder.alignment_heads":
+        return st.just([]) | st.just([[1, 0], [4, 3]])
     if case.family == "transformer" and name.endswith("heads"):  # numbers that may agree
         return st.sampled_from((1, 2, 4, 8))
     if case.family == "transformer" and name.endswith(".hidden"):

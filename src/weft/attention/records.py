@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from torch import Tensor
 
 ReturnAttention = bool | Literal["alignment"]
-"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the alignment layer of the
-decoder alone, which are all that `weft.models.interface.alignment_weights` needs."""
+"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the decoder's layers that
+are the word alignment, which are all that `weft.models.interface.alignment_weights` needs."""
 
 
 class AttentionRecord(NamedTuple):
@@ -22,6 +22,8 @@ class AttentionRecord(NamedTuple):
     layer: int
     """From 0."""
     weights_BHTS: Tensor
+    alignment_heads: tuple[int, ...] | None = None
+    """Which of them are the word alignment; None: nothing is said of that."""
 
 
 AttentionRecorder = Callable[[str, Tensor], None]
@@ -31,14 +33,17 @@ AttentionRecorder = Callable[[str, Tensor], None]
 class AttentionRecords(list[AttentionRecord]):
     """The records of a stack, as far as they are to be returned."""
 
-    def __init__(self, return_attention: ReturnAttention, alignment_layer: int | None) -> None:
-        """``alignment_layer``: None for a stack without one, such as an encoder."""
+    def __init__(
+        self, return_attention: ReturnAttention, alignment: Mapping[int, tuple[int, ...] | None] | None = None
+    ) -> None:
+        """``alignment``: the heads that are the word alignment, by layer (None: all of them); none in an encoder."""
         super().__init__()
         self.return_attention = return_attention
-        self.alignment_layer = alignment_layer
+        self.alignment = alignment or {}
 
     def recorder(self, layer: int) -> AttentionRecorder | None:
         """What records the weights of a layer; None if they are not to be returned."""
-        if self.return_attention is True or (self.return_attention and layer == self.alignment_layer):
-            return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS))
+        if self.return_attention is True or (self.return_attention and layer in self.alignment):
+            heads = self.alignment.get(layer)
+            return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS, heads))
         return None

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from weft.attention.kv_cache import KVCache
 from weft.attention.step_attention import StepKeysValues
+from weft.models.interface import AlignmentHeads, mean_of_heads
 from weft.models.transformer import ResidualBlock, TransformerLayer, TransformerStack, normalize
 
 
@@ -35,7 +36,7 @@ class CachedStep(NamedTuple):
     """After the final norm."""
     state: CachedState
     attention_RS: Tensor | None
-    """Mean weights of the heads of the alignment layer, if the state asks for them."""
+    """Mean weights of the heads that are the word alignment, if the state asks for them."""
 
 
 def cached_step(
@@ -43,7 +44,7 @@ def cached_step(
     embedded_RE: Tensor,
     state: CachedState,
     source: Sequence[StepKeysValues],
-    alignment_layer: int,
+    alignment: AlignmentHeads,
 ) -> CachedStep:
     """One token per row; ``source``: keys and values of the source for each layer."""
     cache = state.cache
@@ -53,18 +54,19 @@ def cached_step(
     rotation = stack.rotation(positions_R, stream.values_RD.dtype)
     biases = stack.position_biases(cache.length, torch.arange(cache.capacity, device=embedded_RE.device))
     biases = _contiguous(biases)
-    attention_RS = None
+    weights: dict[int, Tensor] = {}
     for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
         residual = layer.self_attention_residual
         output_RD = layer.self_attention.step_in_cache(stream.input(residual), cache, number, rotation, biases[number])
         stream.add(residual, output_RD)
-        returned = number == alignment_layer and isinstance(state, CachedStateWithAttention)
+        returned = number in alignment and isinstance(state, CachedStateWithAttention)
         weights_RHS = _cross_attention(layer, stream, keys_values, return_attention=returned)
         if weights_RHS is not None:
-            attention_RS = weights_RHS.mean(1)
+            weights[number] = weights_RHS
         if layer.feed_forward is not None:
             residual = layer.feed_forward_residual
             stream.add(residual, layer.feed_forward(stream.input(residual)))
+    attention_RS = mean_of_heads(weights, alignment) if weights else None
     state = state._replace(cache=cache._replace(length=cache.length + 1))
     return CachedStep(stream.close(stack.final_norm), state, attention_RS)
 

@@ -127,7 +127,7 @@ class PrefixLM(nn.Module):
             source_N, source_longest = source.layout.positions, source.layout.longest
             source_ND = stack.embed(self.source_embedding(source.values), source_N, source_longest)
             stream_ND, positions_N = torch.cat([source_ND, stream_ND]), torch.cat([source_N, positions_N])
-        records = AttentionRecords(return_attention, self.alignment_layer)
+        records = AttentionRecords(return_attention, {self.alignment_layer: None})
         stream_ND = stack(stream_ND, positions_N, self._patterns(source, inputs, longest), records=records)
         states_ND = self.readout(stack.normalize(stream_ND[source.layout.total :]))
         return HiddenStates(inputs.like(states_ND), tuple(records))

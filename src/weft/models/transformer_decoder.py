@@ -13,9 +13,10 @@ from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.cached_step import CachedState, CachedStateWithAttention, cached_step
 from weft.models.encoders import Encoded
-from weft.models.interface import HiddenStates, alignment_layer
+from weft.models.interface import AlignmentHeads, HiddenStates, alignment_layer, mean_of_heads
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged, additive_mask
+from weft.recipe import TransformerSettings
 
 
 class TransformerMemory(NamedTuple):
@@ -52,6 +53,8 @@ class TransformerDecoder(nn.Module):
         self.source_columns = source_columns
         self.readout = nn.Identity() if size == stack.width else nn.Linear(stack.width, size)
         self.alignment_layer = alignment_layer(len(stack.layers))
+        heads = alignment_heads(stack.settings)
+        self.alignment: AlignmentHeads = heads or {self.alignment_layer: None}
 
     @property
     def max_positions(self) -> int | None:
@@ -96,19 +99,19 @@ class TransformerDecoder(nn.Module):
         """One step for R rows; the rows of one source are adjacent, so R is a multiple of the rows of the memory."""
         stack, source = self.stack, memory.step_sources()
         if isinstance(state, CachedState):
-            stream_RD, state, attention_RS = cached_step(stack, embedded_RE, state, source, self.alignment_layer)
+            stream_RD, state, attention_RS = cached_step(stack, embedded_RE, state, source, self.alignment)
             return self.readout(stream_RD), state, attention_RS
         time = state.layers[0].keys.shape[2]
         positions_R = torch.full((len(embedded_RE),), time, device=embedded_RE.device)
         stream_RD = stack.embed(embedded_RE, positions_R, time + 1)
         stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, source)
-        attention_RS = weights[self.alignment_layer].mean(1)
+        attention_RS = mean_of_heads(dict(enumerate(weights)), self.alignment)
         return self.readout(stack.normalize(stream_RD)), TransformerState(layers), attention_RS
 
     def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: ReturnAttention = False) -> HiddenStates:
         """Teacher forcing: the hidden states of whole targets."""
         stack, layout, source = self.stack, embedded.layout, encoded.states
-        records = AttentionRecords(return_attention, self.alignment_layer)
+        records = AttentionRecords(return_attention, self.alignment)
         stream_ND = stack.embed(embedded.values, layout.positions, layout.longest)
         history = patterns_by_layer(
             lambda bias: RaggedAttention("decoder", layout, layout, causal=True, bias=bias),
@@ -117,3 +120,11 @@ class TransformerDecoder(nn.Module):
         cross = RaggedAttention("cross", layout, source.layout, bias=self._column_mask(encoded))
         stream_ND = stack(stream_ND, layout.positions, history, source.values, cross, records)
         return HiddenStates(embedded.like(self.readout(stack.normalize(stream_ND))), tuple(records))
+
+
+def alignment_heads(settings: TransformerSettings) -> dict[int, tuple[int, ...]]:
+    """The heads that are chosen as the word alignment, by layer."""
+    heads: dict[int, tuple[int, ...]] = {}
+    for layer, head in sorted(getattr(settings, "alignment_heads", ())):
+        heads[layer] = (*heads.get(layer, ()), head)
+    return heads

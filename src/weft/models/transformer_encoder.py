@@ -24,7 +24,7 @@ class TransformerEncoder(nn.Module):
         self.stack = make_transformer_stack(settings, settings.encoder, bidirectional=True)
 
     def forward(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded:
-        records = AttentionRecords(return_attention, None)
+        records = AttentionRecords(return_attention)
         layout = embedded.layout
         stream_ND = self.stack.embed(embedded.values, layout.positions, layout.longest)
         patterns = patterns_by_layer(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from weft.recipe.base import Count, Layers, Settings, Share, Width
+from weft.recipe.base import Count, CountOrNone, Layers, Settings, Share, Width
 from weft.recipe.choices import ENCODERS, CellName, EncoderName, HardName, NormalizerName, ScoreName, WindowName
 
 # `model.copy` takes the name of a deprecated method of pydantic, which nothing here calls: it is `model_copy` now.
@@ -110,6 +110,12 @@ class TransformerEncoderSettings(TransformerSettings):
 
 class TransformerDecoderSettings(TransformerSettings):
     """[model.decoder] of kind transformer"""
+
+    alignment_heads: list[Annotated[list[CountOrNone], Field(min_length=2, max_length=2)]] = Field(
+        [],
+        description="heads whose attention to the source is the word alignment, as [layer, head], both from 0; "
+        "none: all heads of the layer below the top one",
+    )
 
 
 def _family(stack: Any) -> str:
@@ -268,6 +274,7 @@ class ModelSettings(Settings):
                 "set model.attention.score and model.attention.placement"
             )
         _check_attention(self)
+        _check_alignment_heads(self)
         if self.attention.hard != "none":
             _check_hard_attention(self)
         _check_sources(self)
@@ -297,6 +304,25 @@ def _check_attention(model: ModelSettings) -> None:
             )
     if attention.location and attention.location_width % 2 == 0:
         raise ValueError(f"model.attention.location_width: {attention.location_width} is even; choose an odd number")
+
+
+def _check_alignment_heads(model: ModelSettings) -> None:
+    """The heads exist, and nothing else is the alignment."""
+    decoder = model.decoder
+    if not isinstance(decoder, TransformerDecoderSettings) or not decoder.alignment_heads:
+        return
+    where = "model.decoder.alignment_heads"
+    if model.kind != "seq2seq" or model.copy or model.sources.count > 1:
+        reason = "model.kind is not 'seq2seq'" if model.kind != "seq2seq" else "it copies" if model.copy else None
+        raise ValueError(f"{where}: not for this model: {reason or 'it has several sources'}")
+    for layer, head in decoder.alignment_heads:
+        if layer >= decoder.layers or head >= decoder.heads:
+            raise ValueError(
+                f"{where}: [{layer}, {head}] is no head; there are layers 0 to {decoder.layers - 1} with heads 0 to "
+                f"{decoder.heads - 1}"
+            )
+    if len({*map(tuple, decoder.alignment_heads)}) < len(decoder.alignment_heads):
+        raise ValueError(f"{where}: names a head twice")
 
 
 def _check_hard_attention(model: ModelSettings) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from weft.errors import CheckpointError
 from weft.interop.huggingface.configuration import Configuration
-from weft.interop.huggingface.generation import NEUTRAL, search_settings
+from weft.interop.huggingface.generation import NEUTRAL, alignment_heads, search_settings
 from weft.recipe import make_recipe
 
 IDS = {10: 4, 11: 3, 12: 1}
@@ -109,3 +109,12 @@ def test_entries_without_a_counterpart(name: str) -> None:
         settings(**{name: 17})
     for value in (None, *NEUTRAL[name]):
         assert settings(**{name: value}) == PLAIN
+
+
+def test_alignment_heads() -> None:
+    """Are kept; anything else is refused."""
+    assert alignment_heads(Configuration({}, "g")) == []
+    assert alignment_heads(Configuration({"alignment_heads": [[2, 0], [1, 3]]}, "g")) == [[2, 0], [1, 3]]
+    for value in (3, [3], [[1]], [[1, -1]], [["a", "b"]], [[True, 0]]):
+        with pytest.raises(CheckpointError, match="g: alignment_heads: expected pairs of a layer and a head"):
+            alignment_heads(Configuration({"alignment_heads": value}, "g"))

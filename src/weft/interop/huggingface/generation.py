@@ -103,3 +103,14 @@ def _banned(config: Configuration, ids: Mapping[int, int]) -> list[list[int]]:
     ):
         raise config.error("bad_words_ids", "expected lists of ids of the vocabulary")
     return [[ids[id] for id in phrase] for phrase in phrases]
+
+
+def alignment_heads(config: Configuration) -> list[list[int]]:
+    """model.decoder.alignment_heads: the heads that the original names, as [layer, head]."""
+    heads = config.values.get("alignment_heads") or []
+    if not isinstance(heads, list) or not all(
+        isinstance(head, list) and len(head) == 2 and all(type(number) is int and number >= 0 for number in head)
+        for head in heads
+    ):
+        raise config.error("alignment_heads", "expected pairs of a layer and a head")
+    return heads

@@ -8,7 +8,7 @@ from typing import Any
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.huggingface.families import FAMILIES, check_family, convert
 from weft.interop.huggingface.folder import ModelFolder
-from weft.interop.huggingface.generation import search_settings
+from weft.interop.huggingface.generation import alignment_heads, search_settings
 from weft.interop.huggingface.hub import find_folder
 from weft.interop.imported_run import Conversion, ImportedModel, external_ids
 from weft.interop.options import ImportOptions
@@ -17,6 +17,7 @@ from weft.text.tokenizer import Tokenizers
 GENERATION = (
     *("num_beams", "do_sample", "early_stopping", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size"),
     *("repetition_penalty", "temperature", "top_k", "top_p", "bad_words_ids", "num_beam_groups", "diversity_penalty"),
+    "alignment_heads",
 )
 """Entries of config.json that older versions of transformers used for generation."""
 
@@ -27,6 +28,8 @@ def read_model(source: str, options: ImportOptions) -> ImportedModel:
     family = check_family(folder.config)
     with folder.open_weights() as weights:
         conversion = convert(family, folder.config, weights)
+    if heads := alignment_heads(_generation(folder)):
+        conversion.model["decoder"]["alignment_heads"] = heads
     tokenizers = _tokenizers(folder, conversion, options)
     search = {} if options.default_search else search_settings(_generation(folder), *_target_ids(tokenizers))
     return ImportedModel(

@@ -39,6 +39,8 @@ def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -
         return f"model.sources.count: {settings.sources.count} sources are not known to CTranslate2; it has one"
     if settings.attention.normalizer != "softmax":
         return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to CTranslate2"
+    if getattr(settings.decoder, "alignment_heads", None):
+        return "model.decoder.alignment_heads: CTranslate2 aligns words by all heads of one layer; set it to []"
     if settings.copy:
         return "model.copy: copying is not known to CTranslate2"
     for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
