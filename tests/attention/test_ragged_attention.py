@@ -245,6 +245,6 @@ class TestRecorded:
         queries_NHD.requires_grad_()
         records = AttentionRecords(True, None)
         attention.attend(queries_NHD, keys_NHD, values_NHD, recorder=records.recorder(0))
-        [(_, _, weights_BHTS)] = records
+        [(_, _, weights_BHTS, _)] = records
         weights_BHTS[..., 0].sum().backward()
         assert queries_NHD.grad is not None and queries_NHD.grad.abs().sum() > 0

@@ -33,7 +33,7 @@ def test_attention_of_a_prefix_model() -> None:
     kinds = [pair for layer in range(3) for pair in (("encoder", layer), ("decoder", layer))]
     assert [(record.kind, record.layer) for record in records] == kinds
     longest = max(len(source) + len(target) for source, target in zip(SOURCES, INPUTS, strict=True))
-    for kind, _, weights_BHTS in records:
+    for kind, _, weights_BHTS, _ in records:
         assert weights_BHTS.shape == ((4, 2, 5, 5) if kind == "encoder" else (4, 2, 7, longest))
         for row, (source, target) in enumerate(zip(SOURCES, INPUTS, strict=True)):
             if kind == "encoder":
@@ -49,7 +49,7 @@ def test_attention_of_a_language_model() -> None:
     assert isinstance(model, PrefixLM)
     records = model(Ragged.of([[] for _ in INPUTS]), Ragged.of(INPUTS), return_attention=True).attention
     assert [(record.kind, record.layer) for record in records] == [("decoder", layer) for layer in range(3)]
-    for _, _, weights_BHTS in records:
+    for _, _, weights_BHTS, _ in records:
         assert weights_BHTS.shape == (4, 2, 7, 7)
         for row, target in enumerate(INPUTS):
             weights_HTS = weights_BHTS[row, :, : len(target)]

@@ -15,6 +15,7 @@ import typer
 
 from weft import __version__
 from weft.cli import (
+    align_heads,
     attend,
     bench,
     compare,
@@ -72,6 +73,7 @@ COMMANDS = (
     ("serve", serve.command, "weft serve runs/try --open"),
     ("runs", runs.command, "weft runs"),
     ("export", export.command, "weft export RUN --to ctranslate2"),
+    ("align-heads", align_heads.command, "weft align-heads runs/en-fr pairs.tsv"),
     ("import", import_.command, "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"),
 )
 """Name, function and example of each command, in the order of the help."""
