@@ -669,7 +669,7 @@ CASES = [
     ),
     imported("import a model of Marian without vocabulary", {"m/model.npz": "x"}, "m: no vocabulary found; name …"),
     imported("import a packed model of Marian", {"m/model.bin": "x"}, "m/model.bin: not imported: a .bin of Marian …"),
-    imported("import a checkpoint", {"m.pt": "x"}, "m.pt: is a file, expected a model folder …", "m.pt"),
+    imported("import a checkpoint", {"m.pt": "x"}, "m.pt: not imported: checkpoints of fairseq, …", "m.pt"),
 ]
 
 

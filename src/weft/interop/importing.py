@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.activity import activity
+from weft.errors import CheckpointError
 from weft.files import lock_folder
 from weft.interop.imported_run import ImportedModel, write_run
 from weft.interop.options import ImportOptions
 from weft.runs.layout import RunFolder
+
+CHECKPOINTS = (".pt", ".pth", ".ckpt")
+"""Pickles of other toolkits."""
 
 
 def import_model(source: str | Path, out: Path | str | None = None, options: ImportOptions = ImportOptions()) -> Path:
@@ -43,4 +47,10 @@ def _reader(source: str) -> Callable[[str, ImportOptions], ImportedModel]:
     from weft.interop import marian
     from weft.interop.huggingface.importing import read_model
 
-    return marian.read_model if marian.is_model(Path(source).expanduser()) else read_model
+    path = Path(source).expanduser()
+    if path.suffix in CHECKPOINTS and path.is_file():
+        raise CheckpointError(
+            f"{source}: not imported: checkpoints of fairseq, OpenNMT-py and Joey NMT are pickles, which can run code; "
+            "where you trust it, convert it to a Hugging Face folder with safetensors, and import that"
+        )
+    return marian.read_model if marian.is_model(path) else read_model
