@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from weft.charts.chart import Chart
+from weft.evaluation.environment import environment
 from weft.files import save_text
 from weft.labs import LABS, find_lab
-from weft.labs.charts.chart import Chart
-from weft.labs.lab import LabResult, environment
+from weft.labs.lab import LabResult
 
 ROOT = Path(__file__).parent.parent
 RESULTS, DOCS = ROOT / "build/labs", ROOT / "docs"

@@ -54,7 +54,7 @@ def test_json_is_the_same_twice(command: Command) -> None:
 @pytest.mark.usefixtures("tiny")
 def test_all_of_them_on_one_page(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("weft.labs.charts.picture.draw_chart", lambda chart, path: Path(path))
+    monkeypatch.setattr("weft.charts.picture.draw_chart", lambda chart, path: Path(path))
     printed, _ = command("lab", "all", "--seeds", "1", "--quick")
     assert printed.splitlines()[-1] == "labs/index.html" and "less than 20 s on two cores, 1 seed" in printed
     assert '<a href="#scaling">' in Path("labs/index.html").read_text("utf-8")

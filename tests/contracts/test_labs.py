@@ -21,7 +21,7 @@ from weft.labs.lab import Lab, LabResult
 from weft.labs.verdicts import OUTCOMES
 
 MAX_LINES = 150
-SHARED = {"__init__", "lab", "page", "statistics", "text", "training", "trials", "verdicts"} | {
+SHARED = {"__init__", "lab", "page", "text", "training", "trials", "verdicts"} | {
     *(
         "comparisons",
         "detection",

@@ -6,10 +6,12 @@ import math
 
 import pytest
 
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Table
-from weft.labs.statistics import Estimate
+from fixtures.charts import make_dots_chart, make_lines_chart
+from weft.charts.chart import Chart
+from weft.charts.table import Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.verdicts import above, below, judge
+from weft.statistics import Estimate
 
 
 @pytest.fixture
@@ -20,29 +22,12 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lines_chart() -> Chart:
-    wide = Estimate(40.0, 30.0, 55.0)
-    series = (
-        Series("with <attention>", ((1, 90.0), (10, Estimate(80.0, 78.0, 82.0)), (100, wide))),
-        Series("without", ((1, 91.0), (10, 50.0), (100, Estimate(5.0, -math.inf, math.inf)))),
-    )
-    return Chart("length", "A gap of 35 points", "length (words)", "exact match (%)", series, log_x=True)
+    return make_lines_chart()
 
 
 @pytest.fixture
 def dots_chart() -> Chart:
-    series = (
-        Series("AER", ((0, Estimate(12.0, 10.0, 14.0)), (1, Estimate(30.0, 20.0, 40.0)))),
-        Series("other", ((0, 22.0), (1, 25.0))),
-    )
-    return Chart(
-        "scores",
-        "dot is best",
-        "score",
-        "AER (%)",
-        series,
-        categories=("dot", "général"),
-        references=(("IBM 1", 23.0),),
-    )
+    return make_dots_chart()
 
 
 @pytest.fixture

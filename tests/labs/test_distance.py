@@ -8,7 +8,7 @@ import pytest
 
 from weft.labs import distance
 from weft.labs.distance import COUNTS, LAYERS, Condition, judge_slopes, trial
-from weft.labs.statistics import Estimate
+from weft.statistics import Estimate
 
 SHORT = {"lengths": (8, 16, 32, 64)}
 

@@ -6,7 +6,7 @@ import pytest
 
 from weft.labs import order
 from weft.labs.order import LENGTHS, Condition, judge_order, letters, trial
-from weft.labs.statistics import Estimate
+from weft.statistics import Estimate
 
 TINY = (40, 8)
 

@@ -6,7 +6,7 @@ import pytest
 
 from weft.labs import scaling
 from weft.labs.scaling import Condition, judge_slopes, trial
-from weft.labs.statistics import Estimate
+from weft.statistics import Estimate
 
 NARROW = {"widths": (4, 16, 64, 256), "queries": 64}
 

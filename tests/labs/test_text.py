@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.labs.lab import LabResult, Table
-from weft.labs.text import cell_text, seeds_text, table_lines
+from weft.labs.lab import LabResult
+from weft.labs.text import seeds_text
 
 
 def test_everything_is_said(result: LabResult) -> None:
@@ -30,20 +30,7 @@ def test_without_other_characters(result: LabResult) -> None:
     assert "\x1b[" in result.text(80, color=True)
 
 
-def test_a_table() -> None:
-    table = Table(("", "share of the outputs", "n"), (("a", 0.25, 1), ("longer name", None, 1_000)), "All")
-    assert [line.plain for line in table_lines(table)] == [
-        "All",
-        "                share of",
-        "             the outputs      n",
-        "───────────────────────────────",
-        "a                  0.250      1",
-        "longer name            –  1,000",
-    ] or [line.plain for line in table_lines(table)][-1].endswith("–  1,000")
-
-
 def test_seeds(result: LabResult) -> None:
     assert seeds_text(replace(result, seeds=(4,))) == "4"
     assert seeds_text(replace(result, seeds=())) == "none"
     assert "a quick run" in seeds_text(replace(result, quick=True))
-    assert cell_text("x") == "x" and cell_text(None) == "–"

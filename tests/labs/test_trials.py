@@ -14,8 +14,8 @@ from weft.errors import DataError, RecipeError, TrainingError
 from weft.labs import trials
 from weft.labs.scaling import Condition as Width
 from weft.labs.scaling import trial as scaling_trial
-from weft.labs.statistics import t_interval
 from weft.labs.trials import run_trials
+from weft.statistics import t_interval
 
 
 class Size(NamedTuple):

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from weft.labs.statistics import Estimate
 from weft.labs.verdicts import HELD, NOT_HELD, OUTCOMES, UNCLEAR, Check, above, always, below, judge, within
+from weft.statistics import Estimate
 
 UNKNOWN = Estimate(50.0, -math.inf, math.inf)
 

@@ -17,15 +17,16 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
 from weft.evaluation.ibm1 import fit_ibm1
 from weft.labs import short_sentences
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Row, Table
-from weft.labs.statistics import difference, t_interval
+from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, judge
 from weft.labs.word_alignment_baselines import diagonal_links
+from weft.statistics import difference, t_interval
 
 if TYPE_CHECKING:
     import weft

@@ -19,14 +19,15 @@ from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from weft.labs.charts.chart import Chart, Series
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
 from weft.labs.detection import DETECTORS, RATES, area_under_curve, roc_curve
-from weft.labs.lab import Lab, LabResult, Row, Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.professions import VERBS, WOMEN, fluency, is_feminine, majority, nonsense, statements
-from weft.labs.statistics import binomial, t_interval
 from weft.labs.training import train_model
 from weft.labs.trials import Trials, run_trials
 from weft.labs.verdicts import Verdict, above, judge
+from weft.statistics import binomial, t_interval
 
 LAB = Lab(
     name="bias",

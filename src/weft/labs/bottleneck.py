@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Row, Table
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.letters import draw_letters, share_right, training_settings
-from weft.labs.statistics import Estimate, difference, mean_curve, number, slope, t_interval
 from weft.labs.training import train_model
 from weft.labs.trials import Trials, run_trials
 from weft.labs.verdicts import Verdict, above, judge
+from weft.statistics import Estimate, difference, mean_curve, number, slope, t_interval
 
 LAB = Lab(
     name="bottleneck",

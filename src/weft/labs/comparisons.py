@@ -19,7 +19,7 @@ from itertools import permutations
 
 import numpy as np
 
-from weft.labs.statistics import Estimate
+from weft.statistics import Estimate
 
 DRAWS = 100_000
 """Random samples from which the quantile is computed; its error is below one percent."""

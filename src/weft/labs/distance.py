@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from timeit import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft.labs.charts.chart import Chart, Series
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
 from weft.labs.graph_paths import count_operations
-from weft.labs.lab import Lab, LabResult, Row, Table
-from weft.labs.statistics import Estimate, number, slope, t_interval
+from weft.labs.lab import Lab, LabResult
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, judge, within
+from weft.statistics import Estimate, number, slope, t_interval
 
 if TYPE_CHECKING:
     from torch import Tensor

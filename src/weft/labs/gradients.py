@@ -17,13 +17,14 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import weft
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Row, Table
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.letters import draw_letters, training_settings
-from weft.labs.statistics import Estimate, difference, mean_curve, number, slope, t_interval
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, judge
+from weft.statistics import Estimate, difference, mean_curve, number, slope, t_interval
 from weft.tasks import generate
 
 LAB = Lab(

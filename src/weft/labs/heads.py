@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
 from weft.labs import short_sentences
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Row, Table
-from weft.labs.statistics import Estimate, t_interval
+from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, judge
+from weft.statistics import Estimate, t_interval
 
 LAB = Lab(
     name="heads",

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from weft import __version__
+from weft.charts.chart import Chart
+from weft.charts.table import Table
 from weft.errors import DataError
+from weft.evaluation.environment import environment
 from weft.files import save_text
-from weft.labs.charts.chart import Chart
-from weft.labs.statistics import Estimate
-from weft.labs.trials import core_count
 from weft.labs.verdicts import Verdict
 
 MAX_CLAIM = 100
 """Characters of a claim, which is one line of the list of labs."""
-Cell = str | int | float | Estimate | None
-Row = tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -43,37 +38,6 @@ class Lab:
     def __post_init__(self) -> None:
         if len(self.claim) > MAX_CLAIM:
             raise ValueError(f"{self.name}: its claim has {len(self.claim)} characters; at most {MAX_CLAIM} are shown")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows whose first cell is their heading; None is shown as a dash."""
-
-    header: tuple[str, ...]
-    rows: Sequence[Row]
-    caption: str = ""
-    varies: bool = False
-    """Whether the same seeds give other values, such as seconds; it is then left out of JSON."""
-
-
-def environment() -> dict[str, str]:
-    """What a result may depend on besides its seeds: versions and the kind of machine."""
-    return {
-        "weft": __version__,
-        "torch": version("torch"),
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {_processor()}, {core_count()} cores",
-    }
-
-
-def _processor() -> str:
-    """The name of the processor, where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        return platform.processor() or "unknown processor"
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return " ".join(next(names, "unknown processor").split())
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,12 +20,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import weft
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Row, Table
-from weft.labs.statistics import Estimate, t_interval
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, below, judge
+from weft.statistics import Estimate, t_interval
 
 LAB = Lab(
     name="order",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.labs.charts.markup import chart_html
-from weft.labs.lab import LabResult, Table
-from weft.labs.text import cell_text, seeds_text
+from weft.charts.markup import chart_html
+from weft.charts.table import Table, cell_text
+from weft.labs.lab import LabResult
+from weft.labs.text import seeds_text
 from weft.markup.elements import Content, Html, element, join
 from weft.markup.page import page
 from weft.markup.tables import table, terms

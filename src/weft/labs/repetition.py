@@ -18,13 +18,14 @@ from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Table
 from weft.data.pairs import Pair
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Table
-from weft.labs.statistics import difference, number, t_interval
+from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, always, below, judge
+from weft.statistics import difference, number, t_interval
 
 LAB = Lab(
     name="repetition",

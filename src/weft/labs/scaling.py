@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Row, Table
-from weft.labs.statistics import Estimate, number, slope, t_interval
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.trials import Trials, run_trials
 from weft.labs.verdicts import Verdict, below, judge, within
+from weft.statistics import Estimate, number, slope, t_interval
 
 LAB = Lab(
     name="scaling",

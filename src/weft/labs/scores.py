@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
 from weft.labs import short_sentences
-from weft.labs.charts.chart import Chart, Series
 from weft.labs.comparisons import honest_difference, largest_difference, order_text
-from weft.labs.lab import Lab, LabResult, Row, Table
-from weft.labs.statistics import number, t_interval
+from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, judge
+from weft.statistics import number, t_interval
 
 LAB = Lab(
     name="scores",

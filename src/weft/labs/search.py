@@ -17,12 +17,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import weft
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Table
-from weft.labs.statistics import difference, number, t_interval
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, always, judge
+from weft.statistics import difference, number, t_interval
 from weft.tasks import generate
 
 LAB = Lab(

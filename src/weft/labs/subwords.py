@@ -18,14 +18,15 @@ from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
 from weft.data.pairs import Pair
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.lab import Lab, LabResult, Row, Table
+from weft.labs.lab import Lab, LabResult
 from weft.labs.merge_ties import LECTURE, first_in_text, learn_merges, tied_pairs
-from weft.labs.statistics import difference
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials
 from weft.labs.verdicts import Verdict, above, judge
+from weft.statistics import difference
 
 LAB = Lab(
     name="subwords",

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from rich.cells import cell_len
 from rich.text import Text
 
-from weft.labs.charts.terminal import chart_lines
-from weft.labs.lab import Cell, Lab, LabResult, Table
-from weft.labs.statistics import Estimate, number
+from weft.charts.table import table_lines
+from weft.charts.terminal import chart_lines
+from weft.labs.lab import Lab, LabResult
 from weft.labs.verdicts import HELD, NOT_HELD, UNCLEAR, Outcome
 
 OUTCOME_STYLES: dict[Outcome, str] = {HELD: "bold green", NOT_HELD: "bold red", UNCLEAR: "bold yellow"}
 LABEL = 10
 """Columns of the labels before paragraphs."""
 MAX_PROSE = 100
-MIN_HEADING = 10
-"""Columns of a heading before it is wrapped."""
 
 
 def heading_lines(lab: Lab, width: int) -> Iterator[Text]:
@@ -61,40 +58,3 @@ def seeds_text(result: LabResult) -> str:
     seeds = ", ".join(map(str, result.seeds)) or "none"
     short = "; a quick run, which trains less: its verdict counts for less" if result.quick else ""
     return f"{seeds}; intervals of 95 % over seeds{short}" if len(result.seeds) > 1 else f"{seeds}{short}"
-
-
-def table_lines(table: Table) -> Iterator[Text]:
-    """A table with its columns aligned, the first to the left and the others to the right; headings are wrapped."""
-    rows = [[cell_text(cell) for cell in row] for row in table.rows]
-    columns = [max((cell_len(row[index]) for row in rows), default=0) for index in range(len(table.header))]
-    headings = [
-        wrap(heading, max(width, MIN_HEADING), break_long_words=False) or [""]
-        for heading, width in zip(table.header, columns, strict=True)
-    ]
-    columns = [max(width, *map(cell_len, lines)) for width, lines in zip(columns, headings, strict=True)]
-    height = max(map(len, headings))
-    if table.caption:
-        yield Text(table.caption, style="bold")
-    for index in range(height):
-        line = [([""] * (height - len(lines)) + lines)[index] for lines in headings]
-        yield Text(_aligned(line, columns))
-    yield Text("─" * (sum(columns) + 2 * len(columns) - 2))
-    for row in rows:
-        yield Text(_aligned(row, columns))
-
-
-def _aligned(cells: list[str], widths: list[int]) -> str:
-    parts = [
-        " " * (width - cell_len(cell)) + cell if index else cell + " " * (width - cell_len(cell))
-        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(parts).rstrip()
-
-
-def cell_text(cell: Cell) -> str:
-    """A cell of a table: numbers with three digits, estimates with their intervals."""
-    if cell is None:
-        return "–"
-    if isinstance(cell, str):
-        return cell
-    return cell.text() if isinstance(cell, Estimate) else number(cell)

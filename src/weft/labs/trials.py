@@ -5,7 +5,6 @@ The result depends on nothing but conditions and seeds: not on the number of cor
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,8 @@ from typing import Any, TypeVar
 from weft.activity import activity
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import RecipeError, TrainingError, WeftError, option
-from weft.labs.statistics import Estimate, t_interval
+from weft.evaluation.environment import core_count
+from weft.statistics import Estimate, t_interval
 
 Condition = TypeVar("Condition", bound=Hashable)
 Trial = Callable[[Condition, int], dict[str, Any]]
@@ -80,11 +80,6 @@ def run_trials(
             if on_result is not None:
                 on_result(condition, seed, result)
     return Trials(tuple(conditions), chosen, results)
-
-
-def core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def worker_count() -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from weft.labs.statistics import Estimate
+from weft.statistics import Estimate
 
 Outcome = Literal["held", "did not hold", "cannot be told"]
 HELD: Outcome = "held"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from weft.labs.history.models import BY_KEY
 from weft.labs.history.task import LENGTHS, LONGEST, MAX_WORDS
-from weft.labs.statistics import difference, t_interval
 from weft.labs.verdicts import Verdict, above, judge
+from weft.statistics import difference, t_interval
 
 Results = dict[str, list[dict[str, Any]]]
 """What was measured, by model and seed."""

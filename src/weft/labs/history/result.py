@@ -7,13 +7,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from weft.charts.chart import Chart, Series
+from weft.charts.table import Row, Table
+from weft.evaluation.environment import environment
 from weft.files import save_text
-from weft.labs.charts.chart import Chart, Series
 from weft.labs.history.judgment import JudgedClaim, Results, judge_history
 from weft.labs.history.models import BY_KEY
 from weft.labs.history.task import LENGTHS, LONGEST
-from weft.labs.lab import Row, Table, environment
-from weft.labs.statistics import Estimate, t_interval
+from weft.statistics import Estimate, t_interval
 
 SPEED = ("seconds", "tokens")
 """Measurements that depend on the machine and on what else it does; everything else follows from the seeds."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from weft.labs.charts.terminal import chart_lines
-from weft.labs.text import OUTCOME_STYLES, labeled, table_lines
+from weft.charts.table import table_lines
+from weft.charts.terminal import chart_lines
+from weft.labs.text import OUTCOME_STYLES, labeled
 
 if TYPE_CHECKING:
     from weft.labs.history.result import HistoryResult

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 
-from weft.labs.statistics import (
+from weft.statistics import (
     Estimate,
     binomial,
     bootstrap,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.charts.chart import Chart
+from weft.charts.picture import draw_chart
 from weft.errors import DataError
-from weft.labs.charts.chart import Chart
-from weft.labs.charts.picture import draw_chart
 
 
 def test_an_svg_has_every_text(lines_chart: Chart, dots_chart: Chart, tmp_path: Path) -> None:

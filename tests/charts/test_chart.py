@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.statistics import Estimate
+from weft.charts.chart import Chart, Series
+from weft.statistics import Estimate
 
 
 def test_values_with_and_without_intervals(lines_chart: Chart) -> None:

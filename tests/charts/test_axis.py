@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from weft.labs.charts.axis import Axis, value_axis, x_axis
-from weft.labs.charts.chart import Chart, Series
-from weft.labs.statistics import Estimate
+from weft.charts.axis import Axis, value_axis, x_axis
+from weft.charts.chart import Chart, Series
+from weft.statistics import Estimate
 
 
 def chart(*values: Estimate | float, log: bool = False, label: str = "y") -> Chart:

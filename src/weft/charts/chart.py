@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.labs.statistics import Estimate
+from weft.statistics import Estimate
 
 MAX_SERIES = 6
 """As many as can be told apart by color, marker and dash."""
@@ -73,6 +73,6 @@ class Chart:
 
     def save(self, path: Path | str) -> Path:
         """Draw it in the format of the path's suffix: .svg, .png or .pdf."""
-        from weft.labs.charts.picture import draw_chart
+        from weft.charts.picture import draw_chart
 
         return draw_chart(self, path)

@@ -17,10 +17,10 @@ from itertools import pairwise
 from rich.cells import cell_len
 from rich.text import Text
 
-from weft.labs.charts.axis import Axis, value_axis, x_axis
-from weft.labs.charts.chart import Chart
-from weft.labs.charts.style import ASCII_SYMBOLS, SYMBOLS, TERMINAL_COLORS
-from weft.labs.statistics import Estimate, number
+from weft.charts.axis import Axis, value_axis, x_axis
+from weft.charts.chart import Chart
+from weft.charts.style import ASCII_SYMBOLS, SYMBOLS, TERMINAL_COLORS
+from weft.statistics import Estimate, number
 from weft.views.labels import shorten
 
 MAX_WIDTH, ROWS = 72, 14

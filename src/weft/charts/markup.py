@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from weft.labs.charts.axis import Axis, value_axis, x_axis
-from weft.labs.charts.chart import Chart
-from weft.labs.charts.style import DASHES, INTERVAL_NOTE
-from weft.labs.statistics import Estimate
+from weft.charts.axis import Axis, value_axis, x_axis
+from weft.charts.chart import Chart
+from weft.charts.style import DASHES, INTERVAL_NOTE
 from weft.markup.charts import Scale
 from weft.markup.elements import Content, Html, element, rounded
+from weft.statistics import Estimate
 
 WIDTH, HEIGHT = 460.0, 270.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 12.0, 38.0

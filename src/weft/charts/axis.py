@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from weft.labs.charts.chart import Chart
-from weft.labs.statistics import Estimate
+from weft.charts.chart import Chart
 from weft.markup.charts import tick_text, ticks
+from weft.statistics import Estimate
 
 MAX_TICKS = 8
 MIN_GAP = 0.06

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from weft.labs.charts.chart import Chart
-from weft.labs.charts.markup import chart_html
+from weft.charts.chart import Chart
+from weft.charts.markup import chart_html
 
 
 def test_they_are_well_formed(lines_chart: Chart, dots_chart: Chart) -> None:

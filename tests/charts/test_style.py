@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import weft.markup.page
-from weft.labs.charts.chart import MAX_SERIES
-from weft.labs.charts.style import ASCII_SYMBOLS, COLORS, DASHES, MARKERS, SYMBOLS, TERMINAL_COLORS
+from weft.charts.chart import MAX_SERIES
+from weft.charts.style import ASCII_SYMBOLS, COLORS, DASHES, MARKERS, SYMBOLS, TERMINAL_COLORS
 
 
 def luminance(color: str) -> float:

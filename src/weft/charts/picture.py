@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from weft.labs.charts.axis import Axis, value_axis, x_axis
-from weft.labs.charts.chart import Chart
-from weft.labs.charts.style import COLORS, DASHES, INTERVAL_NOTE, MARKERS
-from weft.labs.statistics import Estimate
+from weft.charts.axis import Axis, value_axis, x_axis
+from weft.charts.chart import Chart
+from weft.charts.style import COLORS, DASHES, INTERVAL_NOTE, MARKERS
+from weft.statistics import Estimate
 from weft.views.picture import FAINT, FRAME, INK, LINES, Page, title_height, write_picture
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.labs.charts.chart import Chart
-from weft.labs.charts.terminal import chart_lines
+from weft.charts.chart import Chart
+from weft.charts.terminal import chart_lines
 
 
 def test_lines(lines_chart: Chart) -> None:

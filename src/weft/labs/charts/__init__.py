@@ -1,1 +1,0 @@
-"""Charts of the labs: one description, drawn in a terminal, as a picture and in HTML, all in one house style."""
