@@ -16,7 +16,14 @@ def _ctranslate2(run: Path, folder: Path, quantization: str) -> Path:
     return export(load_run(run), folder, quantization=quantization)
 
 
-FORMATS: dict[str, Callable[[Path, Path, str], Path]] = {"ctranslate2": _ctranslate2}
+def _huggingface(run: Path, folder: Path, quantization: str) -> Path:
+    from weft.interop.huggingface.exporting import export_model
+    from weft.runs.load import load_run
+
+    return export_model(load_run(run), folder, dtype=quantization)
+
+
+FORMATS: dict[str, Callable[[Path, Path, str], Path]] = {"ctranslate2": _ctranslate2, "huggingface": _huggingface}
 
 
 def export_run(

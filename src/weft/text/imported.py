@@ -60,6 +60,11 @@ class ImportedTokenizer(ExternalTokenizer):
         self._known = set(engine.ids())
 
     @property
+    def engine(self) -> Engine:
+        """The tokenizer with the ids of the original."""
+        return self._engine
+
+    @property
     def frame(self) -> Frame:
         """The ids around a source and a target, for the languages that are chosen."""
         return self.rules.frame()

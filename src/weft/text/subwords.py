@@ -153,6 +153,10 @@ class SubwordTokenizer:
         """Write a `tokenizer.json` that `tokenizers.Tokenizer.from_file` opens."""
         save_text(path, self._library.to_str(pretty=True))
 
+    def library_json(self) -> str:
+        """The content of its `tokenizer.json`."""
+        return str(self._library.to_str())
+
     def description(self) -> list[str]:
         """Facts to show to a user, one per line."""
         scheme = self.scheme

@@ -1,0 +1,128 @@
+"""Which class of transformers computes what a model of weft computes, or why there is none.
+
+    norm_placement  embedding_norm  positions              class
+    post            no              sinusoidal, learned    Marian
+    post            yes             sinusoidal, learned    BART
+    pre             no              sinusoidal, learned    Pegasus; imported M2M100 and NLLB models: M2M100
+    pre             yes             sinusoidal, learned    mBART
+    pre, RMSNorm    no              relative               T5; a table of biases in each layer: UMT5
+
+Torch is not imported here.
+"""
+
+from __future__ import annotations
+
+from weft.recipe import ModelSettings, Recipe, TransformerSettings
+
+CLASSES = {
+    "marian": "MarianMTModel",
+    "bart": "BartForConditionalGeneration",
+    "pegasus": "PegasusForConditionalGeneration",
+    "mbart": "MBartForConditionalGeneration",
+    "m2m_100": "M2M100ForConditionalGeneration",
+    "t5": "T5ForConditionalGeneration",
+    "umt5": "UMT5ForConditionalGeneration",
+}
+"""The class for each model_type."""
+ABSOLUTE = ("sinusoidal", "learned")
+BART_LIKE = {
+    ("post", False): "marian",
+    ("post", True): "bart",
+    ("pre", False): "pegasus",
+    ("pre", True): "mbart",
+}
+"""By norm_placement and embedding_norm."""
+BART_EPSILON = 1e-5
+BART_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
+T5_ACTIVATIONS = {
+    **{"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"},
+    **{"geglu_tanh": "gated-gelu", "swiglu": "gated-silu"},
+}
+"""feed_forward_proj; in T5, gated-gelu is the tanh form."""
+
+
+def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
+    """The model_type of transformers; or None, and the reason in one line that names a setting."""
+    settings = recipe.model
+    if reason := _unsupported_model(settings, recipe.training.loss):
+        return None, reason
+    encoder, decoder = settings.encoder, settings.decoder
+    assert isinstance(encoder, TransformerSettings) and isinstance(decoder, TransformerSettings)
+    for side, stack in (("encoder", encoder), ("decoder", decoder)):
+        if reason := _unsupported_stack(side, stack):
+            return None, reason
+    for name in _shared_names(decoder):
+        if getattr(encoder, name) != getattr(decoder, name):
+            return None, (
+                f"model.encoder.{name}: {getattr(encoder, name)!r} is not that of the decoder; transformers has no "
+                "model in which they differ"
+            )
+    if encoder.positions == "relative":
+        if settings.tie not in ("all", "inputs"):
+            return None, f"model.tie: {settings.tie!r}: T5 has one embedding for source and target"
+        if decoder.relative_per_layer and settings.tie != "all":
+            return None, (
+                f"model.tie: {settings.tie!r}: versions 4 and 5 of transformers compute different outputs of a UMT5 "
+                "model whose output projection is not tied"
+            )
+        return ("umt5" if decoder.relative_per_layer else "t5"), ""
+    kind = BART_LIKE[decoder.norm_placement, decoder.embedding_norm]
+    if settings.tie not in ("all", "inputs") and kind != "marian":
+        return None, (
+            f"model.tie: {settings.tie!r}: the {CLASSES[kind]} of transformers has one embedding for source and target; "
+            "Marian (norm_placement = 'post') may have two"
+        )
+    return kind, ""
+
+
+def _unsupported_model(settings: ModelSettings, loss: str) -> str | None:
+    if loss != "cross_entropy":
+        return f"training.loss: transformers has no output layer for {loss!r}; only for 'cross_entropy'"
+    if settings.kind != "seq2seq":
+        return f"model.kind: {settings.kind!r} is not exported to transformers; only 'seq2seq' is"
+    if settings.sources.count > 1:
+        return f"model.sources.count: {settings.sources.count} sources are not known to transformers; it has one"
+    if settings.attention.normalizer != "softmax":
+        return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to transformers"
+    if settings.copy:
+        return "model.copy: copying is not known to transformers"
+    for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
+        if not isinstance(stack, TransformerSettings) or stack.kind != "transformer":
+            return f"model.{side}.kind: {stack.kind!r}: transformers has no such sequence-to-sequence model"
+        if settings.embedding != stack.hidden:
+            return f"model.embedding: {settings.embedding} is not model.{side}.hidden, {stack.hidden}, as in transformers"
+    return None
+
+
+def _unsupported_stack(side: str, stack: TransformerSettings) -> str | None:
+    where = f"model.{side}"
+    if stack.kv_heads != stack.heads:
+        return f"{where}.key_value_heads: {stack.kv_heads} is not {where}.heads, {stack.heads}, as in transformers"
+    if stack.positions in ABSOLUTE:
+        expected: dict[str, object] = {"norm": "layer", "norm_epsilon": BART_EPSILON, "head_size": 0}
+        activations = BART_ACTIVATIONS
+    elif stack.positions == "relative":
+        expected = {"norm": "rms", "norm_placement": "pre", "embedding_norm": False, "scale_embedding": False}
+        activations = T5_ACTIVATIONS
+    else:
+        return f"{where}.positions: {stack.positions!r}: transformers has no sequence-to-sequence model with them"
+    for name, value in expected.items():
+        given = getattr(stack, name)
+        if given != value and not (name == "head_size" and stack.head_width * stack.heads == stack.hidden):
+            return (
+                f"{where}.{name}: {given!r} with {where}.positions = {stack.positions!r}: no model of transformers; "
+                f"it would be {value!r}"
+            )
+    if stack.activation not in activations:
+        known = ", ".join(activations)
+        return f"{where}.activation: {stack.activation!r} is not known to transformers here; it has {known}"
+    return None
+
+
+def _shared_names(decoder: TransformerSettings) -> tuple[str, ...]:
+    """Settings that are one entry of config.json for both sides."""
+    if decoder.positions == "relative":
+        positions = ("relative_buckets", "relative_max_distance", "relative_per_layer")
+        return ("hidden", "heads", "head_width", "feed_forward", "activation", "norm_epsilon", "positions", *positions)
+    absolute = ("norm_placement", "embedding_norm", "scale_embedding", "activation", "hidden")
+    return absolute if decoder.positions in ABSOLUTE else ("positions",)

@@ -1,0 +1,232 @@
+"""From a run to a folder that `AutoModelForSeq2SeqLM.from_pretrained` loads.
+
+Tokens of a run that was trained here keep their ids; a padding token follows the last one, with an embedding of zeros
+and a bias that rules it out. An imported run gets back the ids of the original.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+import weft
+from weft.errors import RecipeError, SearchError, nearest
+from weft.files import replacing, save_text
+from weft.interop.export_folder import check_replaceable, write_export
+from weft.interop.huggingface import bart_weights, t5_weights
+from weft.interop.huggingface.architectures import CLASSES, find_architecture
+from weft.interop.huggingface.generation_export import TokenIds, differences, generation_config
+from weft.interop.huggingface.tokenizer_export import PADDING, TARGET_FOLDER, check_tokenizer, save_tokenizers
+from weft.models.seq2seq import Seq2Seq
+from weft.recipe import TransformerSettings
+from weft.runs.load import LoadedRun
+from weft.runs.weights import hash_tensors, model_tensors
+from weft.text.imported import ImportedTokenizer
+from weft.text.imported_engines import ByteEngine, PieceEngine
+from weft.text.specials import END, UNKNOWN
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from weft.text.tokenizer import Tokenizer
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+PADDING_BIAS = -1e4
+"""Of a token that is never an output: p = 0 in every precision, and finite in all of them."""
+TARGET_LENGTH = 1024
+"""generation_config's max_length where positions set no limit."""
+VOCABULARY = ("source_embedding.weight_VE", "target_embedding.weight_VE", "output.weight_VD", "output.bias_V")
+"""Tensors with a row for each token."""
+
+
+class Plan(NamedTuple):
+    """What is written of a run."""
+
+    kind: str
+    """The model_type."""
+    ids: TokenIds
+    rows: int
+    """Of the vocabularies."""
+    tensors: dict[str, Tensor]
+    """By weft's names, with the rows of the export."""
+    orders: Mapping[str, list[int]]
+    """For source and target, the id in the export of every id of weft."""
+
+
+def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Path:
+    """Write the folder; an earlier export in it is replaced. ``dtype``: of the weights."""
+    if dtype not in DTYPES:
+        raise SearchError(f"--quantization {dtype}: not for huggingface; {nearest(dtype, DTYPES)}")
+    check_replaceable(folder, "huggingface")
+    plan = make_plan(run)
+    weights = _weights(run, plan)
+
+    def fill(temporary: Path) -> dict[str, Any]:
+        from safetensors.torch import save
+
+        config = _config(run, plan, dtype)
+        generation = _generation(run, plan)
+        for name, content in (("config.json", config), ("generation_config.json", generation)):
+            save_text(temporary / name, json.dumps(content, indent=2) + "\n")
+        stored = {name: tensor.to(DTYPES[dtype]).contiguous() for name, tensor in weights.items()}
+        with replacing(temporary / "model.safetensors") as file:
+            file.write(save(stored, {"format": "pt"}))
+        longest = _longest(run)
+        save_tokenizers(temporary, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest or TARGET_LENGTH)
+        save_text(temporary / "README.md", card(run, plan))
+        return {"model": CLASSES[plan.kind], "dtype": dtype, "weights": hash_tensors(model_tensors(run.model))}
+
+    return write_export(folder, "huggingface", fill)
+
+
+def make_plan(run: LoadedRun) -> Plan:
+    """Decide which class is written, and number its tokens; one line says why if there is none."""
+    name, recipe = run.recipe.name, run.recipe
+    kind, reason = find_architecture(recipe)
+    if kind is None:
+        raise RecipeError(f"{name}: {reason}")
+    if not isinstance(run.model, Seq2Seq):
+        raise RecipeError(f"{name}: an ensemble is not a single model; export its runs one at a time")
+    tokenizers = run.tokenizers
+    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+        check_tokenizer(name, side, tokenizer)
+    tensors = model_tensors(run.model)
+    if kind in ("t5", "umt5"):
+        t5_weights.check_biases(name, tensors)
+    orders = {
+        side: _order(tokenizer) for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
+    }
+    padding = _padding(tokenizers.source)
+    if padding is None:
+        padding = max(tokenizer.size for tokenizer in tokenizers)
+    elif kind == "pegasus" and _is_m2m100(recipe.model, padding, tensors):
+        kind = "m2m_100"
+    rows = max(padding + 1, *(tokenizer.size for tokenizer in tokenizers))
+    frame, target = tokenizers.frame, orders["target"]
+    if len(frame.target_before) > 1:
+        raise RecipeError(f"{name}: {len(frame.target_before)} tokens before each target; `generate` forces only one")
+    forced = target[frame.target_before[0]] if frame.target_before else None
+    ids = TokenIds(target[frame.begin], target[END], padding, target[UNKNOWN], forced)
+    if _padding(tokenizers.source) is None and kind in ("t5", "umt5"):
+        raise RecipeError(f"{name}: a padding token cannot be added: T5 has no bias that rules it out as an output")
+    return Plan(kind, ids, rows, _numbered(tensors, orders, rows), orders)
+
+
+def _order(tokenizer: Tokenizer) -> list[int]:
+    if isinstance(tokenizer, ImportedTokenizer):
+        return list(tokenizer.external_ids)
+    return list(range(tokenizer.size))
+
+
+def _padding(tokenizer: Tokenizer) -> int | None:
+    """The padding token of an imported tokenizer; its begin token if none has that name."""
+    if not isinstance(tokenizer, ImportedTokenizer):
+        return None
+    engine = tokenizer.engine
+    if isinstance(engine, ByteEngine):
+        return 0
+    names = engine.table.names if isinstance(engine, PieceEngine) else engine.names()
+    if isinstance(names, tuple):
+        return names.index(PADDING) if PADDING in names else tokenizer.vocabulary.special[1]
+    return int(names.get(PADDING, tokenizer.vocabulary.special[1]))
+
+
+def _is_m2m100(settings: Any, padding: int, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether positions and output are those of M2M100, which has no bias of the output."""
+    return not tensors["output.bias_V"].any() and all(
+        stack.positions == "sinusoidal" and stack.sinusoids == "tensor2tensor" and stack.first_position == padding + 1
+        for stack in (settings.encoder, settings.decoder)
+    )
+
+
+def _numbered(tensors: Mapping[str, Tensor], orders: Mapping[str, list[int]], rows: int) -> dict[str, Tensor]:
+    """The tensors with the rows of vocabularies in the order of the export."""
+    numbered = dict(tensors)
+    for name in VOCABULARY:
+        if name not in tensors:
+            continue
+        own = tensors[name].float().cpu()
+        new = own.new_full((rows, *own.shape[1:]), PADDING_BIAS if own.dim() == 1 else 0.0)
+        new[torch.tensor(orders["source" if name.startswith("source") else "target"])] = own
+        numbered[name] = new
+    return numbered
+
+
+def _weights(run: LoadedRun, plan: Plan) -> dict[str, Tensor]:
+    tensors = {name: tensor.float().cpu() for name, tensor in plan.tensors.items()}
+    if plan.kind in ("t5", "umt5"):
+        return t5_weights.weights(run.recipe.model, tensors)
+    return bart_weights.weights(plan.kind, run.recipe.model, tensors)
+
+
+def _longest(run: LoadedRun) -> int | None:
+    """The most tokens that both sides can read; None: no limit."""
+    decoder = run.recipe.model.decoder
+    assert isinstance(decoder, TransformerSettings)
+    return None if decoder.positions == "relative" else bart_weights.positions(run.recipe.model)
+
+
+def _config(run: LoadedRun, plan: Plan, dtype: str) -> dict[str, Any]:
+    """config.json."""
+    settings = run.recipe.model
+    is_t5 = plan.kind in ("t5", "umt5")
+    config = t5_weights.configuration(settings) if is_t5 else bart_weights.configuration(plan.kind, settings)
+    if plan.kind == "marian":
+        config["decoder_vocab_size"] = plan.rows
+    ids = {name: value for name, value in plan.ids.to_json().items() if name != "forced_bos_token_id"}
+    return {
+        "architectures": [CLASSES[plan.kind]],
+        "model_type": plan.kind,
+        "is_encoder_decoder": True,
+        "vocab_size": plan.rows,
+        **config,
+        **ids,
+        "forced_eos_token_id": None,
+        "use_cache": True,
+        "torch_dtype": dtype,
+    }
+
+
+def _generation(run: LoadedRun, plan: Plan) -> dict[str, Any]:
+    search = run.recipe.search
+    target = plan.orders["target"]
+    return generation_config(
+        search,
+        plan.ids,
+        max_length=_longest(run) or TARGET_LENGTH,
+        vocabulary=run.tokenizers.target.size,
+        banned=[[target[id] for id in phrase] for phrase in search.banned_ids],
+    )
+
+
+def card(run: LoadedRun, plan: Plan) -> str:
+    """README.md of the folder: what the model is, how it is used, and what differs."""
+    recipe = run.recipe
+    size = sum(tensor.numel() for tensor in model_tensors(run.model).values())
+    target = "tokenizer" if run.tokenizers.joint else "target_tokenizer"
+    load_target = [f'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="{TARGET_FOLDER}")']
+    languages = run.tokenizers.languages
+    lines = [
+        *("---", "library_name: transformers", "pipeline_tag: translation", "tags:", "- weft", f"- {plan.kind}", "---"),
+        *(f"# {recipe.name}", "", recipe.summary or "A sequence-to-sequence model.", ""),
+        f"- class: `{CLASSES[plan.kind]}`, exported by weft {weft.__version__}",
+        f"- parameters: {size:,}; vocabulary: {plan.rows:,}",
+        *([f"- languages: {', '.join(languages)}"] if languages else []),
+        *("", "## Use", "```python", "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer", ""),
+        'folder = "."  # this folder, or its name on the Hub',
+        "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        *([] if run.tokenizers.joint else load_target),
+        "model = AutoModelForSeq2SeqLM.from_pretrained(folder)",
+        'batch = tokenizer(["your text"], return_tensors="pt", padding=True)',
+        "outputs = model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask)",
+        f"{target}.batch_decode(outputs, skip_special_tokens=True)",
+        *("```", "", "## Differences from weft", "`generation_config.json` has the search settings of the run, except:"),
+        *(f"- {line}" for line in differences(recipe.search, run.tokenizers.target.size)),
+        "- text that spells a special token, such as `</s>`, is read as that token",
+        "",
+    ]
+    return "\n".join(lines)

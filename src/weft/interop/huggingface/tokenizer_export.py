@@ -1,0 +1,201 @@
+"""The files of a tokenizer that `AutoTokenizer.from_pretrained` loads.
+
+BPE and unigram tokenizers are tokenizer.json files already; characters and bytes become such files. Each gets the end
+token after every text, and a padding token, which weft has none of, after its last id. The tokenizer of an imported
+model is written as the files of its family, with the ids of the original.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+
+from weft.errors import RecipeError
+from weft.files import replacing, save_text
+from weft.text import normalization
+from weft.text.bytes import ByteTokenizer
+from weft.text.characters import CharacterTokenizer
+from weft.text.external_engines import TokenizersEngine
+from weft.text.imported import ImportedTokenizer
+from weft.text.imported_engines import ByteEngine, PieceEngine
+from weft.text.pretokenization import byte_alphabet
+from weft.text.specials import END, SPECIALS, UNKNOWN
+from weft.text.subwords import SubwordTokenizer
+from weft.text.tokenizer import Tokenizer, Tokenizers
+
+PADDING = "<pad>"
+TARGET_FOLDER = "target_tokenizer"
+"""Where the target's tokenizer is if it is not that of the source."""
+FAST = "PreTrainedTokenizerFast"
+SENTENCEPIECE = {"t5": "spiece.model", "umt5": "spiece.model", "pegasus": "spiece.model"}
+"""The name of the SentencePiece file of a family; that of the others is sentencepiece.bpe.model."""
+LANGUAGE_CLASSES = {"mbart": "MBart50Tokenizer", "m2m_100": "NllbTokenizer"}
+"""Families whose class puts languages around a text, with a tokenizer.json."""
+LANGUAGE_SETTINGS = {"source": "src_lang", "target": "tgt_lang"}
+
+
+def check_tokenizer(name: str, side: str, tokenizer: Tokenizer) -> None:
+    """Fail if a tokenizer cannot be written as files of transformers."""
+    if isinstance(tokenizer, SubwordTokenizer | ByteTokenizer | ImportedTokenizer):
+        return
+    if isinstance(tokenizer, CharacterTokenizer):
+        special = tokenizer.tags or tokenizer.decompose or tokenizer.preprocessor.splits
+        if not special:
+            return
+        raise RecipeError(
+            f"{name}: the {side} tokenizer knows tags, symbols, protected patterns or decomposed characters, which a "
+            "tokenizer.json of characters does not"
+        )
+    raise RecipeError(
+        f"{name}: a {side} tokenizer of kind {tokenizer.kind!r} cannot be written as a tokenizer.json; bpe, unigram, "
+        "character, byte and those of imported models can"
+    )
+
+
+def save_tokenizers(folder: Path, tokenizers: Tokenizers, family: str, *, padding: int, longest: int) -> None:
+    """Write the files. ``padding``: the id of the padding token; ``longest``: source tokens that the model can read."""
+    if isinstance(tokenizers.source, ImportedTokenizer):
+        assert isinstance(tokenizers.target, ImportedTokenizer)
+        _save_imported(folder, tokenizers.source, tokenizers.target, family, longest)
+        return
+    _save_fast(folder, tokenizers.source, padding, longest)
+    if not tokenizers.joint:
+        _save_fast(folder / TARGET_FOLDER, tokenizers.target, padding, longest)
+
+
+def _save_fast(folder: Path, tokenizer: Tokenizer, padding: int, longest: int) -> None:
+    """tokenizer.json with an end token after each text."""
+    library = tokenizers.Tokenizer.from_str(_library(tokenizer, padding))
+    for special in (*SPECIALS, PADDING):
+        library.add_special_tokens([AddedToken(special, special=True, normalized=False)])
+    assert library.token_to_id(PADDING) == padding
+    end = SPECIALS[END]
+    library.post_processor = processors.TemplateProcessing(
+        single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, END)]
+    )
+    folder.mkdir(exist_ok=True)
+    save_text(folder / "tokenizer.json", library.to_str(pretty=True))
+    settings = {
+        "tokenizer_class": FAST,
+        "unk_token": SPECIALS[UNKNOWN],
+        "eos_token": end,
+        "pad_token": PADDING,
+        "model_max_length": longest,
+        "clean_up_tokenization_spaces": False,
+    }
+    _save_settings(folder, settings)
+
+
+def _library(tokenizer: Tokenizer, padding: int) -> str:
+    """The content of a tokenizer.json whose vocabulary ends with the padding token."""
+    if isinstance(tokenizer, SubwordTokenizer):
+        content = json.loads(tokenizer.library_json())
+    else:
+        content = json.loads(_single_symbols(tokenizer).to_str())
+    vocabulary = content["model"]["vocab"]
+    unused = [f"<unused_{id}>" for id in range(tokenizer.size, padding)]
+    if isinstance(vocabulary, dict):
+        vocabulary |= {token: id for id, token in enumerate([*unused, PADDING], tokenizer.size)}
+    else:
+        vocabulary += [[token, -10_000.0] for token in [*unused, PADDING]]
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _single_symbols(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+    """Characters or bytes: every one of them is a word of a vocabulary."""
+    steps: list[Any] = []
+    splits: list[Any] = [pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")]
+    if isinstance(tokenizer, CharacterTokenizer):
+        symbols = list(tokenizer.vocabulary.symbols)
+        steps = normalization.normalizers_of(tokenizer.preprocessor.normalize, tokenizer.preprocessor.lowercase)
+        decoder: Any = decoders.Fuse()
+    else:
+        symbols = byte_alphabet()
+        splits.insert(0, pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False))
+        decoder = decoders.ByteLevel()
+    vocabulary = {token: id for id, token in enumerate([*SPECIALS, *symbols])}
+    library = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]))
+    if steps:
+        library.normalizer = normalizers.Sequence(steps)
+    library.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    library.decoder = decoder
+    return library
+
+
+def _save_imported(
+    folder: Path, source: ImportedTokenizer, target: ImportedTokenizer, family: str, longest: int
+) -> None:
+    """The files that the family has in transformers."""
+    rules = source.rules
+    settings: dict[str, Any] = {"model_max_length": longest}
+    for side, name in LANGUAGE_SETTINGS.items():
+        if language := getattr(rules, side):
+            settings[name] = language
+    engine = source.engine
+    if isinstance(engine, TokenizersEngine):
+        save_text(folder / "tokenizer.json", engine.content())
+        several = LANGUAGE_CLASSES.get(family) if rules.languages else None
+        settings |= {"tokenizer_class": several or FAST, **special_names(source)}
+    elif isinstance(engine, ByteEngine):
+        settings |= {"tokenizer_class": "ByT5Tokenizer", "extra_ids": engine.sentinels}
+    else:
+        assert isinstance(engine, PieceEngine) and isinstance(target.engine, PieceEngine)
+        settings |= _save_pieces(folder, (engine, target.engine), family, settings)
+    _save_settings(folder, settings)
+
+
+def _save_pieces(
+    folder: Path, engines: tuple[PieceEngine, PieceEngine], family: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """SentencePiece models with their tables; returns entries of tokenizer_config.json."""
+    source, target = engines
+    names = source.table.names
+    if family == "marian":
+        _save_bytes(folder / "source.spm", source.model)
+        _save_bytes(folder / "target.spm", target.model)
+        _save_ids(folder / "vocab.json", names)
+        separate = names != target.table.names
+        if separate:
+            _save_ids(folder / "target_vocab.json", target.table.names)
+        languages = {"source_lang": "source", "target_lang": "target"}
+        return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, **languages}
+    _save_bytes(folder / SENTENCEPIECE.get(family, "sentencepiece.bpe.model"), source.model)
+    if family in ("t5", "umt5"):
+        return {"tokenizer_class": "T5Tokenizer", "extra_ids": sum(name.startswith("<extra_id_") for name in names)}
+    if family == "pegasus":
+        return {"tokenizer_class": "PegasusTokenizer", "offset": names.index("<unk>")}
+    if family == "mbart":
+        return {"tokenizer_class": "MBart50Tokenizer" if "af_ZA" in names else "MBartTokenizer"}
+    if "__en__" in names:
+        _save_ids(folder / "vocab.json", [name for name in names if not name.startswith("__")])
+        return {"tokenizer_class": "M2M100Tokenizer"}
+    codes = [name for name in names if len(name) == 8 and name[3] == "_"]
+    return {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": codes}
+
+
+def special_names(tokenizer: ImportedTokenizer) -> dict[str, str]:
+    """The names of the special tokens of a tokenizer.json."""
+    engine = tokenizer.engine
+    assert isinstance(engine, TokenizersEngine)
+    by_id = {id: name for name, id in engine.names().items()}
+    roles = zip(("unk_token", "bos_token", "eos_token"), tokenizer.vocabulary.special, strict=True)
+    names = {role: by_id[id] for role, id in roles if id in by_id}
+    return {**names, **({"pad_token": PADDING} if PADDING in engine.names() else {})}
+
+
+def _save_ids(path: Path, names: Any) -> None:
+    save_text(path, json.dumps({name: id for id, name in enumerate(names)}, ensure_ascii=False))
+
+
+def _save_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+def _save_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    save_text(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
