@@ -72,7 +72,7 @@ def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Pat
         generation = _generation(run, plan)
         for name, content in (("config.json", config), ("generation_config.json", generation)):
             save_text(temporary / name, json.dumps(content, indent=2) + "\n")
-        stored = {name: tensor.to(DTYPES[dtype]).contiguous() for name, tensor in weights.items()}
+        stored = {name: tensor.to(DTYPES[dtype], copy=True).contiguous() for name, tensor in weights.items()}
         with replacing(temporary / "model.safetensors") as file:
             file.write(save(stored, {"format": "pt"}))
         longest = _longest(run)

@@ -138,7 +138,7 @@ def _save_imported(
             settings[name] = language
     engine = source.engine
     if isinstance(engine, TokenizersEngine):
-        save_text(folder / "tokenizer.json", engine.content())
+        save_text(folder / "tokenizer.json", _with_frame(engine, source))
         several = LANGUAGE_CLASSES.get(family) if rules.languages else None
         settings |= {"tokenizer_class": several or FAST, **special_names(source)}
     elif isinstance(engine, ByteEngine):
@@ -168,14 +168,32 @@ def _save_pieces(
     if family in ("t5", "umt5"):
         return {"tokenizer_class": "T5Tokenizer", "extra_ids": sum(name.startswith("<extra_id_") for name in names)}
     if family == "pegasus":
-        return {"tokenizer_class": "PegasusTokenizer", "offset": names.index("<unk>")}
+        return {"tokenizer_class": "PegasusTokenizer", "offset": 2 + sum(name.startswith("<unk_") for name in names)}
     if family == "mbart":
         return {"tokenizer_class": "MBart50Tokenizer" if "af_ZA" in names else "MBartTokenizer"}
     if "__en__" in names:
         _save_ids(folder / "vocab.json", [name for name in names if not name.startswith("__")])
         return {"tokenizer_class": "M2M100Tokenizer"}
-    codes = [name for name in names if len(name) == 8 and name[3] == "_"]
-    return {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": codes}
+    ids = {name: id for id, name in enumerate(names) if (len(name) == 8 and name[3] == "_") or name == "<mask>"}
+    flags = {"special": True, "normalized": False, "lstrip": False, "rstrip": False, "single_word": False}
+    added = {str(id): {"content": name, **flags} for name, id in ids.items()}
+    codes = [name for name in ids if name != "<mask>"]
+    return {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": codes, "added_tokens_decoder": added}
+
+
+def _with_frame(engine: TokenizersEngine, tokenizer: ImportedTokenizer) -> str:
+    """A tokenizer.json that puts around a text what the model reads around it."""
+    library = tokenizers.Tokenizer.from_str(engine.content())
+    order, frame = tokenizer.external_ids, tokenizer.frame
+    around = [[order[id] for id in ids] for ids in (frame.source_before, frame.source_after)]
+    names = {id: str(library.id_to_token(id)) for ids in around for id in ids}
+    before, after = ([names[id] for id in ids] for ids in around)
+    library.post_processor = processors.TemplateProcessing(
+        single=[*before, "$A", *after],
+        pair=[*before, "$A", *after, "$B:1", *(f"{name}:1" for name in after)],
+        special_tokens=[(name, id) for id, name in names.items()],
+    )
+    return str(library.to_str(pretty=True))
 
 
 def special_names(tokenizer: ImportedTokenizer) -> dict[str, str]:
