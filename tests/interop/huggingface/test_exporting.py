@@ -175,7 +175,7 @@ def test_an_output_projection_of_its_own(tmp_path: Path) -> None:
     original = pretrained_models.make("t5-1.1", tmp_path / "original", end=3.0)
     weights = load_file(tmp_path / "original" / "model.safetensors")
     torch.manual_seed(2)
-    weights["lm_head.weight"] = torch.randn(original.config.vocab_size, original.config.d_model)
+    weights["lm_head.weight"] = 0.3 * torch.randn(original.config.vocab_size, original.config.d_model)
     save_file(weights, tmp_path / "original" / "model.safetensors", {"format": "pt"})
     run = load_run(import_model(tmp_path / "original", tmp_path / "run"))
     assert run.recipe.model.tie == "inputs"
