@@ -33,7 +33,7 @@ class AlignmentHistory(NamedTuple):
     def start(cls, mask_BS: Tensor) -> AlignmentHistory:
         """The history of each source before the first step."""
         zeros_BS = torch.zeros_like(mask_BS)
-        return cls(zeros_BS, zeros_BS, torch.zeros(len(mask_BS), dtype=torch.int64, device=mask_BS.device))
+        return cls(zeros_BS, zeros_BS, torch.zeros(mask_BS.shape[0], dtype=torch.int64, device=mask_BS.device))
 
     def advance(self, weights_RS: Tensor) -> AlignmentHistory:
         """The history after one more step."""
@@ -59,7 +59,7 @@ class HistoryFeatures(nn.Module):
 
     def forward(self, history: AlignmentHistory, *, rows: int, fertility_BS: Tensor | None) -> Tensor:
         """u (B, T, S, A) for B rows of T hypotheses, which are adjacent in the history."""
-        shape = (rows, len(history.previous_RS) // rows, history.previous_RS.shape[1])
+        shape = (rows, history.previous_RS.shape[0] // rows, history.previous_RS.shape[1])
         features: list[Tensor] = []
         if self.coverage is not None:
             coverage_BTS = history.coverage_RS.view(shape)

@@ -114,7 +114,7 @@ class Attention(nn.Module):
             scores_BTS = self.score(queries_BTD, keys.keys_BSD)
         else:
             assert history is not None and isinstance(self.score, HiddenLayerScore)
-            features_BTSA = self.features(history, rows=len(queries_BTD), fertility_BS=keys.fertility_BS)
+            features_BTSA = self.features(history, rows=queries_BTD.shape[0], fertility_BS=keys.fertility_BS)
             scores_BTS = self.score(queries_BTD, keys.keys_BSD, features_BTSA)
         mask_B1S = keys.mask_BS[:, None]
         if self.window is None:

@@ -43,7 +43,7 @@ class Zero(nn.Module):
 
     def forward(self, final: StackState) -> StackState:
         top_BD = final[-1][0]
-        zero_BD = top_BD.new_zeros(len(top_BD), self.decoder.hidden)
+        zero_BD = top_BD.new_zeros(top_BD.shape[0], self.decoder.hidden)
         return ((zero_BD,) * _cell(self.decoder).state_parts,) * self.decoder.layers
 
 

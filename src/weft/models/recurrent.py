@@ -91,7 +91,7 @@ class RecurrentStack(nn.Module):
         """The weights of a layer, forward (0) or backward (1)."""
         return layer_weights(self.layers[level], direction)
 
-    def _layer_output(self, level: int, inputs: Tensor | None, output: Tensor) -> Tensor:
+    def layer_output(self, level: int, inputs: Tensor | None, output: Tensor) -> Tensor:
         """The input of the layer above (of the top layer: the stack's output) from this layer's input and state."""
         if self.connections == "residual" and inputs is not None and inputs.shape[-1] == output.shape[-1]:
             output = output + inputs
@@ -117,7 +117,7 @@ class RecurrentStack(nn.Module):
             else:
                 output_ND, final = self._layer(level, values_ND, order, start)
             finals.append(tuple(order.unsort_rows(part) for part in final))
-            values_ND = self._layer_output(level, values_ND, output_ND)
+            values_ND = self.layer_output(level, values_ND, output_ND)
         return sequences.like(values_ND if padded else order.unsort(values_ND)), tuple(finals)
 
     def _torch_layer(
@@ -187,11 +187,11 @@ class RecurrentStack(nn.Module):
         """
         layer_state = maps[0].advance(self.cell, extra_BD, precomputed_BG, state[0])
         states = [layer_state]
-        current_BD = self._layer_output(0, inputs_BD, layer_state[0])
+        current_BD = self.layer_output(0, inputs_BD, layer_state[0])
         for level in range(1, len(maps)):
             layer_state = maps[level].advance(self.cell, current_BD, None, state[level])
             states.append(layer_state)
-            current_BD = self._layer_output(level, current_BD, layer_state[0])
+            current_BD = self.layer_output(level, current_BD, layer_state[0])
         return current_BD, tuple(states)
 
 

@@ -163,7 +163,7 @@ class RecurrentDecoder(nn.Module):
 
     def start(self, memory: Memory) -> DecoderState:
         top_BD = memory.initial[0][0]
-        attentional_BD = top_BD.new_zeros(len(top_BD), self.size) if self.input_feeding else None
+        attentional_BD = top_BD.new_zeros(top_BD.shape[0], self.size) if self.input_feeding else None
         history = None
         if self.attention is not None and memory.keys is not None:
             history = self.attention.start(memory.keys)
@@ -179,7 +179,7 @@ class RecurrentDecoder(nn.Module):
         step = self._advance(embedded_RE, self._input_gates(embedded_RE), state, memory, maps)
         output_RD = step.output_BD
         if not self.input_feeding:
-            summary_RD = _repeat_rows(memory.summary_BD, len(embedded_RE))
+            summary_RD = _repeat_rows(memory.summary_BD, embedded_RE.shape[0])
             output_RD = self._readout(maps.readout, output_RD, step.context_BD, summary_RD, embedded_RE)
         return output_RD, step.state, step.weights_BS
 
@@ -188,7 +188,7 @@ class RecurrentDecoder(nn.Module):
     ) -> _Step:
         """s_{t−1}, y_{t−1} -> s_t, by the equations above; ``input_BG``: W y_{t−1} + b of the first layer."""
         context_BD = weights_BS = None
-        summary_BD = _repeat_rows(memory.summary_BD, len(embedded_BE))
+        summary_BD = _repeat_rows(memory.summary_BD, embedded_BE.shape[0])
         if self.attends_before:
             context_BD, weights_BS = self._attend(state.layers[-1][0], memory, state.history)
         extras = [extra for extra in (context_BD, state.attentional_BD, summary_BD) if extra is not None]
@@ -217,7 +217,7 @@ class RecurrentDecoder(nn.Module):
     def _attend(self, queries_RD: Tensor, memory: Memory, history: AlignmentHistory | None) -> tuple[Tensor, Tensor]:
         """The contexts (R, D) and the weights (R, S)."""
         assert self.attention is not None and memory.keys is not None
-        sources = len(memory.keys.mask_BS)
+        sources = memory.keys.mask_BS.shape[0]
         queries_BTD = queries_RD.view(sources, -1, queries_RD.shape[-1])
         context_BTD, weights_BTS = self.attention(queries_BTD, memory.keys, history)
         return context_BTD.flatten(0, 1), weights_BTS.flatten(0, 1)
@@ -345,6 +345,6 @@ class RecurrentDecoder(nn.Module):
 
 def _repeat_rows(summary_BD: Tensor | None, rows: int) -> Tensor | None:
     """One summary for every row of a search, in which the rows of one source are adjacent."""
-    if summary_BD is None or len(summary_BD) == rows:
+    if summary_BD is None or summary_BD.shape[0] == rows:
         return summary_BD
-    return summary_BD.repeat_interleave(rows // len(summary_BD), 0)
+    return summary_BD.repeat_interleave(rows // summary_BD.shape[0], 0)

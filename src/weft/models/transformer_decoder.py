@@ -91,7 +91,7 @@ class TransformerDecoder(nn.Module):
         return masks_BKS.repeat_interleave(self.stack.settings.heads, 1)[:, :, None]
 
     def start(self, memory: TransformerMemory) -> TransformerState:
-        return TransformerState(self.stack.empty_history(len(memory.mask_B11S), memory.mask_B11S))
+        return TransformerState(self.stack.empty_history(memory.mask_B11S.shape[0], memory.mask_B11S))
 
     def step(
         self, embedded_RE: Tensor, state: TransformerState | CachedState, memory: TransformerMemory
@@ -102,7 +102,7 @@ class TransformerDecoder(nn.Module):
             stream_RD, state, attention_RS = cached_step(stack, embedded_RE, state, source, self.alignment)
             return self.readout(stream_RD), state, attention_RS
         time = state.layers[0].keys.shape[2]
-        positions_R = torch.full((len(embedded_RE),), time, device=embedded_RE.device)
+        positions_R = torch.full((embedded_RE.shape[0],), time, device=embedded_RE.device)
         stream_RD = stack.embed(embedded_RE, positions_R, time + 1)
         stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, source)
         attention_RS = mean_of_heads(dict(enumerate(weights)), self.alignment)
