@@ -24,9 +24,12 @@ def command(
         ),
     ] = "float32",
 ) -> None:
-    """Convert a run to the format of another inference engine, and print the folder.
+    """Convert a run to the format of other software, and print the folder.
 
     ctranslate2: encoder-decoder Transformers, for CTranslate2 (`pip install ctranslate2`).
+    huggingface: Transformers that transformers has a class for, for AutoModelForSeq2SeqLM; float32, float16, bfloat16.
+    onnx: encoder-decoder models, recurrent ones too, for ONNX Runtime (`pip install onnx onnxscript onnxruntime`);
+    float32, int8.
     """
     from weft.interop.export import export_run
 

@@ -23,7 +23,18 @@ def _huggingface(run: Path, folder: Path, quantization: str) -> Path:
     return export_model(load_run(run), folder, dtype=quantization)
 
 
-FORMATS: dict[str, Callable[[Path, Path, str], Path]] = {"ctranslate2": _ctranslate2, "huggingface": _huggingface}
+def _onnx(run: Path, folder: Path, quantization: str) -> Path:
+    from weft.interop.onnx.exporting import export_onnx
+    from weft.runs.load import load_run
+
+    return export_onnx(load_run(run), folder, quantization=quantization)
+
+
+FORMATS: dict[str, Callable[[Path, Path, str], Path]] = {
+    "ctranslate2": _ctranslate2,
+    "huggingface": _huggingface,
+    "onnx": _onnx,
+}
 
 
 def export_run(
