@@ -1,0 +1,120 @@
+"""Exported graphs in ONNX Runtime: the same numbers, and the same outputs of the searches in docs/export.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fixtures import onnx_models
+from weft.errors import RecipeError, SearchError
+from weft.interop.onnx.exporting import check_exportable, export_onnx
+from weft.ragged import Ragged
+from weft.recipe import make_recipe
+from weft.runs.load import LoadedRun
+from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.torch import TorchEngine
+
+pytest.importorskip("onnxscript")
+onnxruntime = pytest.importorskip("onnxruntime")
+DOCUMENT = Path(__file__).parents[3] / "docs" / "export.md"
+LONGEST = 15
+
+
+def documented() -> dict[str, Any]:
+    """`Model`, `greedy_search` and `beam_search` of the document."""
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(next(block for block in blocks if "def beam_search" in block), names)
+    return names
+
+
+def sources(count: int) -> list[list[int]]:
+    random = Random(3)
+    return [random.choices(range(3, 17), k=random.randint(1, 9)) for _ in range(count)]
+
+
+def own_outputs(run: LoadedRun, **search: Any) -> list[list[int]]:
+    settings = make_recipe({"search": {"no_loops": False, "max_length": LONGEST, **search}}).search
+    frame = run.tokenizers.frame
+    framed = [frame.source(ids) for ids in sources(12)]
+    found = TorchEngine(run.model, run.tokenizers.target).search(EngineRequest(framed, [[] for _ in framed], settings))
+    return [best.tokens for best, *_ in found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", onnx_models.KINDS)
+def test_in_onnx_runtime(kind: str, tmp_path: Path) -> None:
+    run = onnx_models.make(kind)
+    names = documented()
+    model = names["Model"](export_onnx(run, tmp_path / "export"))
+    source, target = sources(1)[0], [3, 4, 5, 6]
+    frame = run.tokenizers.frame
+    with torch.no_grad():
+        inputs = Ragged.of([[*frame.start, *target]])
+        expected = run.model(Ragged.of([frame.source(source)]), inputs).logits_NV.log_softmax(-1).numpy()
+    log_p, past = model.start(source)
+    rows = [log_p]
+    for token in target:
+        log_p, past = model.step([token], past)
+        rows.append(log_p)
+    np.testing.assert_allclose(np.concatenate(rows), expected, atol=1e-4, rtol=0)
+    greedy = [names["greedy_search"](model, source, LONGEST) for source in sources(12)]
+    assert greedy == own_outputs(run, kind="greedy")
+    beams = [names["beam_search"](model, source, 5, LONGEST) for source in sources(12)]
+    assert beams == own_outputs(run, kind="beam", size=5, stop="finished")
+
+
+@pytest.mark.slow
+def test_int8(tmp_path: Path) -> None:
+    """Smaller files, with outputs near those in single precision."""
+    run = onnx_models.make("transformer")
+    model = documented()["Model"](export_onnx(run, tmp_path / "export", quantization="int8"))
+    source = sources(1)[0]
+    frame = run.tokenizers.frame
+    with torch.no_grad():
+        logits_NV = run.model(Ragged.of([frame.source(source)]), Ragged.of([[*frame.start]])).logits_NV
+    np.testing.assert_allclose(model.start(source)[0], logits_NV.log_softmax(-1).numpy(), atol=0.2, rtol=0)
+    operators = {node.op_type for node in _load(tmp_path / "export" / "decoder_model.onnx").graph.node}
+    assert "MatMulInteger" in operators or "DynamicQuantizeMatMul" in operators
+    info = json.loads((tmp_path / "export" / "weft.json").read_text())
+    assert info["quantization"] == "int8" and not [name for name in info["files"] if "float32" in name]
+
+
+def _load(path: Path) -> Any:
+    import onnx
+
+    return onnx.load(path)
+
+
+REFUSED = {
+    "language model": ({"kind": "language_model"}, "model.kind: 'language_model' is not exported to ONNX"),
+    "copying": ({"copy": True}, "model.copy: models that copy are not exported to ONNX"),
+    "columns": ({"sources": {"count": 2}}, "model.sources.count: 2: only one source"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    settings, message = REFUSED[case]
+    run = onnx_models.make("lstm")
+    recipe = run.recipe.model_copy(update={"model": run.recipe.model.model_copy(update=_values(settings, run))})
+    with pytest.raises(RecipeError, match=f"^tiny: {re.escape(message)}"):
+        check_exportable(run._replace(recipe=recipe), "float32")
+
+
+def _values(settings: dict[str, Any], run: LoadedRun) -> dict[str, Any]:
+    if "sources" in settings:
+        return {"sources": run.recipe.model.sources.model_copy(update=settings["sources"])}
+    return settings
+
+
+def test_an_unknown_quantization() -> None:
+    with pytest.raises(SearchError, match=r"^--quantization int4: not for onnx; did you mean 'int8'\?$"):
+        check_exportable(onnx_models.make("gru"), "int4")

@@ -1,0 +1,87 @@
+"""The graphs before they are exported: over padded batches they compute what the model computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fixtures import onnx_models
+from weft.interop.onnx.graphs import Graph, make_graphs
+from weft.interop.onnx.padded import PlainLSTM
+from weft.models.cells import LSTM
+from weft.ragged import Ragged
+
+SOURCES = [[5, 6, 7, 8, 2], [3, 2], [9, 4, 4, 2]]
+TARGETS = [[1, 3, 4, 5, 6, 7], [1, 9, 8, 7, 3, 3], [1, 12, 3, 4, 11, 5]]
+
+
+def padded() -> dict[str, torch.Tensor]:
+    longest = max(map(len, SOURCES))
+    ids = [[*source, *[2] * (longest - len(source))] for source in SOURCES]
+    mask = [[1] * len(source) + [0] * (longest - len(source)) for source in SOURCES]
+    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+
+
+def call(graph: Graph, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A module with inputs by name, the past as a tuple."""
+    names = list(graph.inputs)
+    listed = [name for name in names if name.partition(".")[0] in ("past_key_values", "past", "memory")]
+    arguments = {name: tensors[name] for name in names if name not in listed}
+    past = {"past": tuple(tensors[name] for name in listed)} if listed else {}
+    outputs = graph.module(**arguments, **past)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return dict(zip(graph.outputs, outputs, strict=True))
+
+
+@torch.no_grad()
+def logits_of(graphs: dict[str, Graph]) -> torch.Tensor:
+    """(B, T, V) step by step."""
+    batch = padded()
+    past = call(graphs["encoder_model"], batch)
+    caches = "decoder_with_past_model" in graphs
+    past = {name.replace("present", "past", 1): tensor for name, tensor in past.items()}
+    if caches:
+        past = {"encoder_hidden_states": past["last_hidden_state"], "encoder_attention_mask": batch["attention_mask"]}
+    logits = []
+    for time in range(len(TARGETS[0])):
+        graph = graphs["decoder_with_past_model" if caches and time else "decoder_model"]
+        tokens = torch.tensor([[target[time]] for target in TARGETS])
+        outputs = call(graph, {"input_ids": tokens, **past})
+        logits.append(outputs.pop("logits"))
+        prefix = "past_key_values" if caches else "past"
+        past |= {name.replace("present", prefix, 1): tensor for name, tensor in outputs.items()}
+    return torch.cat(logits, 1)
+
+
+@pytest.mark.parametrize("kind", onnx_models.KINDS)
+def test_logits(kind: str) -> None:
+    """Of every step, for sources of different lengths."""
+    model = onnx_models.make(kind).model
+    with torch.no_grad():
+        expected_NV = model(Ragged.of(SOURCES), Ragged.of(TARGETS)).logits_NV
+    torch.testing.assert_close(logits_of(make_graphs(model)).flatten(0, 1), expected_NV, rtol=0, atol=1e-5)
+
+
+def test_names_of_a_cache() -> None:
+    """As optimum and transformers.js have them."""
+    graphs = make_graphs(onnx_models.make("transformer").model)
+    parts = [f"{side}.{part}" for side in ("decoder", "encoder") for part in ("key", "value")]
+    names = [f"{layer}.{part}" for layer in range(3) for part in parts]
+    assert graphs["decoder_model"].outputs == ["logits", *(f"present.{name}" for name in names)]
+    inputs = ["input_ids", "encoder_attention_mask", *(f"past_key_values.{name}" for name in names)]
+    assert list(graphs["decoder_with_past_model"].inputs) == inputs
+    own = [f"present.{name}" for name in names if ".decoder." in name]
+    assert graphs["decoder_with_past_model"].outputs == ["logits", *own]
+
+
+def test_names_of_a_recurrent_state() -> None:
+    graphs = make_graphs(onnx_models.make("lstm").model)
+    state = [f"present.layers.{layer}.{part}" for layer in (0, 1) for part in (0, 1)]
+    assert graphs["decoder_model"].outputs == ["logits", *state, "present.attentional"]
+    assert graphs["encoder_model"].outputs[:3] == ["memory.keys.keys", "memory.keys.values", "memory.keys.mask"]
+
+
+def test_an_lstm_without_its_kernel() -> None:
+    gates_BG, state = torch.randn(3, 20), (torch.randn(3, 5), torch.randn(3, 5))
+    for plain, fast in zip(PlainLSTM.step(gates_BG, None, state), LSTM.step(gates_BG, None, state), strict=True):
+        torch.testing.assert_close(plain, fast)
