@@ -26,6 +26,8 @@ from weft.cli import (
     import_,
     lab,
     positions,
+    pull,
+    push,
     recipes,
     report,
     runs,
@@ -75,6 +77,8 @@ COMMANDS = (
     ("export", export.command, "weft export RUN --to ctranslate2"),
     ("align-heads", align_heads.command, "weft align-heads runs/en-fr pairs.tsv"),
     ("import", import_.command, "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"),
+    ("push", push.command, "weft push runs/try OWNER/NAME --private"),
+    ("pull", pull.command, "weft pull OWNER/NAME --out runs/pulled"),
 )
 """Name, function and example of each command, in the order of the help."""
 GROUPS = (("data", data.app), ("recipes", recipes.app), ("bench", bench.app), ("tokenizer", tokenizer.app))

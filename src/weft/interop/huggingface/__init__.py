@@ -1,4 +1,4 @@
-"""Models of Hugging Face: from a folder of config.json, safetensors and tokenizer files to a run folder.
+"""Models of Hugging Face: from a folder of config.json, safetensors and tokenizer files to a run folder, and back.
 
 importing.py       `read_model`: the outline
 hub.py             a name on the Hub becomes a folder
@@ -8,6 +8,8 @@ families.py        which families of models are known
 bart.py, t5.py     settings and weights of a family
 generation.py      generation_config.json as search settings
 tokenizers.py      tokenizers, and the frame of a text
+exporting.py       `export_model`: the way back, from a run to a folder; architectures.py says which class is equal
+sharing.py         runs on the Hub
 
 Importing this package imports neither torch nor transformers.
 """
