@@ -84,7 +84,9 @@ def test_an_export(run: Path, hub: LocalHub, tmp_path: Path) -> None:
     (folder / "other.txt").write_text("mine")
     push(folder, "someone/export")
     assert set(hub.models["someone/export"]) == {"config.json", "weft.json"}
-    with pytest.raises(CheckpointError, match=r"^someone/export: has no recipe.toml, so it is not a run of weft; `weft"):
+    with pytest.raises(
+        CheckpointError, match=r"^someone/export: has no recipe.toml, so it is not a run of weft; `weft"
+    ):
         pull("someone/export", tmp_path / "pulled")
     (folder / "weft.json").write_text('{"weft_export": "onnx", "files": ["../secret.txt"]}')
     with pytest.raises(CheckpointError, match=r"names '../secret.txt', which is no file of this folder$"):
@@ -110,7 +112,7 @@ def test_missing(run: Path, hub: LocalHub, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
     with pytest.raises(CheckpointError, match=r"^tiny: not the name of a model on the Hub; expected OWNER/NAME$"):
         push(run, "tiny")
-    with pytest.raises(CheckpointError, match="no such folder$"):
+    with pytest.raises(CheckpointError, match=r"no such folder$"):
         push(tmp_path / "none", "someone/tiny")
 
 

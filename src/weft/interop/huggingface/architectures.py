@@ -90,7 +90,9 @@ def _unsupported_model(settings: ModelSettings, loss: str) -> str | None:
         if not isinstance(stack, TransformerSettings) or stack.kind != "transformer":
             return f"model.{side}.kind: {stack.kind!r}: transformers has no such sequence-to-sequence model"
         if settings.embedding != stack.hidden:
-            return f"model.embedding: {settings.embedding} is not model.{side}.hidden, {stack.hidden}, as in transformers"
+            return (
+                f"model.embedding: {settings.embedding} is not model.{side}.hidden, {stack.hidden}, as in transformers"
+            )
     return None
 
 

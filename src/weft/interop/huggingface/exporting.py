@@ -25,6 +25,7 @@ from weft.models.seq2seq import Seq2Seq
 from weft.recipe import TransformerSettings
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
+from weft.text.external_engines import TokenizersEngine
 from weft.text.imported import ImportedTokenizer
 from weft.text.imported_engines import ByteEngine, PieceEngine
 from weft.text.specials import END, UNKNOWN
@@ -76,7 +77,9 @@ def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Pat
         with replacing(temporary / "model.safetensors") as file:
             file.write(save(stored, {"format": "pt"}))
         longest = _longest(run)
-        save_tokenizers(temporary, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest or TARGET_LENGTH)
+        save_tokenizers(
+            temporary, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest or TARGET_LENGTH
+        )
         save_text(temporary / "README.md", card(run, plan))
         return {"model": CLASSES[plan.kind], "dtype": dtype, "weights": hash_tensors(model_tensors(run.model))}
 
@@ -97,9 +100,7 @@ def make_plan(run: LoadedRun) -> Plan:
     tensors = model_tensors(run.model)
     if kind in ("t5", "umt5"):
         t5_weights.check_biases(name, tensors)
-    orders = {
-        side: _order(tokenizer) for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
-    }
+    orders = {side: _order(tokenizer) for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)}
     padding = _padding(tokenizers.source)
     if padding is None:
         padding = max(tokenizer.size for tokenizer in tokenizers)
@@ -118,7 +119,7 @@ def make_plan(run: LoadedRun) -> Plan:
 
 def _order(tokenizer: Tokenizer) -> list[int]:
     if isinstance(tokenizer, ImportedTokenizer):
-        return list(tokenizer.external_ids)
+        return list(tokenizer.vocabulary.order())
     return list(range(tokenizer.size))
 
 
@@ -129,10 +130,12 @@ def _padding(tokenizer: Tokenizer) -> int | None:
     engine = tokenizer.engine
     if isinstance(engine, ByteEngine):
         return 0
-    names = engine.table.names if isinstance(engine, PieceEngine) else engine.names()
-    if isinstance(names, tuple):
-        return names.index(PADDING) if PADDING in names else tokenizer.vocabulary.special[1]
-    return int(names.get(PADDING, tokenizer.vocabulary.special[1]))
+    if isinstance(engine, PieceEngine):
+        names = {name: id for id, name in enumerate(engine.table.names)}
+    else:
+        assert isinstance(engine, TokenizersEngine)
+        names = engine.names()
+    return names.get(PADDING, tokenizer.vocabulary.special[1])
 
 
 def _is_m2m100(settings: Any, padding: int, tensors: Mapping[str, Tensor]) -> bool:
@@ -224,7 +227,12 @@ def card(run: LoadedRun, plan: Plan) -> str:
         'batch = tokenizer(["your text"], return_tensors="pt", padding=True)',
         "outputs = model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask)",
         f"{target}.batch_decode(outputs, skip_special_tokens=True)",
-        *("```", "", "## Differences from weft", "`generation_config.json` has the search settings of the run, except:"),
+        *(
+            "```",
+            "",
+            "## Differences from weft",
+            "`generation_config.json` has the search settings of the run, except:",
+        ),
         *(f"- {line}" for line in differences(recipe.search, run.tokenizers.target.size)),
         "- text that spells a special token, such as `</s>`, is read as that token",
         "",

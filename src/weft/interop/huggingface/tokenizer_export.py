@@ -184,7 +184,7 @@ def _save_pieces(
 def _with_frame(engine: TokenizersEngine, tokenizer: ImportedTokenizer) -> str:
     """A tokenizer.json that puts around a text what the model reads around it."""
     library = tokenizers.Tokenizer.from_str(engine.content())
-    order, frame = tokenizer.external_ids, tokenizer.frame
+    order, frame = tokenizer.vocabulary.order(), tokenizer.frame
     around = [[order[id] for id in ids] for ids in (frame.source_before, frame.source_after)]
     names = {id: str(library.id_to_token(id)) for ids in around for id in ids}
     before, after = ([names[id] for id in ids] for ids in around)

@@ -143,7 +143,9 @@ class NextStepGraph(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor, encoder_attention_mask: Tensor, past: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def forward(
+        self, input_ids: Tensor, encoder_attention_mask: Tensor, past: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
         """``past``: keys and values of target and source, layer by layer."""
         own = tuple(KeysValues(*past[start : start + 2]) for start in range(0, len(past), 4))
         source = tuple(KeysValues(*past[start + 2 : start + 4]) for start in range(0, len(past), 4))

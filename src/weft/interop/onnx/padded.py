@@ -112,10 +112,8 @@ def _run_direction(
     def step(state: LayerState, inputs: tuple[Tensor, Tensor]) -> tuple[LayerState, Tensor]:
         input_BG, token_B1 = inputs
         state_BG = functional.linear(state[0], weights.state_GD, weights.state_bias_G)
-        if cell.sums_gates:
-            new = cell.step(input_BG + state_BG, None, state)
-        else:
-            new = cell.step(input_BG, state_BG, state)
+        gates = (input_BG + state_BG, None) if cell.sums_gates else (input_BG, state_BG)
+        new = cell.step(*gates, state)
         kept = tuple(torch.where(token_B1, after, before) for after, before in zip(new, state, strict=True))
         return kept, kept[0].clone()
 

@@ -21,6 +21,4 @@ def tree_names(tree: Any, prefix: str) -> Iterator[str]:
 
 def cache_names(prefix: str, layers: int, *sides: str) -> list[str]:
     """present.0.decoder.key, present.0.decoder.value, …: layer by layer."""
-    return [
-        f"{prefix}.{layer}.{side}.{part}" for layer in range(layers) for side in sides for part in ("key", "value")
-    ]
+    return [f"{prefix}.{layer}.{side}.{part}" for layer in range(layers) for side in sides for part in ("key", "value")]
