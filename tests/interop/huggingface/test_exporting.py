@@ -225,7 +225,7 @@ REFUSED = {
     "rms": ({"norm": "rms"}, {}, "model.encoder.norm: 'rms' with"),
     "epsilon": ({"norm_epsilon": 1e-6}, {}, "model.encoder.norm_epsilon: 1e-06"),
     "groups": ({"key_value_heads": 1}, {}, "model.encoder.key_value_heads: 1"),
-    "two embeddings": ({}, {"tie": "target"}, "model.tie: 'target': the Pegasus"),
+    "two embeddings": ({}, {"tie": "target"}, "model.tie: 'target': Pegasus"),
     "width": ({}, {"embedding": 12}, "model.embedding: 12"),
     "t5 biases": (
         {"positions": "relative", "norm": "rms", "scale_embedding": False, "heads": 4, "feed_forward": 20},

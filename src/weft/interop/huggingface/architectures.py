@@ -69,7 +69,7 @@ def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
     kind = BART_LIKE[decoder.norm_placement, decoder.embedding_norm]
     if settings.tie not in ("all", "inputs") and kind != "marian":
         return None, (
-            f"model.tie: {settings.tie!r}: the {CLASSES[kind]} of transformers has one embedding for source and target; "
+            f"model.tie: {settings.tie!r}: {CLASSES[kind]} has one embedding for source and target; "
             "Marian (norm_placement = 'post') may have two"
         )
     return kind, ""

@@ -13,7 +13,6 @@ first state (present.*), ``decoder_model`` advances the state by one token.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -242,20 +241,19 @@ def _recurrent_graphs(model: Seq2Seq, encoder_inputs: dict[str, Tensor]) -> dict
     memory_names, state_names = list(tree_names(memory, "memory")), list(tree_names(state, "present"))
     past_names = [*memory_names, *(name.replace("present", "past", 1) for name in state_names)]
     past = [tensor.clone() for tensor in leaves((memory, state))]
-    axes: Callable[[Tensor], dict[int, str]] = lambda tensor: (  # noqa: E731
-        {0: BATCH, 1: SOURCE} if tensor.dim() > 1 and tensor.shape[1] == longest else {0: BATCH}
-    )
+    has_source = [tensor.dim() > 1 and tensor.shape[1] == longest for tensor in past]
+    axes = [{0: BATCH, 1: SOURCE} if found else {0: BATCH} for found in has_source]
     return {
         "encoder_model": Graph(
             encoder,
             encoder_inputs,
             [*memory_names, *state_names],
-            dict.fromkeys(encoder_inputs, {0: BATCH, 1: SOURCE}),
+            {name: {0: BATCH, 1: SOURCE} for name in encoder_inputs},
         ),
         "decoder_model": Graph(
             step,
             {"input_ids": torch.ones(len(past[0]), 1, dtype=torch.int64), **dict(zip(past_names, past, strict=True))},
             ["logits", *state_names],
-            {"input_ids": {0: BATCH}, **{name: axes(tensor) for name, tensor in zip(past_names, past, strict=True)}},
+            {"input_ids": {0: BATCH}, **dict(zip(past_names, axes, strict=True))},
         ),
     }
