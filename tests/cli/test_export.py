@@ -25,6 +25,14 @@ def test_a_folder(command: Command, runs: Runs, tmp_path: Path) -> None:
     assert CTranslate2Model(out, threads=1).info.quantization == "int8"
 
 
+def test_other_formats(refusal: Refusal, runs: Runs) -> None:
+    said = refusal("export", runs("transformer"), "--to", "huggingface")
+    assert said.startswith("transformer: model.embedding: 11: in transformers it is the hidden size")
+    assert refusal("export", runs("lstm"), "--to", "huggingface").startswith("lstm: model.encoder.kind: 'lstm'")
+    assert refusal("export", runs("prefix"), "--to", "onnx").startswith("prefix: model.kind: 'prefix_lm'")
+    assert refusal("push", runs("lstm"), "name") == "name: not the name of a model on the Hub; expected OWNER/NAME"
+
+
 def test_into_the_run(command: Command, runs: Runs, tmp_path: Path) -> None:
     run = shutil.copytree(runs("learned"), tmp_path / "run")
     assert command("export", run)[0] == f"{run / 'ctranslate2-float32'}\n"

@@ -90,16 +90,16 @@ def _unsupported_model(settings: ModelSettings, loss: str) -> str | None:
         if not isinstance(stack, TransformerSettings) or stack.kind != "transformer":
             return f"model.{side}.kind: {stack.kind!r}: transformers has no such sequence-to-sequence model"
         if settings.embedding != stack.hidden:
-            return (
-                f"model.embedding: {settings.embedding} is not model.{side}.hidden, {stack.hidden}, as in transformers"
-            )
+            return f"model.embedding: {settings.embedding}: in transformers it is the hidden size, here {stack.hidden}"
     return None
 
 
 def _unsupported_stack(side: str, stack: TransformerSettings) -> str | None:
     where = f"model.{side}"
     if stack.kv_heads != stack.heads:
-        return f"{where}.key_value_heads: {stack.kv_heads} is not {where}.heads, {stack.heads}, as in transformers"
+        return (
+            f"{where}.key_value_heads: {stack.kv_heads}: in transformers there are as many as heads, here {stack.heads}"
+        )
     if stack.positions in ABSOLUTE:
         expected: dict[str, object] = {"norm": "layer", "norm_epsilon": BART_EPSILON, "head_size": 0}
         activations = BART_ACTIVATIONS

@@ -112,8 +112,8 @@ def _run_direction(
     def step(state: LayerState, inputs: tuple[Tensor, Tensor]) -> tuple[LayerState, Tensor]:
         input_BG, token_B1 = inputs
         state_BG = functional.linear(state[0], weights.state_GD, weights.state_bias_G)
-        gates = (input_BG + state_BG, None) if cell.sums_gates else (input_BG, state_BG)
-        new = cell.step(*gates, state)
+        gates_BG = input_BG + state_BG if cell.sums_gates else input_BG
+        new = cell.step(gates_BG, None if cell.sums_gates else state_BG, state)
         kept = tuple(torch.where(token_B1, after, before) for after, before in zip(new, state, strict=True))
         return kept, kept[0].clone()
 
