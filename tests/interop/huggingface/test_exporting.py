@@ -15,7 +15,8 @@ from fixtures.pretrained_models import KINDS
 from fixtures.tokenizers import learn
 from weft.errors import CheckpointError, RecipeError, SearchError
 from weft.interop.huggingface.exporting import export_model
-from weft.interop.huggingface.importing import ImportOptions, import_model
+from weft.interop.importing import import_model
+from weft.interop.options import ImportOptions
 from weft.models.build import build_model
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
@@ -135,7 +136,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+def slow_except(names: Any, quick: tuple[str, ...]) -> list[Any]:
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("variant", slow_except(VARIANTS, ("marian", "pegasus", "bart", "two")))
 def test_own_models(variant: str, tmp_path: Path) -> None:
     kind, stack, settings = VARIANTS[variant]
     run = make_run(stack, **settings)
@@ -152,7 +157,7 @@ def test_saved_again(tmp_path: Path) -> None:
     check_log_probabilities(run, load(tmp_path / "again"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except(KINDS, ("marian", "nllb", "t5")))
 def test_imported_models(kind: str, tmp_path: Path) -> None:
     """Back into the class they came from."""
     original = pretrained_models.make(kind, tmp_path / "original", end=3.0)
