@@ -179,10 +179,11 @@ def test_settings_of_a_stack_reach_it() -> None:
         "attention_dropout": 0.3,
         "activation_dropout": 0.4,
     }
-    assert settings.keys() == TransformerDecoderSettings.model_fields.keys()
-    for side in ("encoder", "decoder"):
-        model = transformer(**{side: settings})
-        assert getattr(model, side).stack.settings.model_dump() == settings
+    decoder = {**settings, "alignment_heads": [[0, 1]]}
+    assert decoder.keys() == TransformerDecoderSettings.model_fields.keys()
+    for side, own in (("encoder", settings), ("decoder", decoder)):
+        model = transformer(**{side: own})
+        assert getattr(model, side).stack.settings.model_dump() == own
         other = "decoder" if side == "encoder" else "encoder"
         assert getattr(model, other).stack.settings.positions == "sinusoidal"
 
