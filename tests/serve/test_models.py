@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from serve.servers import Running, raw_request, running_server, settings, wait_for
 from weft.serve import create_app
+from weft.serve.admission import Refusal
 from weft.serve.errors import BusyError, ModelUnavailableError, ServiceError
 from weft.serve.lanes import Lane
 from weft.serve.metrics import Metrics
@@ -77,17 +79,30 @@ def test_requests_like_one_that_was_refused(recurrent_run: Path) -> None:
         models = Models({"a": recurrent_run, "b": recurrent_run}, settings(), metrics := Metrics())
         first, second = (model.lanes["batch"] for model in models.by_name.values())
         error = BusyError("busy", retry_after=1.0)
-        body = b'{"text": "a b c"}'
-        first.refused = len(body), error
-        assert models.refusal("/api/translate", body) is None, "the other model may have time"
-        second.refused = len(body) - 4, error
-        assert models.refusal("/api/translate", body) is error
-        assert models.refusal("/api/translate", body[:-3]) is None
+        path, body = "/api/translate", b'{"text": "a b c"}'
+        assert models.refusal(path, body) is None
+        second.admission.last = Refusal(5, 0.1, math.inf, error)
+        assert models.refusal(path, body) is None, "the first model may have time"
+        assert models.refusal(path, b'{"text": "a b c", "model": "b"}') is error
+        first.admission.last = Refusal(5, 0.1, math.inf, error)
+        assert models.refusal(path, body) is models.refusal(path, b'{"model": "a", "text": "a b c d"}') is error
+        for other in (
+            b'{"text": "a b"}',
+            b'{"text": "a b c", "search": {"kind": "exact"}}',
+            b'{"text": ["a b c"]}',
+            b'{"text": "a b c", "model": "c"}',
+            b'{"text": "a b c", "model": ["a"]}',
+            b'{"text": "a b c", "bogus": 1}',
+            b'{"text": "' + b"a" * 10_000 + b'"}',
+            b"[]",
+            b'{"text"',
+            b"\xff",
+        ):
+            assert models.refusal(path, other) is None, other
         assert models.refusal("/api/score", body) is None
-        assert models.refusal("/api/translate", b'{"text": "a b c", "search": {"kind": "exact"}}') is None
-        assert 'weft_requests_refused_total{model_name="a"} 1' in metrics.text()
+        assert 'weft_requests_refused_total{model_name="a"} 2' in metrics.text()
         first.abandon(Job("translate", {}, rows=["a"], batch_key="k"))
-        assert models.refusal("/api/translate", body) is None
+        assert models.refusal(path, body) is None
 
     asyncio.run(test())
 

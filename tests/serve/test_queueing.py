@@ -1,24 +1,24 @@
-"""The queue: bounded, fair between clients and jobs, in batches of one key and of a budget."""
+"""The queue: fair between clients and jobs, in batches of one key and of a budget."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.serve.errors import BusyError, ServiceError
-from weft.serve.queueing import Batch, FairQueue, Job, Rates
+from weft.serve.errors import ServiceError
+from weft.serve.queueing import REMAINDER, Batch, FairQueue, Job, Rates
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
-def job(rows: str, client: str = "x", key: str | None = "k") -> Job:
+def job(rows: Sequence[str], client: str = "x", key: str | None = "k") -> Job:
     return Job("translate", {}, rows=list(rows), batch_key=key, client=client)
 
 
@@ -33,7 +33,7 @@ def texts(batch: Batch | None) -> str:
 
 def test_clients_take_turns() -> None:
     async def test() -> None:
-        queue = FairQueue(10)
+        queue = FairQueue()
         for one in (job("aaaaaa", "long"), job("b", "short"), job("cc", "other")):
             queue.add(one)
         assert texts(take(queue, 4)) == "abca"
@@ -48,7 +48,7 @@ def test_clients_take_turns() -> None:
 
 def test_the_jobs_of_a_client_take_turns() -> None:
     async def test() -> None:
-        queue = FairQueue(10)
+        queue = FairQueue()
         queue.add(job("aaaa"))
         queue.add(job("b"))
         assert texts(take(queue, 3)) == "aba"
@@ -58,7 +58,7 @@ def test_the_jobs_of_a_client_take_turns() -> None:
 
 def test_a_batch_has_one_key() -> None:
     async def test() -> None:
-        queue = FairQueue(10)
+        queue = FairQueue()
         for rows, client, key in (("aa", "x", "1"), ("b", "y", "2"), ("c", "z", "1"), ("d", "w", None)):
             queue.add(job(rows, client, key))
         batches = [take(queue) for _ in range(3)]
@@ -70,7 +70,7 @@ def test_a_batch_has_one_key() -> None:
 
 def test_a_text_above_the_budget_is_searched_alone() -> None:
     async def test() -> None:
-        queue = FairQueue(10)
+        queue = FairQueue()
         queue.add(job("ab"))
         assert texts(take(queue, 0.5)) == "a"
         assert texts(take(queue, 0.5)) == "b"
@@ -78,15 +78,12 @@ def test_a_text_above_the_budget_is_searched_alone() -> None:
     run(test)
 
 
-def test_it_is_bounded() -> None:
+def test_who_leaves_is_not_searched() -> None:
     async def test() -> None:
-        queue = FairQueue(2)
+        queue = FairQueue()
         first = job("a")
         queue.add(first)
         queue.add(job("b", "y"))
-        with pytest.raises(BusyError) as caught:
-            queue.add(job("c"), seconds=lambda characters: 3.7 * characters)
-        assert caught.value.headers == {"Retry-After": "7"}
         queue.remove(first)
         queue.add(job("c"))
         assert texts(take(queue)) == "bc"
@@ -94,9 +91,27 @@ def test_it_is_bounded() -> None:
     run(test)
 
 
+def test_a_small_remainder_is_taken_along() -> None:
+    """A batch of 5 instead of 4 and then 1; not 6, and of its own kind of search only."""
+
+    async def test() -> None:
+        queue = FairQueue()
+        queue.add(job("abcde"))
+        queue.add(job("x", "y", "other"))
+        queue.add(job("zzz", "y", "another"))
+        batch = take(queue, 4.1)
+        assert texts(batch) == "abcde" and batch is not None and batch.cost == 5.0
+        queue = FairQueue()
+        queue.add(job("abcdef"))
+        batch = take(queue, 4.1)
+        assert texts(batch) == "abcd" and batch is not None and batch.cost == 4.0
+
+    run(test)
+
+
 def test_jobs_that_are_sent_again_come_first_and_alone() -> None:
     async def test() -> None:
-        queue = FairQueue(5)
+        queue = FairQueue()
         queue.add(job("a"))
         again = job("bb", "y")
         again.attempts = 1
@@ -116,13 +131,13 @@ def test_jobs_that_are_sent_again_come_first_and_alone() -> None:
 )
 def test_every_row_is_taken_once(jobs: list[tuple[str, str, str]], budget: int) -> None:
     async def test() -> None:
-        queue = FairQueue(100)
+        queue = FairQueue()
         added = [job(*one) for one in jobs]
         for one in added:
             queue.add(one)
         taken = []
         while (batch := take(queue, budget)) is not None:
-            assert 1 <= len(batch.items) <= budget
+            assert 1 <= len(batch.items) <= REMAINDER * budget
             assert len({item.job.batch_key for item in batch.items}) == 1
             taken += batch.items
         assert sorted((added.index(item.job), item.row) for item in taken) == [
@@ -164,23 +179,22 @@ def test_rates_keep_batches_short() -> None:
     for number in range(200):
         rates.measured(str(number), 1, 1)
     assert len(rates.tokens_per_second) == 64
-    assert rates.seconds("199", 10) == 3.0
-    assert rates.seconds("199", 10**6) == 60.0
-    assert rates.seconds("new", 10) == rates.seconds(None, 10) == 0.0
 
 
-def test_what_would_wait_too_long_is_refused() -> None:
-    """A short job waits for a row of a long one, a long job for all of it."""
-
+def test_how_long_jobs_take() -> None:
     async def test() -> None:
-        queue = FairQueue(10)
-        queue.add(job("a" * 100))
-        queue.add(job("b"), seconds=float, max_wait=1.5)
-        with pytest.raises(BusyError) as caught:
-            queue.add(job("c" * 9), seconds=float, max_wait=5.0)
-        assert str(caught.value) == "those that wait already take about 10 seconds; try again later"
-        assert caught.value.headers == {"Retry-After": "5"}
-        take(queue, 100)
-        queue.add(job("c" * 9), seconds=float, max_wait=5.0)
+        rates = Rates(batch_tokens=4096, batch_seconds=1.0)
+        one, stream = job(["a" * 10, "b" * 20]), job("a", key=None)
+        assert rates.seconds(one) == rates.batch_time(one) == rates.seconds(stream) == 0.0, "nothing is known yet"
+        rates.measured("k", 600, 2.0)
+        assert rates.seconds(one) == pytest.approx((30 * 0.3 + 2) / 300)
+        assert rates.batch_time(one) == 1.0 and rates.batch_time(one, 150) == 0.5
+        one.taken = 1
+        assert rates.seconds(one) == pytest.approx((30 * 0.3 + 2) / 600), "the half that waits"
+        rates.measured("k", 300, 0.8)
+        assert rates.batch_time(one, 300) == pytest.approx(300 / (300 + 0.3 * 75)), "smoothed"
+        rates.measured_alone("translate", 2.0)
+        rates.measured_alone("translate", 3.0)
+        assert rates.seconds(stream) == pytest.approx(2.3)
 
     run(test)

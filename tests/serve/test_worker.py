@@ -6,9 +6,11 @@ import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from weft.errors import CheckpointError, DataError, SearchError
 from weft.serve import operations, worker
@@ -44,7 +46,7 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
 
 def answer(channel: io.BytesIO, texts: list[str], abandoned: tuple[int, ...] = ()) -> Frame:
     one = Worker(io.BytesIO(), channel)
-    one.translator = object()  # type: ignore[assignment]
+    one.translator = SimpleNamespace(device=torch.device("cpu"))  # type: ignore[assignment]
     one.abandoned = {(7, row) for row in abandoned}
     frame = Frame({"op": "translate", "id": 7, "lane": "batch"}, [to_json({"texts": texts})])
     try:

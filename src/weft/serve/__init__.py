@@ -4,7 +4,8 @@
     settings.py          addresses and limits
     models.py            the runs that are served, each by a worker process
     worker.py            the other end: loads a run and answers what it is sent
-    queueing.py          the requests that wait for a model: bounded, fair, searched together
+    admission.py         which requests are admitted, and which are refused
+    queueing.py          the requests that wait for a model: fair, searched together
     routes.py, streaming.py, inspection.py, libretranslate.py, training.py     what can be requested
     security.py, keys.py, metrics.py
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from weft.serve.errors import BusyError, ServiceError
+from weft.serve.errors import ServiceError
 from weft.serve.frames import to_json
 from weft.serve.limits import EXACT, check_n_best, check_texts, search_settings
 from weft.serve.models import Models, ServedModel
@@ -77,8 +77,10 @@ def edits_of(body: ModelRequest) -> dict[str, Any] | None:
     return None if body.edits is None else body.edits.model_dump()
 
 
-async def translate(request: Request, model: ServedModel, payload: dict[str, Any], texts: Sequence[str]) -> list[bytes]:
-    """The translation records of texts, each as JSON."""
+async def translate(
+    request: Request, model: ServedModel, payload: dict[str, Any], texts: Sequence[str], *, plain: bool = False
+) -> list[bytes]:
+    """The translation records of texts, each as JSON. ``plain``: whether the request holds nothing but a text."""
     if not texts:
         return []
     alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.facts["has_source"])
@@ -86,12 +88,8 @@ async def translate(request: Request, model: ServedModel, payload: dict[str, Any
     lane = "exact" if payload["search"]["kind"] in EXACT else "batch"
     full = payload if key is not None else {**payload, "texts": list(texts)}
     job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))
-    try:
-        return await while_connected(request, model.submit(job, lane=lane))
-    except BusyError as error:
-        if lane == "batch":
-            model.lanes[lane].refused = getattr(request.state, "size", 0), error
-        raise
+    job.plain = plain
+    return await while_connected(request, model.submit(job, lane=lane))
 
 
 async def ask(request: Request, model: ServedModel, op: str, payload: dict[str, Any]) -> list[bytes]:

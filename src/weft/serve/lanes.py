@@ -6,10 +6,10 @@ import asyncio
 import json
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weft.serve.errors import BusyError, ModelUnavailableError, ServiceError
+from weft.serve.admission import Admission, Search
+from weft.serve.errors import ModelUnavailableError, ServiceError
 from weft.serve.frames import Frame
 from weft.serve.metrics import BATCH_ROWS, QUEUE_TIME, RUNNING, TEXTS, WAITING
 from weft.serve.queueing import Batch, FairQueue, Job, Rates
@@ -28,25 +28,25 @@ class Lane:
     def __init__(self, name: str, model: ServedModel, capacity: int) -> None:
         self.name = name
         self.model = model
-        self.queue = FairQueue(capacity)
+        self.queue = FairQueue()
         settings = model.settings
         self.rates = Rates(batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds)
-        self.running: tuple[int, Batch] | None = None
-        self.refused: tuple[int, BusyError] | None = None
-        """The bytes of a request that was refused, and why, as long as nothing has left the queue since."""
+        self.admission = Admission(self.rates, capacity=capacity, max_wait=settings.max_wait)
+        self.running: Search | None = None
 
     def add(self, job: Job) -> None:
-        seconds = partial(self.rates.seconds, job.batch_key)
-        self.queue.add(job, seconds=seconds, max_wait=self.model.settings.max_wait)
+        """A new job; `BusyError` if it is refused."""
+        self.admission.check(job, list(self.queue), self.running)
+        self.queue.add(job)
         self._count()
 
     def abandon(self, job: Job) -> None:
         """Drop the rows of a job, waiting or running."""
         self.queue.remove(job)
-        self.refused = None
+        self.admission.last = None
         if self.running is None or self.model.worker is None:
             return
-        number, batch = self.running
+        number, batch = self.running.number, self.running.batch
         if batch.alone is job:
             self.model.worker.cancel(number)
         elif rows := [row for row, item in enumerate(batch.items) if item.job is job]:
@@ -61,7 +61,7 @@ class Lane:
                 finished = None
             await self._wait()
             batch = self.queue.take(self.rates.cost, self.rates.budget)
-            self.refused = None
+            self.admission.last = None
             if batch is None:
                 continue
             answer = self._send(batch)
@@ -125,7 +125,7 @@ class Lane:
             op, payload = "translate", self._batch_payload(batch)
             self.model.metrics.observe(BATCH_ROWS, len(batch.items), model_name=self.model.name)
         number, answer = worker.send({"op": op, "lane": self.name}, payload, on_event)
-        self.running = number, batch
+        self.running = Search(number, batch, now, self._expected(batch))
         self._count()
         return answer
 
@@ -133,8 +133,14 @@ class Lane:
         """Jobs of one batch differ in nothing but their texts."""
         return {**batch.items[0].job.payload, "texts": [item.job.rows[item.row] for item in batch.items]}
 
+    def _expected(self, batch: Batch) -> float:
+        """How long a batch will take."""
+        return self.rates.batch_time(batch.alone or batch.items[0].job, batch.cost)
+
     def _measure(self, batch: Batch, seconds: float) -> None:
-        if batch.items and batch.items[0].job.batch_key is not None:
+        if batch.alone is not None:
+            self.rates.measured_alone(batch.alone.op, seconds)
+        elif batch.items[0].job.batch_key is not None:
             self.rates.measured(batch.items[0].job.batch_key, batch.cost, seconds)
 
     def _deliver(self, batch: Batch, frame: Frame) -> None:
@@ -182,5 +188,5 @@ class Lane:
         metrics, name = self.model.metrics, self.model.name
         lanes = self.model.lanes.values()
         metrics.set(WAITING, sum(len(lane.queue) for lane in lanes), model_name=name)
-        running = sum(len(lane.running[1].jobs()) for lane in lanes if lane.running is not None)
+        running = sum(len(lane.running.batch.jobs()) for lane in lanes if lane.running is not None)
         metrics.set(RUNNING, running, model_name=name)

@@ -21,6 +21,10 @@ from weft.serve.settings import ServeSettings
 from weft.serve.worker_process import WorkerEndedError, WorkerProcess
 
 log = logging.getLogger("weft.serve")
+PLAIN = {"text", "model"}
+"""What a request holds that can be refused without being checked."""
+MAX_PLAIN = 10_000
+"""Bytes of such a request."""
 MAX_FAILURES = 5
 """Starts in a row that may fail before a model is given up."""
 
@@ -241,6 +245,7 @@ class Models:
 
     def __init__(self, runs: dict[str, Path], settings: ServeSettings, metrics: Metrics) -> None:
         self.by_name = {name: ServedModel(name, run, settings, metrics) for name, run in runs.items()}
+        self.metrics = metrics
         self.draining = False
         self.reporting: asyncio.Future[None] | None = None
 
@@ -263,19 +268,25 @@ class Models:
         return self.by_name[name]
 
     def refusal(self, path: str, body: bytes) -> ServiceError | None:
-        """Why a request would be refused, if that is known without reading it.
+        """Why a request is refused, if that is known without checking it.
 
         Under overload most requests are refused, and checking each of them would take the time of the others. A request
-        for the usual search that is not smaller than one that was just refused by every model is refused as well.
+        that holds nothing but a text is refused if one that was not longer has just been refused.
         """
-        lanes = [model.lanes["batch"] for model in self.by_name.values()]
-        if path != "/api/translate" or b'"search"' in body:
+        lanes = {name: model.lanes["batch"] for name, model in self.by_name.items()}
+        if path != "/api/translate" or len(body) > MAX_PLAIN or not any(lane.admission.last for lane in lanes.values()):
             return None
-        if any(lane.refused is None or len(body) < lane.refused[0] for lane in lanes):
+        try:
+            data = json.loads(body)
+        except ValueError:
             return None
-        assert lanes[0].refused is not None
-        lanes[0].model.metrics.add(REFUSED, model_name=lanes[0].model.name)
-        return lanes[0].refused[1]
+        if not isinstance(data, dict) or not data.keys() <= PLAIN or not isinstance(data.get("text"), str):
+            return None
+        name = data.get("model", next(iter(lanes)))
+        error = lanes[name].admission.refusal(len(data["text"])) if isinstance(name, str) and name in lanes else None
+        if error is not None:
+            self.metrics.add(REFUSED, model_name=name)
+        return error
 
     @property
     def ready(self) -> bool:

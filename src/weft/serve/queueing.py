@@ -1,4 +1,4 @@
-"""The requests that wait for a model: a bounded queue, fair between clients, from which batches are taken.
+"""The requests that wait for a model: a queue, fair between clients, from which batches are taken.
 
 A `Job` is what one request asks of a model: an operation on some rows (texts). Rows of jobs with the same `batch_key`
 are searched together. Clients take turns, and so do the jobs of a client, row by row: a job of a thousand rows delays
@@ -9,19 +9,20 @@ a job of one row by a batch, not by a thousand rows. A batch holds as many token
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from weft.serve.errors import BusyError, ServiceError
+from weft.serve.errors import ServiceError
 
 MAX_RATES = 64
 """Kinds of searches whose speed is remembered."""
 FIRST_BATCH = 512
 """Tokens of the first batch of a kind of search, whose speed is not known yet."""
 SMOOTHING = 0.3
+REMAINDER = 1.25
+"""A batch may be larger by this factor if nothing is left waiting then."""
 FULL = 0.7
 """The share of its budget from which on a batch is full."""
 
@@ -49,6 +50,8 @@ class Job:
         self.batch_key = batch_key
         self.client = client
         self.on_event = on_event
+        self.plain = False
+        """Whether the request holds nothing but a text: then others like it can be refused unread."""
         self.characters = sum(map(len, rows))
         self.results: list[bytes] = [b"null"] * len(rows)
         self.done: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
@@ -101,8 +104,7 @@ class Batch(NamedTuple):
 class FairQueue:
     """Jobs by client; clients and their jobs take turns."""
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
+    def __init__(self) -> None:
         self.clients: OrderedDict[str, deque[Job]] = OrderedDict()
         self.arrival = asyncio.Event()
 
@@ -112,22 +114,8 @@ class FairQueue:
     def __iter__(self) -> Iterator[Job]:
         return (job for jobs in self.clients.values() for job in jobs)
 
-    def add(
-        self, job: Job, *, seconds: Callable[[float], float] = lambda characters: 0.0, max_wait: float = math.inf
-    ) -> None:
-        """A new job at the end of its client's; `BusyError` if too many wait, or it would wait for too long.
-
-        ``seconds``: how long texts of so many characters take. All jobs take turns, so a job waits for no more of
-        another one than it has itself.
-        """
-        waiting = [(one.characters * (1 - one.taken / max(len(one.rows), 1)), one) for one in self]
-        if len(waiting) >= self.capacity:
-            retry_after = seconds(sum(characters for characters, _ in waiting))
-            raise BusyError(f"{self.capacity} requests are waiting already; try again later", retry_after=retry_after)
-        wait = seconds(sum(min(characters, job.characters) for characters, _ in waiting))
-        if wait > max_wait:
-            message = f"those that wait already take about {wait:.0f} seconds; try again later"
-            raise BusyError(message, retry_after=wait - max_wait)
+    def add(self, job: Job) -> None:
+        """A new job at the end of its client's."""
         self.clients.setdefault(job.client, deque()).append(job)
         self.arrival.set()
 
@@ -144,12 +132,14 @@ class FairQueue:
             jobs.remove(job)
         self._drop_empty()
 
-    def waiting_cost(self, cost: Callable[[str], float], limit: float) -> float:
-        """The estimated tokens of the rows that wait, counted up to a limit."""
+    def waiting_cost(self, cost: Callable[[str], float], limit: float, key: str | None = None) -> float:
+        """The estimated tokens of the rows that wait, or of those of one key, counted up to a limit."""
         total = 0.0
         for job in self:
-            if job.batch_key is None:
+            if job.batch_key is None and key is None:
                 return limit
+            if key is not None and (job.batch_key != key or job.attempts):
+                continue
             for row in job.rows[job.taken :]:
                 total += cost(row)
                 if total >= limit:
@@ -166,7 +156,10 @@ class FairQueue:
             self._remove_turn(first)
             items = [Item(first, row) for row in range(first.taken, len(first.rows))]
             return Batch(items if first.batch_key is not None else [], None if first.batch_key else first, 1.0)
-        items, total = self._fill(first.batch_key, cost, budget(first.batch_key))
+        limit, most = budget(first.batch_key), REMAINDER * budget(first.batch_key)
+        if self.waiting_cost(cost, most, first.batch_key) < most:
+            limit = most
+        items, total = self._fill(first.batch_key, cost, limit)
         self._drop_empty()
         return Batch(items, None, total)
 
@@ -180,9 +173,10 @@ class FairQueue:
                 job = next((job for job in jobs if job.batch_key == key and not job.attempts), None)
                 if job is None:
                     continue
-                total += cost(job.rows[job.taken])
-                if items and total > budget:
+                tokens = cost(job.rows[job.taken])
+                if items and total + tokens > budget:
                     return items, total
+                total += tokens
                 items.append(Item(job, job.taken))
                 job.taken += 1
                 jobs.remove(job)
@@ -209,6 +203,8 @@ class Rates:
         self.batch_tokens = batch_tokens
         self.batch_seconds = batch_seconds
         self.tokens_per_second: OrderedDict[str, float] = OrderedDict()
+        self.seconds_alone: dict[str, float] = {}
+        """How long jobs take that are searched alone, by operation."""
         self.tokens_per_character = 0.3
 
     def cost(self, text: str) -> float:
@@ -222,10 +218,21 @@ class Rates:
             return min(FIRST_BATCH, self.batch_tokens)
         return min(rate * self.batch_seconds, self.batch_tokens)
 
-    def seconds(self, key: str | None, characters: float) -> float:
-        """How long texts of so many characters take in searches of this kind; 0 if that is not known."""
-        rate = self.tokens_per_second.get(key or "", 0.0)
-        return min(characters * self.tokens_per_character / rate, 60.0) if rate else 0.0
+    def seconds(self, job: Job) -> float:
+        """How long the rows of a job that wait will take; 0 if that is not known."""
+        if job.batch_key is None:
+            return self.seconds_alone.get(job.op, 0.0)
+        tokens = job.characters * self.tokens_per_character + len(job.rows)
+        return self.batch_time(job, tokens * (1 - job.taken / max(len(job.rows), 1)))
+
+    def batch_time(self, job: Job, tokens: float | None = None) -> float:
+        """How long a full batch of such jobs takes, or one of so many tokens; 0 if that is not known."""
+        if job.batch_key is None:
+            return self.seconds_alone.get(job.op, 0.0)
+        rate = self.tokens_per_second.get(job.batch_key)
+        if not rate:
+            return 0.0
+        return (self.budget(job.batch_key) if tokens is None else tokens) / rate
 
     def measured(self, key: str, tokens: float, seconds: float) -> None:
         """A batch took this long. One that is not full says only how fast a full one is at least."""
@@ -233,9 +240,14 @@ class Rates:
         rate = tokens / max(seconds, 1e-4)
         known = self.tokens_per_second.pop(key, None)
         if known is not None:
-            rate = known + SMOOTHING * (rate - known) if is_full and rate < known else max(rate, known)
+            rate = known + SMOOTHING * (rate - known) if is_full else max(rate, known)
         elif not is_full:
             return
         self.tokens_per_second[key] = rate
         if len(self.tokens_per_second) > MAX_RATES:
             self.tokens_per_second.popitem(last=False)
+
+    def measured_alone(self, op: str, seconds: float) -> None:
+        """A job that was searched alone took this long."""
+        known = self.seconds_alone.get(op, seconds)
+        self.seconds_alone[op] = known + SMOOTHING * (seconds - known)

@@ -21,6 +21,7 @@ from weft.serve.jobs import (
     translation_payload,
 )
 from weft.serve.limits import check_texts, describe_settings
+from weft.serve.models import PLAIN
 from weft.serve.schemas import PROBLEMS, Heads, HeadsRequest, ScoreRequest, Scores, TranslateRequest, Translations
 
 router = APIRouter(prefix="/api", responses=PROBLEMS)
@@ -69,7 +70,8 @@ async def search_settings(request: Request) -> dict[str, Any]:
 async def translate_texts(request: Request, body: TranslateRequest) -> Response:
     """Translate texts, or continue prompts."""
     model, payload = await translation_payload(request, body)
-    records = await translate(request, model, payload, body.texts)
+    plain = body.model_fields_set <= PLAIN and isinstance(body.text, str)
+    records = await translate(request, model, payload, body.texts, plain=plain)
     return listed(model.name, "translations", records)
 
 

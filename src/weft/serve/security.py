@@ -89,7 +89,6 @@ class Guard:
             state = scope.setdefault("state", {})
             state["client"] = self._client(scope, headers)
             body = await self._body(receive, headers)
-            state["size"] = len(body)
             if self.refusal is not None and (refused := self.refusal(own_path(scope), body)) is not None:
                 raise refused
             await self.app(scope, _replay(body, receive), send_with_headers)

@@ -46,7 +46,8 @@ class ServeSettings(Settings):
     max_space: Count = Field(100_000, description="the largest search.max_space of an exhaustive search")
     max_waiting: Count = Field(256, description="requests that wait for a model; more are refused")
     max_wait: Seconds = Field(
-        2.0, description="seconds; a request that would wait longer for its turn is refused, so that others do not"
+        2.0,
+        description="seconds; a request whose search would begin later is refused; under lasting overload, less",
     )
     max_waiting_exact: Count = Field(4, description="exact searches that wait for a model; more are refused")
     max_streams: Count = Field(64, description="streams that are open at once")

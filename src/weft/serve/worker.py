@@ -157,7 +157,9 @@ class Worker:
 
         def translate(rows: list[int]) -> None:
             rows = [row for row in rows if (number, row) not in self.abandoned]
-            observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
+            observer = None
+            if translator.device.type == "cpu":  # steps that are observed cannot be recorded as CUDA graphs
+                observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
             try:
                 records = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)
             except Exception as error:  # of one row: the others, of other clients perhaps, are searched without it
