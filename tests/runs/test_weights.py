@@ -11,7 +11,7 @@ from safetensors.torch import save, save_file
 
 import weft
 from weft.errors import CheckpointError
-from weft.runs.weights import FORMAT, check_tensor_format, read_tensors, write_tensors
+from weft.runs.weights import FORMAT, check_tensor_format, load_weights, read_tensors, write_tensors
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(5)}
 
@@ -169,3 +169,35 @@ def test_a_file_without_a_checksum(tmp_path):
     """As weft 0.1.0 wrote them."""
     save_file(TENSORS, tmp_path / "x", metadata={"weft_format": str(FORMAT), "step": "5"})
     assert torch.equal(read_tensors(tmp_path / "x").tensors["b"], TENSORS["b"])
+
+
+def test_tensors_of_every_type_and_shape(tmp_path):
+    tensors = {
+        "scalar": torch.tensor(3.0),
+        "empty": torch.zeros(0, 3),
+        "half": torch.arange(5.0).half(),
+        "brain": torch.arange(7.0).bfloat16(),
+        "ids": torch.arange(3),
+        "large": torch.arange(2.0**19).view(2, -1),
+        "mask": torch.tensor([True, False, True]),
+    }
+    write_tensors(tmp_path / "x", tensors)
+    read = read_tensors(tmp_path / "x").tensors
+    torch.testing.assert_close(read, tensors, rtol=0, atol=0)
+
+
+def test_a_type_that_weft_does_not_read(tmp_path):
+    write_tensors(tmp_path / "x", {"a": torch.zeros(3, dtype=torch.complex64)})
+    assert (
+        refusal(read_tensors, tmp_path / "x")
+        == f"{tmp_path / 'x'}: tensor 'a' is of type C64, which weft does not read"
+    )
+
+
+def test_weights_are_copied_or_adopted():
+    model = torch.nn.Linear(3, 2)
+    tensors = {"weight": torch.ones(2, 3), "bias": torch.zeros(2, dtype=torch.float64)}
+    load_weights(model, tensors, where="x")
+    assert model.weight.equal(tensors["weight"]) and model.weight.data_ptr() != tensors["weight"].data_ptr()
+    load_weights(model, tensors, where="x", adopt=True)
+    assert model.weight.data_ptr() == tensors["weight"].data_ptr() and model.bias.dtype == torch.float32

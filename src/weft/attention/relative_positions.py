@@ -41,7 +41,8 @@ class AlibiBias(nn.Module):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)
+        is_meta = torch.get_default_device().type == "meta"  # arithmetic on meta tensors imports torch._dynamo
+        slopes = torch.empty(heads) if is_meta else 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)
         self.register_buffer("slopes_H", slopes, persistent=False)
         self.slopes_H: Tensor
 

@@ -120,7 +120,7 @@ class Additive(HiddenLayerScore):
         super().__init__(options)
         self.key_projection = nn.Linear(options.key_width, options.size)
         self.query_projection = nn.Linear(options.query_width, options.size, bias=False)
-        self.vector = nn.Parameter(torch.empty(options.size).uniform_(-1, 1) / math.sqrt(options.size))
+        self.vector = nn.Parameter(_random_vector(options.size))
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return self.key_projection(keys_BSD)
@@ -137,7 +137,7 @@ class Concat(HiddenLayerScore):
         self.query_width = options.query_width
         self.weight = nn.Parameter(torch.empty(options.size, options.query_width + options.key_width))
         nn.init.xavier_uniform_(self.weight)
-        self.vector = nn.Parameter(torch.empty(options.size).uniform_(-1, 1) / math.sqrt(options.size))
+        self.vector = nn.Parameter(_random_vector(options.size))
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight[:, self.query_width :])
@@ -160,6 +160,12 @@ class Cosine(Score):
 
     def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
         return batch_dot(functional.normalize(queries_BTD, dim=-1), keys_BSD) / self.temperature
+
+
+def _random_vector(size: int) -> Tensor:
+    """Uniform in ±1/√n, n the size."""
+    vector = torch.empty(size).uniform_(-1, 1)
+    return vector if vector.is_meta else vector / math.sqrt(size)  # arithmetic on meta tensors imports torch._dynamo
 
 
 def make_score(name: str, *, queries: int, keys: int, size: int, temperature: float = 1.0) -> Score:

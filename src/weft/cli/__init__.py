@@ -1,7 +1,8 @@
 """The command line: one short file per command, and `COMMANDS`, the table of all of them.
 
-To add a command, write its file and add a line to the table. Torch is imported inside the commands, so that help is
-quick, and after their arguments have been checked: a command that will fail on its arguments fails at once.
+To add a command, write its file and add a line to the table. A command's file is imported when the command is run.
+Torch is imported inside the commands, so that help is quick, and after their arguments have been checked: a command
+that will fail on its arguments fails at once.
 """
 
 from __future__ import annotations
@@ -14,40 +15,45 @@ from typing import Annotated, TextIO
 import typer
 
 from weft import __version__
-from weft.cli import (
-    align_heads,
-    attend,
-    bench,
-    compare,
-    data,
-    evaluate,
-    export,
-    history,
-    import_,
-    lab,
-    positions,
-    pull,
-    push,
-    recipes,
-    report,
-    runs,
-    sample,
-    score,
-    serve,
-    standard_streams,
-    tokenizer,
-    trace,
-    train,
-    translate,
-    try_,
-    tune,
-)
-from weft.cli.signals import CommandInterrupted, InterruptibleGroup, exit_code, raise_on_signals
+from weft.cli import standard_streams
+from weft.cli.lazy_commands import LazyCommand, lazy_group
+from weft.cli.signals import CommandInterrupted, exit_code, raise_on_signals
 from weft.cli.status import showing_status
+
+COMMANDS = {
+    "try": LazyCommand("weft.cli.try_:command", "weft try"),
+    "train": LazyCommand(
+        "weft.cli.train:command", "weft data generate dates --out dates.tsv && weft train dates.tsv --minutes 5"
+    ),
+    "tune": LazyCommand("weft.cli.tune:command", "weft tune grammar --minutes 20 --out runs/search"),
+    "translate": LazyCommand("weft.cli.translate:command", "echo 'he hit me with a pie' | weft translate runs/try"),
+    "attend": LazyCommand("weft.cli.attend:command", "weft attend runs/try 'he hit me with a pie' --to map.svg"),
+    "trace": LazyCommand("weft.cli.trace:command", "weft trace runs/try 'he hit me with a pie' --to tree.svg"),
+    "positions": LazyCommand("weft.cli.positions:command", "weft positions --count 5 --width 4"),
+    "evaluate": LazyCommand("weft.cli.evaluate:command", "weft evaluate runs/try --json"),
+    "compare": LazyCommand("weft.cli.compare:command", "weft compare runs/try runs/second"),
+    "report": LazyCommand("weft.cli.report:command", "weft report runs/try"),
+    "lab": LazyCommand("weft.cli.lab:command", "weft lab scaling"),
+    "history": LazyCommand("weft.cli.history:command", "weft history --quick --to history.html"),
+    "score": LazyCommand("weft.cli.score:command", "weft score runs/try pairs.tsv"),
+    "sample": LazyCommand("weft.cli.sample:command", "weft sample runs/lm --prompt 'le roi'"),
+    "serve": LazyCommand("weft.cli.serve:command", "weft serve runs/try --open"),
+    "runs": LazyCommand("weft.cli.runs:command", "weft runs"),
+    "export": LazyCommand("weft.cli.export:command", "weft export RUN --to ctranslate2"),
+    "align-heads": LazyCommand("weft.cli.align_heads:command", "weft align-heads runs/en-fr pairs.tsv"),
+    "import": LazyCommand("weft.cli.import_:command", "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"),
+    "push": LazyCommand("weft.cli.push:command", "weft push runs/try OWNER/NAME --private"),
+    "pull": LazyCommand("weft.cli.pull:command", "weft pull OWNER/NAME --out runs/pulled"),
+    "data": LazyCommand("weft.cli.data:app"),
+    "recipes": LazyCommand("weft.cli.recipes:app"),
+    "bench": LazyCommand("weft.cli.bench:app"),
+    "tokenizer": LazyCommand("weft.cli.tokenizer:app"),
+}
+"""Every command and group of commands: where it is, and its example; in the order of the help."""
 
 app = typer.Typer(
     name="weft",
-    cls=InterruptibleGroup,
+    cls=lazy_group(COMMANDS),
     help="Sequence-to-sequence learning: train, decode and explain encoder-decoder models.",
     epilog="Start here:  weft try",
     no_args_is_help=True,
@@ -56,38 +62,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-COMMANDS = (
-    ("try", try_.command, "weft try"),
-    ("train", train.command, "weft data generate dates --out dates.tsv && weft train dates.tsv --minutes 5"),
-    ("tune", tune.command, "weft tune grammar --minutes 20 --out runs/search"),
-    ("translate", translate.command, "echo 'he hit me with a pie' | weft translate runs/try"),
-    ("attend", attend.command, "weft attend runs/try 'he hit me with a pie' --to map.svg"),
-    ("trace", trace.command, "weft trace runs/try 'he hit me with a pie' --to tree.svg"),
-    ("positions", positions.command, "weft positions --count 5 --width 4"),
-    ("evaluate", evaluate.command, "weft evaluate runs/try --json"),
-    ("compare", compare.command, "weft compare runs/try runs/second"),
-    ("report", report.command, "weft report runs/try"),
-    ("lab", lab.command, "weft lab scaling"),
-    ("history", history.command, "weft history --quick --to history.html"),
-    ("score", score.command, "weft score runs/try pairs.tsv"),
-    ("sample", sample.command, "weft sample runs/lm --prompt 'le roi'"),
-    ("serve", serve.command, "weft serve runs/try --open"),
-    ("runs", runs.command, "weft runs"),
-    ("export", export.command, "weft export RUN --to ctranslate2"),
-    ("align-heads", align_heads.command, "weft align-heads runs/en-fr pairs.tsv"),
-    ("import", import_.command, "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"),
-    ("push", push.command, "weft push runs/try OWNER/NAME --private"),
-    ("pull", pull.command, "weft pull OWNER/NAME --out runs/pulled"),
-)
-"""Name, function and example of each command, in the order of the help."""
-GROUPS = (("data", data.app), ("recipes", recipes.app), ("bench", bench.app), ("tokenizer", tokenizer.app))
-"""Commands that have commands of their own."""
-
-for _name, _command, _example in COMMANDS:
-    app.command(_name, epilog=f"Try:  {_example}")(_command)
-for _name, _group in GROUPS:
-    app.add_typer(_group, name=_name)
 
 
 def _version(requested: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 from weft.activity import activity
+from weft.cli.model_loading import load_runs
 from weft.errors import DataError, RecipeError, SearchError, nearest
 
 if TYPE_CHECKING:
@@ -213,8 +214,6 @@ class RunArguments(NamedTuple):
 
     def load(self) -> Translator:
         """The run, or several as an ensemble."""
-        from weft.translation.load import load
-
-        options: dict[str, Any] = {"precision": self.precision, "engine": self.engine}
+        options = {"precision": self.precision, "engine": self.engine}
         given = {name: value for name, value in options.items() if value is not None}
-        return load(*self.runs, device=self.device, **given)
+        return load_runs(*self.runs, device=self.device, **given)

@@ -8,6 +8,7 @@ import typer
 
 from weft.cli.arguments import Changes, Device, Run, check_runs, in_one_line, search_changes
 from weft.cli.length_limit import warn_of_cut_off
+from weft.cli.model_loading import load_runs
 
 
 def command(
@@ -27,9 +28,7 @@ def command(
     """Sample texts from a language model, one per line."""
     check_runs(run)
     settings = search_changes(run, None, changes)
-    from weft.translation.load import load
-
-    model = load(run, device=device)
+    model = load_runs(run, device=device)
     outputs = model.complete(prompt, count=count, length=length, seed=seed, **settings)
     for output in outputs:
         typer.echo(in_one_line(output.text))

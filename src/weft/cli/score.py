@@ -22,6 +22,7 @@ from weft.cli.arguments import (
 )
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
 from weft.cli.json_output import json_text
+from weft.cli.model_loading import load_runs
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
@@ -58,9 +59,7 @@ def command(
         if isinstance(row, RowError) and not policy.skips:
             policy.report(row.message)
         rows.append((name, number, row))
-    from weft.translation.load import load
-
-    model = load(run, device=device).with_languages(source_language, target_language)
+    model = load_runs(run, device=device).with_languages(source_language, target_language)
 
     def score(given: Sequence[Pair]) -> list[PairScore]:
         return model.score(given)

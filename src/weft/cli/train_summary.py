@@ -46,7 +46,7 @@ def summary_lines(folder: Path, *, device: str, limit: int | None = None) -> lis
             use = f"echo {shlex.quote(example.source)} | weft translate {_quoted(folder)}"
             break
     lines = [*summary.lines(_colored if in_color else _plain), "", f"Use it:    {use}"]
-    if any(name == "report" for name, *_ in COMMANDS):
+    if "report" in COMMANDS:
         lines.append(f"Report:    weft report {_quoted(folder)} --to report.html")
     return [*lines, f"Settings:  {folder / 'recipe.toml'}, which trains the same model again"]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 from weft.errors import RecipeError
@@ -57,6 +58,8 @@ class _Uninitialized(TorchFunctionMode):
     ) -> Any:
         if func in (Tensor.uniform_, Tensor.normal_):
             return args[0]
+        if func in (init.kaiming_uniform_, init.uniform_, init.normal_):
+            return args[0] if args else (kwargs or {})["tensor"]
         if func is torch.linalg.qr:  # of an orthogonal initialization
             return args[0], args[0][: args[0].shape[1]]
         return func(*args, **(kwargs or {}))

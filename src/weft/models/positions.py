@@ -44,7 +44,9 @@ class SinusoidTable(nn.Module):
         """``layout``, ``first``: of `sinusoids`."""
         super().__init__()
         self.make = partial(sinusoids, width=width, layout=layout, first=first)
-        self.register_buffer("values_PD", self.make(FIRST_TABLE).float(), persistent=False)
+        is_meta = torch.get_default_device().type == "meta"  # arithmetic on meta tensors imports torch._dynamo
+        values_PD = torch.empty(FIRST_TABLE, width) if is_meta else self.make(FIRST_TABLE).float()
+        self.register_buffer("values_PD", values_PD, persistent=False)
         self.values_PD: Tensor
         self._smaller: list[Tensor] = []
 

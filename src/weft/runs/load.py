@@ -58,7 +58,7 @@ def _load_run(path: Path | str, model: Model | None) -> LoadedRun:
     if model is None:
         model = build_model(recipe.model, **sizes, loss=recipe.training.loss, initialize=False)
         set_copy_table(model, recipe.model, tokenizers)
-    load_weights(model, weights.tensors, where=str(folder.model))
+    load_weights(model, weights.tensors, where=str(folder.model), adopt=not own_model)
     check_finite(weights.tensors, where=str(folder.model))
     if origin := WeightsOrigin.from_metadata(weights.metadata):
         origin.check(

@@ -30,7 +30,21 @@ FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""
 
 CHECKED_BYTES = 1 << 20
-"""Bytes of a file in memory at a time while its checksum is computed."""
+"""Bytes of a file that are read at a time, and their checksum computed."""
+
+DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+"""The types of tensors in safetensors files, and their names in torch."""
 
 HASH_THREADS = 4
 """Threads that hash tensors; each hashes about 0.7 GB a second."""
@@ -70,30 +84,50 @@ def _encoded(header: dict[str, Any]) -> bytes:
     return encoded + b" " * (-len(encoded) % 8)
 
 
-def _check_content(path: Path, checksum: str) -> None:
-    """Refuse a file in which a bit has changed: the checksum is of the header without it and of all data."""
-    with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        del header["__metadata__"][CHECKSUM]
-        value = zlib.crc32(_encoded(header))
-        while block := file.read(CHECKED_BYTES):
-            value = zlib.crc32(block, value)
-    if f"{value:08x}" != checksum:
-        raise CheckpointError(
-            f"{path}: damaged (its content does not match its checksum); restore it from a copy, or train again"
-        )
-
-
 def read_tensors(path: Path) -> TensorFile:
     """Read a safetensors file; each way it can be wrong has an error of its own."""
     from weft.runs.size_limits import check_weights_memory
 
-    with _opened(path, "pt") as file:
+    with _opened(path, "np") as file:
         metadata = _checked(path, file.metadata())
         check_weights_memory(str(path), path.stat().st_size)
-        if checksum := metadata.pop(CHECKSUM, ""):  # older files have none
-            _check_content(path, checksum)
-        return TensorFile({name: file.get_tensor(name) for name in file.keys()}, metadata)  # noqa: SIM118
+        names = list(file.keys())
+    checksum = metadata.pop(CHECKSUM, "")  # older files have none
+    tensors, computed = _read_data(path)
+    if checksum and computed != checksum:
+        raise CheckpointError(
+            f"{path}: damaged (its content does not match its checksum); restore it from a copy, or train again"
+        )
+    return TensorFile({name: tensors[name] for name in names}, metadata)
+
+
+def _read_data(path: Path) -> tuple[Tensors, str]:
+    """The tensors of a file whose header is in order, and the checksum of its header without it and of all data.
+
+    Each block is read to its place and its checksum computed while it is in the cache, so the file is read once and
+    nothing is in memory twice.
+    """
+    import torch
+
+    dtypes = {code: getattr(torch, name) for code, name in DTYPES.items()}
+    with path.open("rb", buffering=0) as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header["__metadata__"].pop(CHECKSUM, None)
+        value = zlib.crc32(_encoded(header))
+        del header["__metadata__"]
+        tensors = {}
+        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            if entry["dtype"] not in dtypes:
+                raise CheckpointError(f"{path}: tensor {name!r} is of type {entry['dtype']}, which weft does not read")
+            tensor = tensors[name] = torch.empty(entry["shape"], dtype=dtypes[entry["dtype"]])
+            data = memoryview(tensor.view(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+            while data:
+                count = file.readinto(data[:CHECKED_BYTES]) or 0
+                if not count:
+                    raise CheckpointError(f"{path}: damaged (it ends early); restore it from a copy, or train again")
+                value = zlib.crc32(data[:count], value)
+                data = data[count:]
+    return tensors, f"{value:08x}"
 
 
 def read_shapes(path: Path) -> Shapes:
@@ -195,8 +229,11 @@ def check_shapes(expected: Shapes, given: Shapes, *, where: str) -> None:
             )
 
 
-def load_weights(model: Model, tensors: Tensors, *, where: str) -> None:
-    """Copy weights into a model; names and shapes must be exactly those of its parameters."""
+def load_weights(model: Model, tensors: Tensors, *, where: str, adopt: bool = False) -> None:
+    """Copy weights into a model; names and shapes must be exactly those of its parameters.
+
+    ``adopt``: make the tensors themselves its parameters, where they have the same type; nothing else may use them.
+    """
     parameters = dict(model.named_parameters())
     check_shapes(shapes_of(parameters), shapes_of(tensors), where=where)
     for name, tensor in tensors.items():
@@ -208,13 +245,16 @@ def load_weights(model: Model, tensors: Tensors, *, where: str) -> None:
 
     with torch.no_grad():
         for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
+            if adopt and tensors[name].dtype == parameter.dtype and tensors[name].device == parameter.device:
+                parameter.data = tensors[name]
+            else:
+                parameter.copy_(tensors[name])
 
 
 def check_finite(tensors: Tensors, *, where: str) -> None:
     """Refuse weights that are infinite or not a number: nothing can be computed with them."""
     for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
+        if tensor.numel() and not all(extreme.isfinite() for extreme in tensor.aminmax()):  # NaN is both
             raise CheckpointError(
                 f"{where}: tensor {name!r} has values that are not finite, from training that diverged or a damaged "
                 "file; train again with a lower training.learning_rate, or restore the file from a copy"
