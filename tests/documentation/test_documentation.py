@@ -92,7 +92,7 @@ def test_settings_of_commands_exist() -> None:
             changes = [change for change in values.get("changes") or [] if "…" not in change]
             recipe = values.get("recipe") or values.get("name")
             try:
-                if name in ("train", "bench train", "data check", "data prepare", "recipes show"):
+                if name in ("train", "bench train", "bench scale", "data check", "data prepare", "recipes show"):
                     load_recipe(recipe if recipe in shipped() else "grammar", changes)
                 elif name == "try":
                     load_recipe("grammar", changes)

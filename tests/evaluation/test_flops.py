@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from weft.evaluation.flops import peak_flops, training_flops
+from weft.evaluation.flops import COPIED_FLOATS, attention_flops, peak_bandwidth, peak_flops, training_flops
 from weft.models.build import build_model
 from weft.recipe import ModelSettings
 
@@ -131,5 +131,44 @@ class TestTrainingFlops:
         assert counted(**stacks, bridge="project") == counted(**stacks, bridge="zero")
 
 
+class TestAttentionFlops:
+    """2 for every component of a score and 2 for every component of a weighted sum, counted query by query."""
+
+    def literal(self, queries_keys: list[int], *, width: int, layers: int) -> float:
+        """``queries_keys``: for every query, the number of its keys."""
+        return sum((2 + 2) * width * keys for _ in range(layers) for keys in queries_keys)
+
+    @pytest.mark.parametrize("head_size", [0, 3])
+    def test_a_transformer(self, head_size: int) -> None:
+        width = 2 * head_size or 8
+        stack = {**TRANSFORMER, "head_size": head_size}
+        settings = ModelSettings.model_validate({"embedding": 8, "encoder": stack, "decoder": stack})
+        encoder = self.literal([SOURCE] * SOURCE, width=width, layers=2)
+        history = self.literal([step + 1 for step in range(TARGET)], width=width, layers=2)
+        across = self.literal([SOURCE] * TARGET, width=width, layers=2)
+        assert attention_flops(settings, source=SOURCE, target=TARGET) == encoder + history + across
+        assert attention_flops(settings, source=SOURCE, target=0) == encoder
+
+    def test_one_stack_for_both_sides(self) -> None:
+        settings = ModelSettings.model_validate({"embedding": 8, "kind": "prefix_lm", "decoder": TRANSFORMER})
+        keys = [SOURCE] * SOURCE + [SOURCE + step + 1 for step in range(TARGET)]
+        assert attention_flops(settings, source=SOURCE, target=TARGET) == self.literal(keys, width=8, layers=2)
+
+    @pytest.mark.parametrize(("score", "layers"), [("dot", 1), ("none", 0)])
+    def test_recurrent_decoders(self, score: str, layers: int) -> None:
+        stacks = {"embedding": 5, "encoder": {"hidden": 6}, "decoder": {"hidden": 6}, "attention": {"score": score}}
+        found = attention_flops(ModelSettings.model_validate(stacks), source=SOURCE, target=TARGET)
+        assert found == self.literal([SOURCE] * TARGET, width=6, layers=layers)
+        found = attention_flops(
+            ModelSettings.model_validate({**stacks, "kind": "language_model"}), source=0, target=TARGET
+        )
+        assert found == self.literal([step + 1 for step in range(TARGET)], width=6, layers=layers)
+
+
 def test_the_peak_of_one_product() -> None:
     assert 1e8 < peak_flops(torch.device("cpu"), "fp32") < 1e14
+
+
+def test_the_peak_of_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COPIED_FLOATS, "cpu", 2**20)
+    assert 1e8 < peak_bandwidth(torch.device("cpu")) < 1e14

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +25,8 @@ from weft.cli.arguments import (
     check_file,
     search_changes,
 )
+from weft.cli.json_output import json_text
+from weft.errors import DataError
 
 app = typer.Typer(help="Measure the speed of training and translation.", no_args_is_help=True)
 
@@ -123,3 +127,60 @@ def translating(
     typer.echo(f"peak memory      {speed.memory_bytes / 2**20:,.0f} MiB")
     typer.echo(f"CPU              {speed.threads} threads, {speed.cores:.1f} cores busy")
     typer.echo(f"versions         weft {record['weft']}, torch {record['torch']}, Python {record['python']}")
+
+
+@app.command("scale", epilog="Try:  weft bench scale addition --minutes 0.5 --vary batch")
+def scaling(
+    recipe: RecipeName,
+    changes: Changes = None,
+    device: DeviceOrNone = None,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="Duration of the measurement, about.")] = 1.0,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary",
+            metavar="SIZE",
+            help="Vary only this size: source_length, target_length, batch, beam or vocabulary; may be repeated.",
+        ),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option("--at", metavar="SIZE=N", help="Where a size stays while others vary; may be repeated."),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Write JSON, SVG and PNG into this folder.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how time and memory grow with length, batch size, beam size and vocabulary size.
+
+    For a training update, the encoder and a search step: tables and log-log charts, fitted exponents with 95 %
+    intervals, the share of the machine's peak matrix throughput and memory bandwidth, and where memory ends. The
+    model has random weights and reads random tokens; no data is needed, and nothing is saved but with --to.
+    """
+    from weft.costs.sizes import base_sizes, check_axis
+    from weft.recipe import load_recipe
+
+    settings = load_recipe(recipe, [*(changes or ()), *([f"training.device={device}"] if device else [])])
+    base_sizes(settings, on_gpu=False, at=at or ())
+    for name in vary or ():
+        check_axis(name, "vary", name)
+    if to is not None and to.exists() and not to.is_dir():
+        raise DataError(f"{to}: is a file, expected a folder for the results")
+    from weft.costs.scale import measure_scale
+
+    scale = measure_scale(settings, minutes=minutes, vary=vary or (), at=at or ())
+    from weft.costs import report
+
+    paths = [] if to is None else report.save(scale, to)
+    if as_json:
+        typer.echo(json_text(report.record(scale)))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    color = console.color_system is not None and not console.no_color
+    sys.stdout.write(report.text(scale, console.width, color=color, ascii_only=console.options.ascii_only))
+    for path in paths:
+        typer.echo(path)

@@ -45,7 +45,7 @@ def load(
         engine = "torch"
     runs = [load_run(path, model=model), *map(load_run, more)]
     _check_vocabularies(runs)
-    precision = _choose_precision(precision, [run.recipe for run in runs], torch_device)
+    precision = choose_precision(precision, [run.recipe for run in runs], torch_device)
     model = runs[0].model
     if more:
         from weft.models.ensemble import Ensemble
@@ -108,7 +108,7 @@ def _check_vocabularies(runs: Sequence[LoadedRun]) -> None:
                 )
 
 
-def _choose_precision(name: str, recipes: Sequence[Recipe], device: torch.device) -> str:
+def choose_precision(name: str, recipes: Sequence[Recipe], device: torch.device) -> str:
     """What to compute in."""
     if name not in PRECISIONS:
         raise SearchError(f"{option('precision', name)}: unknown; use {', '.join(PRECISIONS)}")

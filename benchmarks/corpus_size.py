@@ -1,6 +1,6 @@
 """Ten million pairs: the speed of preparation, the memory of each stage, and the time a GPU waits for batches.
 
-    python benchmarks/scale.py --folder scale-runs [--pairs 10000000] [--stages make,learn,...]
+    python benchmarks/corpus_size.py --folder scale-runs [--pairs 10000000] [--stages make,learn,...]
 
     make      pairs of the built-in grammar, written by as many processes as there are cores; with --text FILE.tsv, the
               pairs of that file: the grammar has few distinct words, which favors a cache of words

@@ -1,0 +1,11 @@
+"""How time and memory grow with the sizes of a workload: what ``weft bench scale`` measures.
+
+sizes       the sizes that vary, and those at which the others stay
+workloads   a recipe's model at given sizes: an update, the encoder, a search step
+memory      the peak memory of a call
+sweep       which sizes fit into the time, and the repetitions in alternating order
+growth      a + b n^p fitted to measurements, with an interval for p, or why that is not possible
+limits      the share of the machine's peak rates that a measurement reaches
+scale       the outline: all sweeps of a recipe
+report      tables, charts and JSON of the result
+"""
