@@ -669,7 +669,13 @@ CASES = [
     ),
     imported("import a model of Marian without vocabulary", {"m/model.npz": "x"}, "m: no vocabulary found; name …"),
     imported("import a packed model of Marian", {"m/model.bin": "x"}, "m/model.bin: not imported: a .bin of Marian …"),
-    imported("import a checkpoint", {"m.pt": "x"}, "m.pt: not imported: checkpoints of fairseq, …", "m.pt"),
+    imported("import a damaged checkpoint", {"m.pt": "x"}, "m.pt: damaged, incomplete, or not a checkpoint …", "m.pt"),
+    imported("import one of several checkpoints", {"m/a.pt": "", "m/b.pt": ""}, "m: has 2 checkpoints; name one …"),
+    imported(
+        "import a command",
+        {"m/checkpoint_best.pt": b"cposix\nsystem\n(S'touch executed'\ntR."},
+        "m/checkpoint_best.pt: …",
+    ),
 ]
 
 

@@ -13,8 +13,8 @@ def command(
         str,
         typer.Argument(
             metavar="FROM",
-            help="A model folder of Hugging Face, a model on its Hub (OWNER/NAME), or a model of Marian: model.npz or "
-            "its folder.",
+            help="A model folder of Hugging Face, a model on its Hub (OWNER/NAME), model.npz of Marian, a checkpoint "
+            "of fairseq, OpenNMT-py or Joey NMT, or a folder with one of these.",
             show_default=False,
         ),
     ],
@@ -32,7 +32,11 @@ def command(
     ] = False,
     vocabularies: Annotated[
         list[Path] | None,
-        typer.Option("--vocab", metavar="FILE", help="Marian: the vocabulary; twice, if source and target have two."),
+        typer.Option(
+            "--vocab",
+            metavar="FILE",
+            help="Marian, fairseq, Joey NMT: the vocabulary; twice, if source and target have two.",
+        ),
     ] = None,
     numerics: Annotated[
         str,
@@ -42,7 +46,8 @@ def command(
     """Convert a pretrained model to a run folder, and print the folder.
 
     Of Hugging Face, with weights in safetensors: Marian (OPUS-MT), M2M100, NLLB, T5, FLAN-T5, ByT5, mT5, UMT5, BART,
-    mBART and Pegasus. Of Marian: Transformers in its own format, .npz.
+    mBART and Pegasus. Of Marian: Transformers in its own format, .npz. Of fairseq, OpenNMT-py and Joey NMT:
+    Transformers and most recurrent models; their checkpoints are read without running code.
     """
     from weft.interop.importing import import_model
     from weft.interop.options import ImportOptions

@@ -58,6 +58,8 @@ class ImportedModel(NamedTuple):
     tokenizers: Tokenizers
     search: dict[str, Any]
     """The settings of [search]."""
+    texts: str = ""
+    """What texts look like where they are not plain, such as: tokens separated by spaces."""
 
 
 def write_run(out: Path, name: str, imported: ImportedModel) -> None:
@@ -143,8 +145,9 @@ def card(recipe: Recipe, imported: ImportedModel, run: Path) -> str:
             "",
             f"Imported by weft from {imported.source} ({imported.kind}). Its license is that of the original.",
             "",
-            f"- model: transformer encoder {stacks[0]}, decoder {stacks[1]}",
+            f"- model: {model.encoder.kind} encoder {stacks[0]}, decoder {stacks[1]}",
             f"- vocabulary: {sizes}",
+            *([f"- texts: {imported.texts}"] if imported.texts else []),
             "- weights: those of the original, in single precision",
             f"- search: {recipe.search.kind}" + (f" of {recipe.search.size}" if recipe.search.kind == "beam" else ""),
             "",

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.activity import activity
-from weft.errors import CheckpointError
 from weft.files import lock_folder
 from weft.interop.imported_run import ImportedModel, write_run
 from weft.interop.options import ImportOptions
 from weft.runs.layout import RunFolder
 
-CHECKPOINTS = (".pt", ".pth", ".ckpt")
-"""Pickles of other toolkits."""
+SUFFIXES = re.compile(r"(\.npz|\.pt|\.pth|\.ckpt)\b.*$")
+"""What is left out of the name of a file."""
 
 
 def import_model(source: str | Path, out: Path | str | None = None, options: ImportOptions = ImportOptions()) -> Path:
@@ -38,19 +37,16 @@ def run_name(source: str) -> str:
     path = Path(source).expanduser()
     last = path.resolve().name if path.is_dir() else source.split("/")[-1]
     if path.is_file():
-        last = path.name.split(".npz")[0]
+        last = SUFFIXES.sub("", path.name)
     return re.sub(r"^\W+|[^\w .+-]", "", last) or "imported"
 
 
 def _reader(source: str) -> Callable[[str, ImportOptions], ImportedModel]:
     """What reads the format that the model is in."""
-    from weft.interop import marian
+    from weft.interop import checkpoints, marian
     from weft.interop.huggingface.importing import read_model
 
     path = Path(source).expanduser()
-    if path.suffix in CHECKPOINTS and path.is_file():
-        raise CheckpointError(
-            f"{source}: not imported: checkpoints of fairseq, OpenNMT-py and Joey NMT are pickles, which can run code; "
-            "where you trust it, convert it to a Hugging Face folder with safetensors, and import that"
-        )
-    return marian.read_model if marian.is_model(path) else read_model
+    if marian.is_model(path):
+        return marian.read_model
+    return checkpoints.read_model if checkpoints.is_checkpoint(path) else read_model

@@ -46,7 +46,7 @@ from weft.translation.results import (
     WordAttention,
     empty_translation,
 )
-from weft.translation.word_alignment import Sentence
+from weft.translation.word_alignment import Sentence, framed_sentence
 
 if TYPE_CHECKING:
     from weft.attention.edits import AttentionEdits
@@ -233,7 +233,7 @@ class Translator:
         )
         results = [empty_translation(text) for text in sources]
         for row, hypotheses in zip(rows, self.engine.search(engine_request), strict=True):
-            sentence = Sentence(sources[row], encoded[row], len(frame.source_before))
+            sentence = framed_sentence(sources[row], encoded[row], frame)
             results[row] = self._postprocessor.best_of(sentence, hypotheses, replace_unknown=replace_unknown)
         return results
 
@@ -315,9 +315,7 @@ class Translator:
         batch_tokens = self.recipe.search.batch_tokens
         hypotheses = force_decode(self.model, encoded, start=frame.start, batch_tokens=batch_tokens, device=self.device)
         rows = np.split(encoded.source.values, encoded.source.offsets[1:-1])
-        sources = [
-            Sentence(pair.source, ids.tolist(), len(frame.source_before)) for pair, ids in zip(pairs, rows, strict=True)
-        ]
+        sources = [framed_sentence(pair.source, ids.tolist(), frame) for pair, ids in zip(pairs, rows, strict=True)]
         return [
             self._postprocessor.translation(source, hypothesis, text=pair.target)
             for pair, source, hypothesis in zip(pairs, sources, hypotheses, strict=True)
@@ -357,8 +355,8 @@ class Translator:
 
     def encoded_source(self, source: str) -> tuple[Tokenizers, Sentence]:
         """A source with its ids as the model reads them, and the tokenizers that can read them."""
-        before = len(self.tokenizers.frame.source_before)
-        return self._postprocessor.readable(Sentence(source, self.source_ids(source), before))
+        frame = self.tokenizers.frame
+        return self._postprocessor.readable(framed_sentence(source, self.source_ids(source), frame))
 
     def source_ids(self, source: str) -> list[int]:
         """The ids of a source as the model reads them."""

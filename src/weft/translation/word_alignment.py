@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.text import specials, word_splitting
+from weft.text.frames import Frame
 from weft.text.tokenizer import Tokenizer, Tokenizers
 from weft.text.words import WordTokenizer
 from weft.translation.results import Translation, WordAttention
@@ -29,6 +30,13 @@ class Sentence(NamedTuple):
     ids: Sequence[int]
     before: int = 0
     """How many of the first ids are not of the text: those of its frame (`weft.text.frames`)."""
+    after: int = 1
+    """How many of the last ids are not of the text."""
+
+
+def framed_sentence(text: str, ids: Sequence[int], frame: Frame) -> Sentence:
+    """A source with its ids as the model reads them."""
+    return Sentence(text, ids, len(frame.source_before), len(frame.source_after))
 
 
 def merge_to_words(tokenizers: Tokenizers, source: Sentence, target: Sentence, weights_TS: np.ndarray) -> WordAttention:
@@ -36,7 +44,7 @@ def merge_to_words(tokenizers: Tokenizers, source: Sentence, target: Sentence, w
     source_words, source_groups = split_words(tokenizers.source, source)
     target_words, target_groups = split_words(tokenizers.target, target)
     for index, id in enumerate(source.ids):
-        is_frame = index < source.before or index == len(source.ids) - 1
+        is_frame = index < source.before or index >= len(source.ids) - source.after
         if id == specials.END or is_frame:  # also between the columns of a source
             source_groups[index] = len(source_words)
     merged_TS = merge_weights(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from weft.interop.embeddings import EmbeddingNames, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
-from weft.interop.huggingface.embeddings import EmbeddingNames, read_embeddings
 from weft.interop.huggingface.folder import Weights
 from weft.interop.imported_run import Conversion
 from weft.models.positions import sinusoids

@@ -91,6 +91,7 @@ class Weights:
 
     def __init__(self, folder: Path, files: list[Path]) -> None:
         self.folder = folder
+        self.where = str(folder)
         self._stack = ExitStack()
         self._files: dict[str, Any] = {}
         self._taken: set[str] = set()

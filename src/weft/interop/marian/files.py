@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.errors import CheckpointError
-from weft.interop.marian.yaml_files import read_yaml
+from weft.interop.yaml_files import read_yaml
 
 PREFERRED = ("best-translation", "best-bleu-detok", "best-bleu", "best-chrf", "best-perplexity", "best-ce-mean-words")
 """Checkpoints of a training, the most useful first."""

@@ -14,7 +14,8 @@ from weft.errors import VocabularyError
 from weft.interop.huggingface.tokenizer_files import TokenizerFolder
 from weft.interop.huggingface.tokenizers import Languages, choose_languages, make_tokenizer
 from weft.interop.huggingface.vocabularies import Original, pieces_of, with_table
-from weft.interop.marian.yaml_files import read_yaml
+from weft.interop.word_tokenizers import split_at_spaces
+from weft.interop.yaml_files import read_yaml
 from weft.text.imported import ImportedTokenizer
 from weft.text.tokenizer import Tokenizers
 
@@ -67,7 +68,7 @@ def _read(folder: Path, file: Path, side: str, rows: int) -> Original:
             f"{folder / split}: texts of this model are split by subword-nmt, which weft does not have; import it from "
             f"a folder without this file, and give it texts that are split, with spaces between the pieces"
         )
-    return _words(file, names)
+    return split_at_spaces(file, names, special=("</s>", "<pad>"))
 
 
 def _padded(file: Path, names: list[str], rows: int) -> list[str]:
@@ -93,17 +94,3 @@ def _read_names(file: Path) -> list[str]:
     names = [ids.get(id, f"<row {id}>") for id in range(max(ids, default=-1) + 1)]
     names[:2] = [NEMATUS.get(name, name) for name in names[:2]]
     return names
-
-
-def _words(file: Path, names: list[str]) -> Original:
-    """Tokens that are separated by spaces, as a `tokenizer.json`."""
-    import tokenizers
-    from tokenizers import Regex, models, pre_tokenizers
-
-    ids = {name: id for id, name in reversed([*enumerate(names)])}
-    if "<unk>" not in ids:
-        raise VocabularyError(f"{file}: its vocabulary has no unknown token; expected '<unk>'")
-    library = tokenizers.Tokenizer(models.WordLevel(vocab=ids, unk_token="<unk>"))
-    library.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
-    library.add_special_tokens([name for name in ("</s>", "<pad>") if name in ids])
-    return Original.from_tokenizer_json(file, library.to_str().encode("utf-8"))

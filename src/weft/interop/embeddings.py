@@ -7,15 +7,26 @@ under one of its names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
 from weft.errors import CheckpointError
-from weft.interop.huggingface.folder import Weights
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class NamedTensors(Protocol):
+    """The tensors of a model, by name."""
+
+    where: str
+    """The folder or file, for messages."""
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """A tensor in single precision; it must have this shape."""
 
 
 class EmbeddingNames(NamedTuple):
@@ -37,11 +48,13 @@ class Embeddings(NamedTuple):
     """Of source and target."""
 
 
-def read_embeddings(weights: Weights, names: EmbeddingNames, *, sizes: tuple[int, int], width: int) -> Embeddings:
-    """``sizes``: of the vocabularies of source and target, as the configuration has them."""
+def read_embeddings(
+    weights: NamedTensors, names: EmbeddingNames, *, sizes: tuple[int, int], width: int, output_width: int = 0
+) -> Embeddings:
+    """``sizes``: of the vocabularies of source and target; ``output_width``: of the output projection, if another."""
     source = _read(weights, names.source, sizes[0], width)
     target = _read(weights, names.target, sizes[1], width)
-    output = _read(weights, names.output, sizes[1], width)
+    output = _read(weights, names.output, sizes[1], output_width or width)
     same_inputs = torch.equal(source, target)
     tied_output = torch.equal(target, output)
     tensors = {"source_embedding.weight_VE": source}
@@ -53,13 +66,13 @@ def read_embeddings(weights: Weights, names: EmbeddingNames, *, sizes: tuple[int
     return Embeddings(tie[same_inputs, tied_output], tensors, sizes)
 
 
-def _read(weights: Weights, names: Sequence[str], size: int, width: int) -> Tensor:
+def _read(weights: NamedTensors, names: Sequence[str], size: int, width: int) -> Tensor:
     """The matrix under the first of these names; under the others it must be the same."""
     given = [name for name in names if name in weights]
     first = weights.take(given[0] if given else names[0], size, width)
     for name in given[1:]:
         if not torch.equal(first, weights.take(name, size, width)):
             raise CheckpointError(
-                f"{weights.folder}: tensors {given[0]!r} and {name!r} differ, but are one matrix in this model"
+                f"{weights.where}: tensors {given[0]!r} and {name!r} differ, but are one matrix in this model"
             )
     return first
