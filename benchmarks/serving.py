@@ -3,11 +3,13 @@
     python benchmarks/serving.py                        # about five minutes on two cores
     python benchmarks/serving.py --minutes 10           # memory over ten minutes of overload
     python benchmarks/serving.py --engine ctranslate2 --parts throughput,rival
+    python benchmarks/serving.py --cores 0,1 --client-cores 2      # clients that take nothing from the service
 
 A Transformer of 3 + 3 layers, 256 wide, 8,000 words, untrained; sources of 8 to 20 words, outputs of exactly 20 tokens,
 beams of 5. Clients are connections of one process that speaks HTTP and does nothing else.
 
-    throughput   64 clients, one sentence a request, against `Translator.translate_lines` on the same lines
+    throughput   64 clients, one sentence a request, against `Translator.translate_lines` on the same lines; and the CPU
+                 seconds of each process
     latency      at half of that, requests at random times: p50 and p99
     overload     ten times of that: how many are admitted, their latency, how fast the others are refused, what is lost
     memory       of the service and its worker before and after the overload
@@ -166,12 +168,18 @@ async def open_loop(port: int, lines: list[str], rate: float, seconds: float) ->
     return list(await asyncio.gather(*tasks))
 
 
+def cores_of(text: str) -> set[int]:
+    """The cores that an option names; without one, all."""
+    return {int(core) for core in text.split(",")} if text else os.sched_getaffinity(0)
+
+
 @contextmanager
-def process(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A service in a process of its own, once it is ready."""
+def process(command: list[str], port: int, cores: set[int]) -> Iterator[subprocess.Popen[bytes]]:
+    """A service in a process of its own on some cores, once it is ready."""
     import urllib.request
 
-    with subprocess.Popen(command, env={**os.environ, "WEFT_NO_PROGRESS": "1"}) as service:
+    environment = {**os.environ, "WEFT_NO_PROGRESS": "1"}
+    with subprocess.Popen(command, env=environment, preexec_fn=lambda: os.sched_setaffinity(0, cores)) as service:
         try:
             for _ in range(600):
                 try:
@@ -193,6 +201,17 @@ def resident(pid: int) -> int:
     return own + sum(resident(int(child)) for child in children)
 
 
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """Of a service, its worker, and this process, which is the clients."""
+
+    def of(pid: int | str) -> float:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {"service": of(pid), "worker": sum(map(of, children)), "clients": of("self")}
+
+
 def percentiles(seconds: list[float]) -> dict[str, float]:
     if len(seconds) < 2:
         return {}
@@ -204,17 +223,22 @@ def measure_service(given: argparse.Namespace, run: Path, lines: list[str]) -> d
     """All parts that concern `weft serve`."""
     port = given.port
     options = ["--port", str(port), "--device", "cpu", "--engine", given.engine, "--set", f"threads={given.threads}"]
+    options += [word for change in given.set for word in ("--set", change)]
     result: dict[str, Any] = {}
-    with process([sys.executable, "-m", "weft", "serve", str(run), *options], port) as service:
-        asyncio.run(closed_loop(port, lines[:128]))
+    command = [sys.executable, "-m", "weft", "serve", str(run), *options]
+    with process(command, port, cores_of(given.cores)) as service:
+        asyncio.run(closed_loop(port, lines[:256]))
+        start = cpu_seconds(service.pid)
         rate = asyncio.run(closed_loop(port, lines))
         result["service_per_second"] = round(rate, 1)
+        end = cpu_seconds(service.pid)
+        result["cpu_seconds"] = {name: round(end[name] - start[name], 1) for name in start}
         if "latency" in given.parts:
             answers = asyncio.run(open_loop(port, lines, rate / 2, given.seconds))
             admitted = [answer.seconds for answer in answers if answer.status == 200]
             result["half_load"] = {**percentiles(admitted), "requests": len(answers), "answered": len(admitted)}
         if "overload" in given.parts:
-            before = resident(service.pid)
+            memory = resident(service.pid)
             seconds = max(given.seconds, 60 * given.minutes)
             answers = asyncio.run(open_loop(port, lines, 10 * rate, seconds))
             result["overload"] = {
@@ -226,7 +250,7 @@ def measure_service(given: argparse.Namespace, run: Path, lines: list[str]) -> d
                 "refused": percentiles([answer.seconds for answer in answers if answer.status in (429, 503)]),
                 "statuses": dict(Counter(answer.status for answer in answers)),
                 "lost": sum(answer.status not in (200, 429, 503) for answer in answers),
-                "memory_mb": [before, resident(service.pid)],
+                "memory_mb": [memory, resident(service.pid)],
                 "seconds": seconds,
             }
     return result
@@ -235,7 +259,8 @@ def measure_service(given: argparse.Namespace, run: Path, lines: list[str]) -> d
 def measure_rival(given: argparse.Namespace, lines: list[str]) -> float:
     """Sentences per second of the plain service."""
     script = RIVAL.format(words=WORDS, beam=BEAM, length=LENGTH)
-    with process([sys.executable, "-c", script, str(given.port + 1), str(given.threads)], given.port + 1):
+    command = [sys.executable, "-c", script, str(given.port + 1), str(given.threads)]
+    with process(command, given.port + 1, cores_of(given.cores)):
         asyncio.run(closed_loop(given.port + 1, lines[:CLIENTS]))
         return asyncio.run(closed_loop(given.port + 1, lines[: given.rival_lines]))
 
@@ -250,7 +275,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--engine", choices=["torch", "ctranslate2", "auto"], default="torch")
     parser.add_argument("--port", type=int, default=8765)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the service")
+    parser.add_argument("--cores", default="", help="of the service, its worker, and what it is compared with: 0,1")
+    parser.add_argument("--client-cores", default="", help="of the clients")
     given = parser.parse_args()
+    os.sched_setaffinity(0, cores_of(given.client_cores))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         run = make_run(folder)
@@ -258,7 +287,9 @@ def main() -> None:
         (folder / "lines.txt").write_text("\n".join(lines) + "\n", "utf-8")
         result: dict[str, Any] = {"engine": given.engine, "threads": given.threads, "lines": len(lines)}
         arguments = [str(run), str(folder / "lines.txt"), str(given.threads), given.engine]
-        done = subprocess.run([sys.executable, "-c", BASELINE, *arguments], capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", BASELINE, *arguments]
+        pin = lambda: os.sched_setaffinity(0, cores_of(given.cores))  # noqa: E731
+        done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=pin)
         result["translate_lines_per_second"] = round(json.loads(done.stdout.splitlines()[-1]), 1)
         result |= measure_service(given, run, lines)
         result["share"] = round(result["service_per_second"] / result["translate_lines_per_second"], 3)

@@ -51,10 +51,10 @@ TEXT = "a" * 9
 def test_the_queue_is_bounded() -> None:
     async def test() -> None:
         door, _ = admission(capacity=2)
-        door.check(job("a"), [job(TEXT)], None)
+        door.check(job("a"), [job(TEXT)], [])
         assert door.refusal(1) is None
         with pytest.raises(BusyError) as caught:
-            door.check(job("a"), [job(*[TEXT] * 20), job(*[TEXT] * 17)], None)
+            door.check(job("a"), [job(*[TEXT] * 20), job(*[TEXT] * 17)], [])
         assert str(caught.value) == "2 requests are waiting already; try again later"
         assert caught.value.headers == {"Retry-After": "4"}
         assert door.refusal(0) is caught.value, "whatever comes next is refused as well"
@@ -68,17 +68,17 @@ def test_who_would_wait_too_long_is_refused() -> None:
     async def test() -> None:
         door, clock = admission(max_wait=1.5)
         clock.now = 1000.0
-        running = Search(1, Batch([], None, 100.0), 999.8, 1.0)
-        door.check(job(TEXT), [job(TEXT)] * 8, running)  # in 0.8 s: there is room for it in the next batch
+        running = Search(Batch([], None, 100.0), 999.8, 1.0)
+        door.check(job(TEXT), [job(TEXT)] * 8, [running])  # in 0.8 s: there is room for it in the next batch
         with pytest.raises(BusyError) as caught:
-            door.check(job(TEXT), [job(TEXT)] * 10, running)
+            door.check(job(TEXT), [job(TEXT)] * 10, [running])
         assert str(caught.value) == "a search would begin in about 1.8 seconds; try again later"
         assert caught.value.headers == {"Retry-After": "1"}
         assert door.refusal(9) is caught.value and door.refusal(8) is None, "a shorter one may be admitted"
-        door.check(job(TEXT), [job(TEXT)] * 5, running._replace(seconds=30.0))  # one long search
+        door.check(job(TEXT), [job(TEXT)] * 5, [running._replace(seconds=30.0)])  # one long search
         clock.now += 0.31
         assert door.refusal(9) is None, "1.49 seconds now"
-        door.check(job(TEXT), [job(TEXT)] * 10, running)
+        door.check(job(TEXT), [job(TEXT)] * 10, [running])
 
     run(test)
 
@@ -89,11 +89,11 @@ def test_long_requests() -> None:
     async def test() -> None:
         door, _ = admission(max_wait=0.5)
         long = job(*[TEXT] * 100)
-        door.check(job(TEXT), [long] * 5, None)
-        door.check(long, [long], None)
+        door.check(job(TEXT), [long] * 5, [])
+        door.check(long, [long], [])
         with pytest.raises(BusyError):
-            door.check(long, [long, long], None)
-        assert door._limit(1.0, door.clock()) == 0.5, "four requests are no overload"
+            door.check(long, [long, long], [])
+        assert door._limit(1.0, door.clock(), 1) == 0.5, "four requests are no overload"
 
     run(test)
 
@@ -101,14 +101,14 @@ def test_long_requests() -> None:
 def test_other_kinds_of_search() -> None:
     async def test() -> None:
         door, _ = admission(max_wait=0.5)
-        door.check(job(TEXT, key="new"), [job(TEXT)] * 4, None)
+        door.check(job(TEXT, key="new"), [job(TEXT)] * 4, [])
         with pytest.raises(BusyError):
-            door.check(job(TEXT, key="new"), [job(TEXT)] * 6, None)  # another batch, before its own
-        door.check(job(TEXT, key=KEY), [job(TEXT, key="new")] * 6, None)
+            door.check(job(TEXT, key="new"), [job(TEXT)] * 6, [])  # another batch, before its own
+        door.check(job(TEXT, key=KEY), [job(TEXT, key="new")] * 6, [])
         door.rates.measured_alone("translate", 0.3)
-        door.check(job(TEXT, key=None), [job(TEXT, key=None)], None)
+        door.check(job(TEXT, key=None), [job(TEXT, key=None)], [])
         with pytest.raises(BusyError) as caught:
-            door.check(job(TEXT, key=None), [job(TEXT, key=None)] * 2, None)
+            door.check(job(TEXT, key=None), [job(TEXT, key=None)] * 2, [])
         assert "in about 0.6 seconds" in str(caught.value)
         assert door.refusal(9) is None, "only plain requests are refused unread"
 
@@ -142,7 +142,7 @@ def simulate(load: float, *, seconds: float = 40.0, fixed: float = 0.12, per_row
             batch = queue.take(rates.cost, rates.budget)
             assert batch is not None
             door.last = None
-            running = Search(1, batch, clock.now, rates.batch_time(batch.items[0].job, batch.cost))
+            running = Search(batch, clock.now, rates.batch_time(batch.items[0].job, batch.cost))
             end = clock.now + (fixed + per_row * len(batch.items)) * chosen.lognormvariate(0.0, 0.1)
         if running is not None and end < next_arrival:
             clock.now = end
@@ -155,7 +155,7 @@ def simulate(load: float, *, seconds: float = 40.0, fixed: float = 0.12, per_row
         arrived[one] = clock.now
         if door.refusal(one.characters) is None:
             try:
-                door.check(one, list(queue), running)
+                door.check(one, list(queue), [] if running is None else [running])
                 queue.add(one)
             except BusyError:
                 pass

@@ -114,13 +114,13 @@ def test_a_request_whose_workers_end_twice() -> None:
         lane = Lane("batch", cast(ServedModel, SimpleNamespace(settings=settings(), lanes={})), 9)
         fatal, other = (Job("translate", {}, rows=["a", "b"], batch_key="k", client=name) for name in "xy")
         fatal.attempts, other.taken = 1, 2
-        lane._send_again(Batch([Item(fatal, 0), Item(other, 0), Item(other, 1)], None, 1.0))
+        lane._send_again(Batch([Item(fatal, 0), Item(other, 0), Item(other, 1)], None, 1.0), None)
         with pytest.raises(ServiceError, match="the worker of the model ended twice"):
             await fatal.done
         assert list(lane.queue) == [other]
         assert (other.attempts, other.taken, other.missing) == (1, 0, 2)
         stream = Job("stream", {}, client="z", on_event=lambda name, data: None)
-        lane._send_again(Batch([], stream, 1.0))
+        lane._send_again(Batch([], stream, 1.0), None)
         with pytest.raises(ModelUnavailableError, match="ended during this search; try again"):  # a part was sent
             await stream.done
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,3 +145,31 @@ def test_frames() -> None:
     assert to_json({"a": "é\n"}) == '{"a":"é\\n"}'.encode()
     with pytest.raises(ValueError, match="JSON compliant"):
         to_json(float("nan"))
+
+
+def test_two_batches_are_searched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with half of the threads; on a GPU one after the other."""
+    both, threads = threading.Barrier(2), []
+
+    def translate(translator: Any, payload: dict[str, Any], observer: Any = None) -> list[bytes]:
+        threads.append(torch.get_num_threads())
+        both.wait(60)  # passes when both are here
+        return [b"null"]
+
+    monkeypatch.setattr(operations, "translate", translate)
+    monkeypatch.setattr("weft.serve.facts.facts", lambda translator: {})
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as results, os.fdopen(writing, "wb") as channel:
+        one = Worker(io.BytesIO(), channel)
+        one.config, one.threads = {"threads": 4}, 4
+        for device, parallel in (("cpu", 2), ("cuda", 1)):
+            one.translator = SimpleNamespace(device=torch.device(device), engine=SimpleNamespace(name="torch"))  # type: ignore[assignment]
+            one._report()
+            assert (frame := read(results)) is not None and frame.payload() == {"parallel_searches": parallel}
+        for number in (1, 2):
+            one.lanes["batch"].put(Frame({"op": "translate", "id": number}, [to_json({"texts": ["a"]})]))
+            threading.Thread(target=one._serve, args=("batch",), daemon=True).start()
+        frames = [read(results) for _ in range(2)]
+    assert sorted(frame.header["id"] for frame in frames if frame is not None) == [1, 2]
+    assert threads == [2, 2]
+    assert [one._parallel() for one.threads in (1, 2, 8)] == [1, 2, 2]

@@ -28,7 +28,6 @@ MIN_SHARE = 0.2
 class Search(NamedTuple):
     """A batch that is being searched."""
 
-    number: int
     batch: Batch
     started: float
     seconds: float
@@ -63,20 +62,23 @@ class Admission:
         """The last refusal, as long as nothing has left the queue since."""
         self._load, self._load_at = 0.0, 0.0
 
-    def check(self, job: Job, waiting: Sequence[Job], running: Search | None) -> None:
-        """Count the arrival of a job; `BusyError` if too many others wait, or if it would wait for too long."""
+    def check(self, job: Job, waiting: Sequence[Job], running: Sequence[Search], *, parallel: int = 1) -> None:
+        """Count the arrival of a job; `BusyError` if too many others wait, or if it would wait for too long.
+
+        ``parallel``: how many batches are searched at once.
+        """
         now = self.clock()
         own, batch = self.rates.seconds(job), self.rates.batch_time(job)
         counted = min(own, MAX_SHARE * batch)
         self._count(counted, now)
-        remaining = 0.0 if running is None else running.remaining(now)
+        remaining = min(search.remaining(now) for search in running) if len(running) >= parallel else 0.0
         if len(waiting) >= self.capacity:
-            retry_after = remaining + sum(map(self.rates.seconds, waiting))
+            retry_after = remaining + sum(map(self.rates.seconds, waiting)) / parallel
             error = BusyError(f"{self.capacity} requests are waiting already; try again later", retry_after=retry_after)
             self.last = Refusal(0, counted, math.inf, error)
             raise error
-        queue = self._queue_time(job, own, waiting)
-        limit = max(self._limit(batch, now), own)
+        queue = self._queue_time(job, own, waiting) / parallel
+        limit = max(self._limit(batch, now, parallel), own)
         if queue + min(remaining, self.rates.batch_seconds) > limit:  # one long search is no overload
             wait = queue + remaining
             message = f"a search would begin in about {wait:.1f} seconds; try again later"
@@ -111,9 +113,9 @@ class Admission:
         batch = self.rates.batch_time(job)
         return others + batch * math.floor((alike + min(own, MAX_SHARE * batch)) / batch) if batch else others
 
-    def _limit(self, batch: float, now: float) -> float:
+    def _limit(self, batch: float, now: float, parallel: int) -> float:
         """How long a request may wait; ``batch``: how long its batch takes."""
-        load = self._load_now(now)
+        load = self._load_now(now) / parallel
         return min(max(2.0 / load, MIN_SHARE) * batch, self.max_wait) if load and batch else self.max_wait
 
     def _count(self, seconds: float, now: float) -> None:

@@ -1,4 +1,4 @@
-"""A lane of a model: a queue, and the task that sends batches from it to the worker, one after the other."""
+"""A lane of a model: a queue, and what sends batches from it to the worker as soon as that has time for them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from weft.serve.errors import ModelUnavailableError, ServiceError
 from weft.serve.frames import Frame
 from weft.serve.metrics import BATCH_ROWS, QUEUE_TIME, RUNNING, TEXTS, WAITING
 from weft.serve.queueing import Batch, FairQueue, Job, Rates
-from weft.serve.worker_process import WorkerEndedError
+from weft.serve.worker_process import WorkerEndedError, WorkerProcess
 
 if TYPE_CHECKING:
     from weft.serve.models import ServedModel
 
+BESIDE = 0.1
+"""Of the time of a batch: how long a request waits for others if its batch is searched beside another one."""
 MAX_ATTEMPTS = 2
 """How often a job is sent to a worker: a job whose worker ends twice is not sent again."""
 
 
 class Lane:
-    """Jobs of one model that are searched one batch at a time."""
+    """Jobs of one model that are searched in batches, one or a few of them at a time."""
 
     def __init__(self, name: str, model: ServedModel, capacity: int) -> None:
         self.name = name
@@ -32,11 +34,15 @@ class Lane:
         settings = model.settings
         self.rates = Rates(batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds)
         self.admission = Admission(self.rates, capacity=capacity, max_wait=settings.max_wait)
-        self.running: Search | None = None
+        self.parallel = 1
+        """How many batches are searched at once."""
+        self.running: dict[int, Search] = {}
+        """The batches that are being searched, by number."""
+        self.tasks: set[asyncio.Task[None]] = set()
 
     def add(self, job: Job) -> None:
         """A new job; `BusyError` if it is refused."""
-        self.admission.check(job, list(self.queue), self.running)
+        self.admission.check(job, list(self.queue), list(self.running.values()), parallel=self.parallel)
         self.queue.add(job)
         self._count()
 
@@ -44,58 +50,67 @@ class Lane:
         """Drop the rows of a job, waiting or running."""
         self.queue.remove(job)
         self.admission.last = None
-        if self.running is None or self.model.worker is None:
+        if self.model.worker is None:
             return
-        number, batch = self.running.number, self.running.batch
-        if batch.alone is job:
-            self.model.worker.cancel(number)
-        elif rows := [row for row, item in enumerate(batch.items) if item.job is job]:
-            self.model.worker.cancel(number, rows)
+        for number, search in self.running.items():
+            if search.batch.alone is job:
+                self.model.worker.cancel(number)
+            elif rows := [row for row, item in enumerate(search.batch.items) if item.job is job]:
+                self.model.worker.cancel(number, rows)
 
     async def run(self) -> None:
         """Send batches for ever."""
-        finished: tuple[Batch, Frame] | None = None
-        while True:
-            if finished is not None and not self._is_due():
-                self._deliver(*finished)
-                finished = None
-            await self._wait()
+        try:
+            while True:
+                while not len(self.queue):
+                    self.queue.arrival.clear()
+                    await self.queue.arrival.wait()
+                await self.model.ready.wait()
+                self._send_due()
+                if len(self.queue):
+                    self.queue.arrival.clear()
+                    patience = self._patience(next(iter(self.queue))) if self._has_time() else None
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self.queue.arrival.wait(), patience)
+        finally:
+            for task in self.tasks:
+                task.cancel()
+
+    def _has_time(self) -> bool:
+        return len(self.running) < self.parallel
+
+    def _send_due(self) -> None:
+        """Send the batches that can be sent now."""
+        while self._has_time() and self._is_due():
             batch = self.queue.take(self.rates.cost, self.rates.budget)
             self.admission.last = None
             if batch is None:
-                continue
-            answer = self._send(batch)
-            if finished is not None:  # after the worker has its next batch
-                self._deliver(*finished)
-                finished = None
-            start = time.monotonic()
-            try:
-                frame = await answer
-            except WorkerEndedError:
-                self._send_again(batch)
-            except ServiceError as error:
-                for job in batch.jobs():
-                    self.queue.remove(job)
-                    job.fail(error)
-            else:
-                self._measure(batch, time.monotonic() - start)
-                finished = batch, frame
-            self.running = None
-            self._count()
-
-    async def _wait(self) -> None:
-        """Until there is a batch to send: for the first job, then for others to be searched together with it."""
-        while True:
-            while not len(self.queue):
-                self.queue.arrival.clear()
-                await self.queue.arrival.wait()
-            await self.model.ready.wait()
-            if self._is_due():
                 return
-            if len(self.queue):
-                self.queue.arrival.clear()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self.queue.arrival.wait(), self._patience(next(iter(self.queue))))
+            number, answer = self._send(batch)
+            task = asyncio.create_task(self._receive(number, answer, self.model.worker))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _receive(self, number: int, answer: asyncio.Future[Frame], worker: WorkerProcess | None) -> None:
+        """Wait for the answer to a batch, and deliver it after the worker has been sent the next batch."""
+        batch, started = self.running[number].batch, self.running[number].started
+        frame: Frame | None = None
+        try:
+            frame = await answer
+            self._measure(batch, time.monotonic() - started)
+        except WorkerEndedError:
+            self._send_again(batch, worker)
+        except ServiceError as error:
+            for job in batch.jobs():
+                self.queue.remove(job)
+                job.fail(error)
+        finally:
+            del self.running[number]
+        self._send_due()
+        self.queue.arrival.set()
+        if frame is not None:
+            self._deliver(batch, frame)
+        self._count()
 
     def _is_due(self) -> bool:
         """Whether a batch can be sent now."""
@@ -108,10 +123,12 @@ class Lane:
         return self.queue.waiting_cost(self.rates.cost, budget) >= budget
 
     def _patience(self, job: Job) -> float:
-        """How long a job may still wait for others."""
-        return job.arrived + self.model.settings.batch_wait - time.monotonic()
+        """How long a job may still wait for others: longer while another batch is searched, which is slowed down."""
+        settings = self.model.settings
+        longest = max(settings.batch_wait, BESIDE * settings.batch_seconds) if self.running else settings.batch_wait
+        return job.arrived + longest - time.monotonic()
 
-    def _send(self, batch: Batch) -> asyncio.Future[Frame]:
+    def _send(self, batch: Batch) -> tuple[int, asyncio.Future[Frame]]:
         worker, now = self.model.worker, time.monotonic()
         assert worker is not None
         for job in batch.jobs():
@@ -125,9 +142,9 @@ class Lane:
             op, payload = "translate", self._batch_payload(batch)
             self.model.metrics.observe(BATCH_ROWS, len(batch.items), model_name=self.model.name)
         number, answer = worker.send({"op": op, "lane": self.name}, payload, on_event)
-        self.running = Search(number, batch, now, self._expected(batch))
+        self.running[number] = Search(batch, now, self._expected(batch))
         self._count()
-        return answer
+        return number, answer
 
     def _batch_payload(self, batch: Batch) -> dict[str, Any]:
         """Jobs of one batch differ in nothing but their texts."""
@@ -169,11 +186,14 @@ class Lane:
             tokens = len(json.loads(body)["source_tokens"])
             self.rates.tokens_per_character += 0.1 * (tokens / len(text) - self.rates.tokens_per_character)
 
-    def _send_again(self, batch: Batch) -> None:
+    def _send_again(self, batch: Batch, worker: WorkerProcess | None) -> None:
         """The worker has ended: each job once more, alone, since one of them may be the reason."""
         again = []
         for job in batch.jobs():
+            if worker is not None and job.lost_worker is worker:
+                continue  # it had rows in another batch, too
             self.queue.remove(job)
+            job.lost_worker = worker
             job.attempts += 1
             if job.on_event is not None:  # some of its events may have been sent
                 job.fail(ModelUnavailableError("the worker of the model ended during this search; try again"))
@@ -188,5 +208,5 @@ class Lane:
         metrics, name = self.model.metrics, self.model.name
         lanes = self.model.lanes.values()
         metrics.set(WAITING, sum(len(lane.queue) for lane in lanes), model_name=name)
-        running = sum(len(lane.running.batch.jobs()) for lane in lanes if lane.running is not None)
+        running = sum(len(search.batch.jobs()) for lane in lanes for search in lane.running.values())
         metrics.set(RUNNING, running, model_name=name)

@@ -103,6 +103,7 @@ class ServedModel:
             "precision": settings.precision,
             "engine": settings.engine,
             "threads": settings.threads,
+            "parallel_searches": settings.parallel_searches,
             "log": settings.log,
             "max_output": settings.max_output,
         }
@@ -126,6 +127,7 @@ class ServedModel:
             self._fail_waiting()
             return
         self.facts, self.state, self.problem = data, "ready", None
+        self.lanes["batch"].parallel = data["parallel_searches"]
         self.languages = languages_of(self.run, self.name)
         self.version += 1
         self.metrics.set(READY, 1, model_name=self.name)

@@ -61,6 +61,8 @@ class Job:
         """Rows that have no result yet."""
         self.attempts = 0
         """How often a worker has ended while it had rows of this job."""
+        self.lost_worker: object = None
+        """The last of these workers."""
         self.arrived = time.monotonic()
         self.started: float | None = None
         self.abandoned = False

@@ -31,6 +31,10 @@ class ServeSettings(Settings):
     threads: Annotated[int, Field(ge=0, le=1024)] = Field(
         0, description="threads of each model on a CPU; 0: one a core"
     )
+    parallel_searches: Annotated[int, Field(ge=0, le=64)] = Field(
+        0,
+        description="batches that a CPU searches at once, each with its share of the threads; 0: two",
+    )
     log: Literal["errors", "requests", "texts"] = Field(
         "errors", description="what is logged; only texts includes the texts that are sent"
     )
@@ -59,7 +63,7 @@ class ServeSettings(Settings):
 
     batch_tokens: Count = Field(4_096, description="source tokens that are searched together, at most")
     batch_seconds: Seconds = Field(
-        0.5, description="a batch is kept so small that it takes about this long: short requests wait no longer"
+        0.6, description="a batch is kept so small that it takes about this long: short requests wait no longer"
     )
     batch_wait: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         0.005, description="seconds that a request waits for others to be searched together with"
