@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks deploy
 
-.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages labs pictures course notebook notebooks dist dist-check clean
+.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -72,6 +72,12 @@ pages: .venv/installed
 
 labs: .venv/installed         ## run the labs that have no result in build/labs, and write docs/labs.md
 	$(BIN)/python tools/labs.py
+
+performance: .venv/installed  ## measure how cost grows on this CPU (seven minutes), and write docs/performance.md
+	mkdir -p build
+	$(BIN)/weft bench scale tatoeba --device cpu --minutes 3 --json > build/cpu-transformer.json
+	$(BIN)/weft bench scale multi30k-rnn --device cpu --minutes 3 --json > build/cpu-rnn.json
+	$(BIN)/python tools/performance.py cpu-transformer=build/cpu-transformer.json cpu-rnn=build/cpu-rnn.json
 
 pictures: .venv/installed     ## train `grammar` and draw the pictures of the README
 	rm -rf build/pictures

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from weft.costs import report
+from weft.costs.records import record
 from weft.costs.scale import Scale
 from weft.costs.sweep import LENGTH, Measured, Stop
 
@@ -76,22 +77,8 @@ def test_a_model_without_positions(scale: Scale) -> None:
     assert notes[-1] == "update, batch size: the model has no positions for 128 sentences."
 
 
-def test_json(scale: Scale) -> None:
-    record = json.loads(json.dumps(report.record(scale)))
-    assert record["base"]["beam"] == 5 and record["peaks"]["fp32"]["flops_per_second"] == 1e11
-    updates, steps = record["curves"]
-    assert updates["time"]["exponent"] == pytest.approx(1.0) and updates["time"]["problem"] is None
-    assert updates["time"]["fixed"] == pytest.approx(0.01, rel=0.01)
-    assert steps["time"] == {
-        **{"exponent": None, "interval": None, "fixed": None, "factor": None, "error": pytest.approx(0, abs=1e-6)},
-        "problem": "too few sizes: 2",
-    }
-    assert steps["out_of_memory_at"] == 4 and steps["ran_out_of_memory"]
-    assert updates["points"][0]["seconds"] == 0.012 and len(updates["points"]) == 7
-
-
 def test_files(scale: Scale, tmp_path: Path) -> None:
     paths = report.save(scale, tmp_path / "new")
     names = ["scale.json", "time-batch.svg", "time-batch.png", "memory-batch.svg", "memory-batch.png"]
     assert [path.name for path in paths] == names and all(path.stat().st_size for path in paths)
-    assert json.loads(paths[0].read_text("utf-8")) == json.loads(json.dumps(report.record(scale)))
+    assert json.loads(paths[0].read_text("utf-8")) == json.loads(json.dumps(record(scale)))

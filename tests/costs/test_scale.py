@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from weft.costs import scale as module
 from weft.costs.limits import Peaks
@@ -70,3 +71,17 @@ def test_a_source_has_a_token_for_each_column(asked: Asked) -> None:
 def test_refusals() -> None:
     with pytest.raises(RecipeError, match="minutes=0: expected a number of minutes above 0"):
         measure_scale(recipe(), minutes=0)
+
+
+TRANSFORMER = {"kind": "transformer", "layers": 2, "hidden": 64, "heads": 2, "feed_forward": 64}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("model", [SMALL, {"embedding": 64, "encoder": TRANSFORMER, "decoder": TRANSFORMER}])
+def test_on_a_gpu(model: dict[str, Any]) -> None:
+    made = make_recipe({"model": model, "training": {"device": "cuda"}})
+    result = measure_scale(made, minutes=0.1, vary=["batch", "vocabulary"])
+    assert result.device != "CPU" and len(result.curves) == 5
+    for curve in result.curves:
+        assert all(point.seconds > 0 and point.memory for point in curve.points) and curve.points

@@ -145,7 +145,7 @@ def scaling(
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option("--at", metavar="SIZE=N", help="Where a size stays while others vary; may be repeated."),
+        typer.Option("--at", metavar="SIZE=N", help="The value of a size while others vary; may be repeated."),
     ] = None,
     to: Annotated[
         Path | None,
@@ -156,8 +156,8 @@ def scaling(
     """Measure how time and memory grow with length, batch size, beam size and vocabulary size.
 
     For a training update, the encoder and a search step: tables and log-log charts, fitted exponents with 95 %
-    intervals, the share of the machine's peak matrix throughput and memory bandwidth, and where memory ends. The
-    model has random weights and reads random tokens; no data is needed, and nothing is saved but with --to.
+    intervals, the share of the machine's peak matrix throughput and memory bandwidth, and the size at which memory
+    runs out. Weights and tokens are random: no data is needed. Without --to nothing is written.
     """
     from weft.costs.sizes import base_sizes, check_axis
     from weft.recipe import load_recipe
@@ -172,10 +172,11 @@ def scaling(
 
     scale = measure_scale(settings, minutes=minutes, vary=vary or (), at=at or ())
     from weft.costs import report
+    from weft.costs.records import record
 
     paths = [] if to is None else report.save(scale, to)
     if as_json:
-        typer.echo(json_text(report.record(scale)))
+        typer.echo(json_text(record(scale)))
         return
     from rich.console import Console
 

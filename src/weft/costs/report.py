@@ -1,13 +1,11 @@
-"""How costs grow, as tables, charts, text and JSON."""
+"""How costs grow, as tables, charts, text and files."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
 from rich.text import Text
 
@@ -16,6 +14,7 @@ from weft.charts.table import Row, Table, table_lines
 from weft.charts.terminal import chart_lines
 from weft.costs.growth import FLAT, Growth
 from weft.costs.limits import BANDWIDTH, PRODUCTS
+from weft.costs.records import record
 from weft.costs.scale import Curve, Scale
 from weft.costs.sizes import AXES, Axis
 from weft.costs.sweep import LENGTH, MEMORY
@@ -213,65 +212,6 @@ def notes(scale: Scale) -> list[str]:
     if short:
         explained.append(f"More sizes need more time (--minutes): {'; '.join(short)}.")
     return explained
-
-
-def record(scale: Scale) -> dict[str, Any]:
-    """All of it as values of JSON."""
-    return {
-        "recipe": scale.recipe,
-        "device": scale.device,
-        "threads": scale.threads,
-        "precision": scale.precision,
-        "parameters": scale.parameters,
-        "base": scale.base._asdict(),
-        "seconds": scale.seconds,
-        "available_memory_bytes": scale.available_memory,
-        "peaks": {
-            precision: {"flops_per_second": peak.flops_per_second, "bytes_per_second": peak.bytes_per_second}
-            for precision, peak in scale.peaks.items()
-        },
-        "curves": [_curve_record(curve) for curve in scale.curves],
-        "environment": scale.environment,
-    }
-
-
-def _curve_record(curve: Curve) -> dict[str, Any]:
-    stop = curve.measured.stop
-    return {
-        "phase": curve.phase.name,
-        "size": curve.axis.name,
-        "time": _growth_record(curve.time),
-        "memory": _growth_record(curve.memory),
-        "out_of_memory_at": curve.memory_limit,
-        "ran_out_of_memory": curve.ran_out_of_memory,
-        "not_measured": None if stop is None else {"size": stop.size, "reason": stop.reason},
-        "points": [
-            {
-                "size": point.size,
-                "seconds": point.seconds,
-                "samples": list(point.samples),
-                "memory_bytes": point.memory,
-                "flops": work.flops,
-                "bytes": work.bytes,
-                "flops_share": reached.flops_share,
-                "bandwidth_share": reached.bandwidth_share,
-                "limit": reached.limit,
-            }
-            for point, work, reached in zip(curve.points, curve.works, curve.reached, strict=True)
-        ],
-    }
-
-
-def _growth_record(growth: Growth) -> dict[str, Any]:
-    exponent = growth.exponent
-    return {
-        "exponent": None if exponent is None else exponent.mean,
-        "interval": None if exponent is None else [exponent.low, exponent.high],
-        "fixed": None if exponent is None else growth.fixed,
-        "factor": None if exponent is None else growth.factor,
-        "error": growth.error if math.isfinite(growth.error) else None,
-        "problem": growth.problem or None,
-    }
 
 
 def save(scale: Scale, folder: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,7 +14,7 @@ from weft.activity import activity
 from weft.costs.growth import Growth, fit_growth
 from weft.costs.limits import Peaks, Reached, Work
 from weft.costs.sizes import AXES, Axis, Sizes, base_sizes, check_axis
-from weft.costs.sweep import MEMORY, Measured, Point, measure_sweep
+from weft.costs.sweep import MEMORY, Measured, MemoryExhaustedError, Point, measure_sweep
 from weft.costs.workloads import (
     ENCODER,
     STEP,
@@ -25,7 +26,7 @@ from weft.costs.workloads import (
     UpdateWorkload,
     Workload,
 )
-from weft.errors import RecipeError, option
+from weft.errors import InputTooLongError, RecipeError, option
 from weft.evaluation.environment import environment
 from weft.models.build import choose_device
 from weft.recipe import Recipe
@@ -195,8 +196,16 @@ class _Meter:
             self.workload = phase, workload
             self.precision[phase.name] = workload.precision
             self.parameters = workload.parameters
+            self._warm_up(workload)
             return workload
         return self.workload[1]
+
+    def _warm_up(self, workload: Workload) -> None:
+        """Import, compile and select what a phase needs at any size."""
+        with suppress(InputTooLongError, MemoryExhaustedError):
+            case = workload.case(self.base._replace(batch=1))
+            for _ in range(case.warmups):
+                case.run()
 
     def _collect(self) -> None:
         """Release the memory of what was measured before."""
