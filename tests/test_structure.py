@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "evaluation": {
         *("translation", "runs", "models", "attention", "search", "data", "text", "recipe", "ragged", "errors"),
-        "markup",
+        *("markup", "files"),
         *(
             "preparation",
             "activity",

@@ -82,6 +82,9 @@ JSON = ("--set", "data.train={file='p.jsonl', source='a', target='b'}")
 FILE = ("--set", "tokenizer.file=t.json")
 SKIP = "; fix it, or set data.bad_rows = 'skip'"
 CHOOSE = '; name the columns: train = {file = "HERE/p.tsv", source = 1, target = 2}'
+PEFT = "peft/adapter_config.json"
+LORA = '{"peft_type": "LORA", "r": 2, "lora_alpha": 4}'
+ADD = ("adapter", "add", "RUN", "peft")
 DEEP = "[" * 100_000
 DIGITS = "9" * 5000
 BOMB = '{kind = "pattern", expression = "(a+)+$"}'
@@ -675,6 +678,75 @@ CASES = [
         "import a command",
         {"m/checkpoint_best.pt": b"cposix\nsystem\n(S'touch executed'\ntR."},
         "m/checkpoint_best.pt: …",
+    ),
+    # adapters
+    run("adapter list without a run", {}, "nowhere: no such run folder; …", "adapter", "list", "nowhere"),
+    run(
+        "an unknown adapter",
+        {},
+        "--adapter x: RUN has no adapter of this name; it has none",
+        *("translate", "RUN", "in.txt", "--adapter", "x"),
+    ),
+    run(
+        "an adapter outside of the run",
+        {"other/adapter_model.safetensors": b""},
+        "--adapter ../../other: RUN has no adapter of this name; it has none",
+        *("translate", "RUN", "in.txt", "--adapter", "../../other"),
+    ),
+    run(
+        "export of an unknown adapter",
+        {},
+        "--adapter x: RUN has no adapter of this name; it has none",
+        *("adapter", "export", "RUN", "x", "--out", "out"),
+    ),
+    run(
+        "a folder that is no adapter",
+        {"peft/x": ""},
+        "peft/adapter_config.json: missing; an adapter is a folder with adapter_config.json and …",
+        *ADD,
+    ),
+    run("an adapter of another kind", {PEFT: "{}"}, f"{PEFT}: peft_type: None is not known; weft reads 'LORA'", *ADD),
+    run("configuration of an adapter damaged", {PEFT: "{"}, f"{PEFT}: damaged…", *ADD),
+    run("configuration of an adapter nested", {PEFT: DEEP}, f"{PEFT}: damaged; its JSON is nested too deeply", *ADD),
+    run("configuration of an adapter a list", {PEFT: "[]"}, f"{PEFT}: damaged; expected an object", *ADD),
+    run(
+        "an adapter without weights",
+        {PEFT: LORA},
+        "peft/adapter_model.safetensors: not read: an adapter has one",
+        *ADD,
+    ),
+    run(
+        "an adapter that is a pickle",
+        {PEFT: LORA, "peft/adapter_model.bin": b"x"},
+        "peft/adapter_model.bin: not read: a pickle can run code; save it as safetensors",
+        *ADD,
+    ),
+    run(
+        "weights of an adapter cut off",
+        {PEFT: LORA, "peft/adapter_model.safetensors": b"\xff" * 8 + b"{}"},
+        "peft/adapter_model.safetensors: …its header has …, the limit is 16,777,216…",
+        *ADD,
+    ),
+    run(
+        "weights of an adapter empty",
+        {PEFT: LORA, "peft/adapter_model.safetensors": b"\x02" + b"\0" * 7 + b"{}"},
+        "peft/adapter_model.safetensors: has no tensors",
+        *ADD,
+    ),
+    train("adapters without a rank", GOOD, "--lora 16: expected NAME=VALUE separated by …", "--lora", "16"),
+    train("adapters of rank 0", GOOD, "--lora rank=0: needs a rank, for example rank=16", "--lora", "rank=0"),
+    train(
+        "adapters of rank x",
+        GOOD,
+        "r.toml: training.lora.rank: 'x' was given; input should be a valid integer",
+        "--lora",
+        "rank=x",
+    ),
+    train(
+        "adapters of unknown projections",
+        GOOD,
+        "training.lora.targets: no projection matches 'qury'; this model has …",
+        *("--lora", "rank=2,targets=qury"),
     ),
 ]
 

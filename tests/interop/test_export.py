@@ -14,6 +14,10 @@ def test_an_unknown_format():
 
 
 def test_a_format_is_a_function_and_a_line(monkeypatch):
+    """The function gets the run with the adapter that was chosen."""
+    monkeypatch.setattr("weft.runs.load.load_run", lambda path, adapter: (path, adapter))
     monkeypatch.setitem(export.FORMATS, "onnx", lambda run, folder, quantization: folder)
     assert export.export_run("run", to="onnx", quantization="int8") == Path("run/onnx-int8")
     assert export.export_run("run", to="onnx", out=Path("x")) == Path("x")
+    monkeypatch.setitem(export.FORMATS, "onnx", lambda run, folder, quantization: run)
+    assert export.export_run("run", to="onnx", adapter="medical") == ("run", "medical")

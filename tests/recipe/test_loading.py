@@ -128,7 +128,7 @@ class TestUnknownSettings:
 
     def test_without_a_near_name_all_are_listed(self):
         message = refusal({"evaluation": {"zzz": 1}})
-        assert message == "evaluation.zzz: unknown setting; choose one of metrics, references"
+        assert message == "evaluation.zzz: unknown setting; choose one of metrics, former, references"
 
     @pytest.mark.parametrize("name", ["training.strategy", "search.strict", "data.stride"])
     def test_no_part_of_a_name_is_lost(self, name):
@@ -765,6 +765,12 @@ def values_of(case):
         )
     if name == "name":
         return names
+    if name == "training.lora.name":
+        return st.sampled_from(("medical", "a.b-2"))
+    if name == "training.lora.targets":
+        return st.lists(texts, min_size=1, max_size=4)
+    if name == "tokenizer.new_languages":
+        return st.dictionaries(texts, named, max_size=4)
     if annotation is str:
         return texts
     if name == "search.banned_ids":

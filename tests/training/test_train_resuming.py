@@ -18,7 +18,7 @@ from fixtures.training_runs import (
 )
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError
-from weft.runs.layout import RunFolder
+from weft.runs.weights import read_tensors
 from weft.training import train as training
 from weft.training import validation
 from weft.training.events import Finished, Saved, Step
@@ -41,7 +41,8 @@ def check_loads(path):
     try:
         assert load(path).score([Pair("a b", "b a")])[0].log_probability < 0
     except CheckpointError as error:
-        assert "not trained yet" in str(error) and RunFolder(path).read_model().metadata["weights"] == "initial"
+        trained = next(iter(path.glob("adapters/*/*.safetensors")), path / "model.safetensors")
+        assert "not trained yet" in str(error) and read_tensors(trained).metadata["weights"] == "initial"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,15 @@ def straight(tiny, tmp_path_factory):
         return found[key]
 
     return straight
+
+
+@pytest.fixture(scope="module")
+def adapting(tiny, tmp_path_factory):
+    """Settings of a run that trains adapters."""
+    path = tmp_path_factory.mktemp("start") / "run"
+    list(train(tiny({**TRANSFORMER, "training.steps": 2}), path))
+    lora = {"training.start": str(path), "training.lora.rank": 2, "training.average": 2}
+    return {**PLAIN, **TRANSFORMER, "name": "adapters", **lora}
 
 
 class TestResuming:
@@ -234,6 +244,11 @@ def test_killed_at_some_changes_of_the_folder(train_elsewhere, tmp_path, straigh
 @every_variant
 def test_killed_at_every_change_of_the_folder(train_elsewhere, tmp_path, straight, changes):
     check_every_call(train_elsewhere, changes, tmp_path, straight(changes), CHANGES, range(1, 1000))
+
+
+@pytest.mark.slow
+def test_adapters_killed_at_every_change_of_the_folder(train_elsewhere, tmp_path, straight, adapting):
+    check_every_call(train_elsewhere, adapting, tmp_path, straight(adapting), CHANGES, range(1, 1000))
 
 
 def test_killed_at_random_moments(train_elsewhere, tmp_path, straight):

@@ -48,6 +48,7 @@ COMMANDS = {
     "recipes": LazyCommand("weft.cli.recipes:app"),
     "bench": LazyCommand("weft.cli.bench:app"),
     "tokenizer": LazyCommand("weft.cli.tokenizer:app"),
+    "adapter": LazyCommand("weft.cli.adapter:app"),
 }
 """Every command and group of commands: where it is, and its example; in the order of the help."""
 

@@ -12,7 +12,7 @@ import typer
 
 from weft.activity import activity
 from weft.cli.model_loading import load_runs
-from weft.errors import DataError, RecipeError, SearchError, nearest
+from weft.errors import CheckpointError, DataError, RecipeError, SearchError, nearest
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
@@ -91,6 +91,15 @@ Engine = Annotated[
         show_default=False,
     ),
 ]
+Adapter = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter",
+        metavar="NAME",
+        help="Adapter of RUN to use, or none; by default the one that it has trained, if it has.",
+        show_default=False,
+    ),
+]
 PairsFile = Annotated[
     str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file of source and target; - is standard input.")
 ]
@@ -118,6 +127,14 @@ def check_runs(*runs: Path) -> None:
 
     for run in runs:
         RunFolder(run).check()
+
+
+def check_adapter(run: Path, name: str | None) -> None:
+    """Fail if a run has no adapter of this name, without importing torch."""
+    if name is not None and name != "none" and not (run / "adapters" / name / "adapter_model.safetensors").is_file():
+        known = sorted(path.parent.name for path in run.glob("adapters/*/adapter_model.safetensors"))
+        has = nearest(name, [*known, "none"]) if known else "it has none"
+        raise CheckpointError(f"--adapter {name}: {run} has no adapter of this name; {has}")
 
 
 def check_output(output: Path | None) -> None:
@@ -197,13 +214,14 @@ def search_changes(run: Path, search: str | None, changes: list[str] | None) -> 
 
 
 class RunArguments(NamedTuple):
-    """Which run to load and how: RUN, --with, --device, --precision and --engine."""
+    """Which run to load and how: RUN, --with, --device, --precision, --engine and --adapter."""
 
     run: Path
     more: list[Path] | None
     device: str
     precision: str | None
     engine: str | None
+    adapter: str | None = None
 
     @property
     def runs(self) -> list[Path]:
@@ -211,9 +229,10 @@ class RunArguments(NamedTuple):
 
     def check(self) -> None:
         check_runs(*self.runs)
+        check_adapter(self.run, self.adapter)
 
     def load(self) -> Translator:
         """The run, or several as an ensemble."""
-        options = {"precision": self.precision, "engine": self.engine}
+        options = {"precision": self.precision, "engine": self.engine, "adapter": self.adapter}
         given = {name: value for name, value in options.items() if value is not None}
         return load_runs(*self.runs, device=self.device, **given)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from weft.cli.arguments import Device, Picture, Run, check_picture, check_runs
+from weft.cli.arguments import Adapter, Device, Picture, Run, check_adapter, check_picture, check_runs
 from weft.errors import plural
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def command(
     heads: Annotated[bool, typer.Option("--heads", help="Show all heads of all layers side by side.")] = False,
     to: Picture = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Show the attention of a model as a map.
@@ -42,6 +43,7 @@ def command(
     """
     check_picture(to)
     check_runs(run)
+    check_adapter(run, adapter)
     from rich.console import Console
 
     from weft.evaluation.alignment import write_pharaoh
@@ -52,13 +54,13 @@ def command(
 
     if heads or layer is not None or head is not None or kind is not None:
         selection = Selection(kind, layer, head)
-        maps = load(run, device=device).heads(sentence, target)
+        maps = load_runs(run, device=device, adapter=adapter).heads(sentence, target)
         if heads:
             _show_grid(selection.of(maps), to, sentence)
         else:
             _show_one(selection.with_defaults(maps), maps, to)
         return
-    model = load(run, device=device)
+    model = load_runs(run, device=device, adapter=adapter)
     translation, _ = model.attend(sentence, target)
     view = attention_view(translation, tokens=tokens)
     assert view is not None  # `attend` raises if there is none

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.arguments import (
+    Adapter,
     Changes,
     Device,
     Engine,
@@ -80,6 +81,7 @@ def command(
     ] = None,
     as_json: Json = False,
     more: With = None,
+    adapter: Adapter = None,
     precision: Precision = None,
     engine: Engine = None,
     changes: Changes = None,
@@ -94,7 +96,7 @@ def command(
     by an exact search of at most search.max_nodes nodes), and how often that output is not the reference.
     """
     _check_options(metric or [], references, split, errors=errors)
-    arguments = RunArguments(run, more, device, precision, engine)
+    arguments = RunArguments(run, more, device, precision, engine, adapter)
     arguments.check()
     settings = search_changes(run, search, changes)
     check_output(output)

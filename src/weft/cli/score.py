@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from weft.cli.arguments import (
+    Adapter,
     Device,
     Json,
     PairsFile,
@@ -16,6 +17,7 @@ from weft.cli.arguments import (
     SourceLanguage,
     TargetFile,
     TargetLanguage,
+    check_adapter,
     check_runs,
     counted,
     given_corpus,
@@ -38,6 +40,7 @@ def command(
     target_language: TargetLanguage = None,
     as_json: Json = False,
     bad_lines: BadLines = "error",
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Print log p(target | source) of given pairs, one per line.
@@ -47,6 +50,7 @@ def command(
     gives an empty line (with --json, an object with an "error"); exit code 3.
     """
     check_runs(run)
+    check_adapter(run, adapter)
     policy = BadLinePolicy(bad_lines)
     corpus = given_corpus(run, "-" if pairs is None and not (source or target) else pairs, source, target)
     from weft.data.pairs import Pair, RowError
@@ -59,7 +63,7 @@ def command(
         if isinstance(row, RowError) and not policy.skips:
             policy.report(row.message)
         rows.append((name, number, row))
-    model = load_runs(run, device=device).with_languages(source_language, target_language)
+    model = load_runs(run, device=device, adapter=adapter).with_languages(source_language, target_language)
 
     def score(given: Sequence[Pair]) -> list[PairScore]:
         return model.score(given)

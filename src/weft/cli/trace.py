@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.arguments import Changes, Device, Json, Run, Search, check_picture, check_runs, search_changes
+from weft.cli.arguments import (
+    Adapter,
+    Changes,
+    Device,
+    Json,
+    Run,
+    Search,
+    check_adapter,
+    check_picture,
+    check_runs,
+    search_changes,
+)
 from weft.cli.json_output import json_text
 
 if TYPE_CHECKING:
@@ -28,6 +39,7 @@ def command(
     width: Annotated[
         int | None, typer.Option("--width", min=40, help="Columns of the output; by default those of the terminal.")
     ] = None,
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Show the steps of a search.
@@ -38,13 +50,14 @@ def command(
     """
     check_picture(to)
     check_runs(run)
+    check_adapter(run, adapter)
     settings = search_changes(run, search, changes)
     from weft.errors import SearchError
     from weft.translation.load import load
     from weft.translation.postprocessing import NO_TOKEN
     from weft.views.trace import VIEWS
 
-    model = load(run, device=device)
+    model = load_runs(run, device=device, adapter=adapter)
     kind = model.search_settings(settings).kind
     translation = model.translate(text, return_attention=False, return_trace=True, **settings)
     trace = translation.trace

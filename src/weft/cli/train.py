@@ -13,7 +13,7 @@ import typer
 from weft.cli.arguments import Changes
 from weft.cli.own_pairs import find_pairs
 from weft.cli.signals import exit_code
-from weft.cli.training_request import TrainingRequest
+from weft.cli.training_request import TrainingRequest, lora_changes
 from weft.cli.watch import check_watch, with_watch
 
 if TYPE_CHECKING:
@@ -39,6 +39,14 @@ Start = Annotated[
     Path | None,
     typer.Option("--from", metavar="RUN", help="Start from the weights, model and tokenizer of this run."),
 ]
+Lora = Annotated[
+    str | None,
+    typer.Option(
+        "--lora",
+        metavar="SETTINGS",
+        help="Train adapters instead of the weights: rank=16,alpha=32,dropout=0.1,targets=query+value,name=medical.",
+    ),
+]
 Restarts = Annotated[
     int, typer.Option("--restarts", min=0, help="How often to restart the workers after one has died.")
 ]
@@ -61,6 +69,7 @@ def command(
     changes: Changes = None,
     out: Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")] = None,
     start: Start = None,
+    lora: Lora = None,
     minutes: Minutes = None,
     evaluate: Evaluate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was interrupted.")] = False,
@@ -75,10 +84,12 @@ def command(
     pairs, some are held out. See docs/own-pairs.md.
 
     Ctrl-C, SIGTERM and SIGHUP save a checkpoint after the current step; a second one ends at once. weft train RUN
-    --resume continues with the settings of the run; --set can change how long it trains. With --from RUN, a new
-    run starts from the weights of RUN, on the data of the recipe; --set tokenizer.extend=true adds new symbols to its
-    vocabulary. With --workers N, or under torchrun, several processes share the batches of every update; see
-    docs/several-machines.md.
+    --resume continues with the settings of the run; --set can change how long it trains. With --workers N, or under
+    torchrun, several processes share the batches of every update; see docs/several-machines.md.
+
+    With --from RUN, a new run starts from the weights of RUN, on the data of the recipe; --set tokenizer.extend=true
+    adds new symbols to its vocabulary. With --lora rank=16, these weights stay as they are, and adapters are trained;
+    see docs/fine-tuning.md.
     """
     from weft.errors import RecipeError
     from weft.training.launch import end_with_launcher, launch_has_ended
@@ -86,7 +97,8 @@ def command(
     if launch_has_ended():
         return
     pairs = find_pairs(recipe, source, target, like, resume=resume)
-    request = TrainingRequest(recipe or "", changes or [], out, start, resume, minutes, evaluate, pairs, watch=watch)
+    changes = [*lora_changes(lora), *(changes or [])]
+    request = TrainingRequest(recipe or "", changes, out, start, resume, minutes, evaluate, pairs, watch=watch)
     request.check_options(workers)
     if watch:
         check_watch()

@@ -32,6 +32,7 @@ def show_summary(folder: Path, *, device: str, limit: int | None = None) -> None
 def summary_lines(folder: Path, *, device: str, limit: int | None = None) -> list[str]:
     """The result on the test set, and how to use the run and learn more about it."""
     from weft.cli import COMMANDS
+    from weft.evaluation.forgetting import measure_forgetting
     from weft.evaluation.summary import summarize
     from weft.translation.load import load
 
@@ -45,7 +46,9 @@ def summary_lines(folder: Path, *, device: str, limit: int | None = None) -> lis
         if len(example.source) <= MAX_PASTED and example.source.isprintable() and "'" not in example.source:
             use = f"echo {shlex.quote(example.source)} | weft translate {_quoted(folder)}"
             break
-    lines = [*summary.lines(_colored if in_color else _plain), "", f"Use it:    {use}"]
+    forgetting = measure_forgetting(folder, device=device)
+    former = [] if forgetting is None else ["", str(forgetting)]
+    lines = [*summary.lines(_colored if in_color else _plain), *former, "", f"Use it:    {use}"]
     if "report" in COMMANDS:
         lines.append(f"Report:    weft report {_quoted(folder)} --to report.html")
     return [*lines, f"Settings:  {folder / 'recipe.toml'}, which trains the same model again"]

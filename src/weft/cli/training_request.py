@@ -156,6 +156,30 @@ class TrainingRequest(NamedTuple):
         check_unlocked(self.folder(settings))
 
 
+def lora_changes(given: str | None) -> list[str]:
+    """``--lora rank=16,targets=query+value`` as changes of settings: training.lora.rank=16, …"""
+    from weft.errors import RecipeError, nearest
+    from weft.recipe.toml import toml_value
+    from weft.recipe.training import LoraSettings
+
+    changes = []
+    for part in () if given is None else given.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not equals or not value:
+            raise RecipeError(f"--lora {given}: expected NAME=VALUE separated by commas, for example rank=16")
+        if name not in LoraSettings.model_fields:
+            raise RecipeError(f"--lora {name}: unknown setting; {nearest(name, LoraSettings.model_fields)}")
+        if name in ("targets", "name"):
+            value = toml_value(value.split("+") if name == "targets" else value)
+        elif name in ("alpha", "dropout") and value.isdigit():
+            value += ".0"
+        changes.append(f"training.lora.{name}={value}")
+    ranks = [change.partition("=")[2] for change in changes if change.startswith("training.lora.rank=")]
+    if changes and ranks in ([], ["0"]):
+        raise RecipeError(f"--lora {given}: needs a rank, for example rank=16")
+    return changes
+
+
 def without_worker_options(arguments: list[str]) -> list[str]:
     """The arguments of this command without --workers and --restarts."""
     kept: list[str] = []

@@ -14,6 +14,7 @@ import typer
 
 from weft.activity import Activity, activity
 from weft.cli.arguments import (
+    Adapter,
     Changes,
     Device,
     Engine,
@@ -140,8 +141,10 @@ class Job(NamedTuple):
         for name in ("source_language", "target_language"):
             if search[name] is None:  # as before there were languages
                 del search[name]
+        adapter = {} if self.arguments.adapter is None else {"--adapter": self.arguments.adapter}
         return {
             "weights": [fingerprint(run) for run in self.arguments.runs],
+            **adapter,
             **{f"search.{name}": value for name, value in search.items()},
             "--n-best": self.format.n_best,
             "--align": self.format.align,
@@ -173,6 +176,7 @@ def command(
     as_json: Json = False,
     bad_lines: BadLines = "error",
     more: With = None,
+    adapter: Adapter = None,
     precision: Precision = None,
     engine: Engine = None,
     changes: Changes = None,
@@ -192,7 +196,7 @@ def command(
     file = one_file(files, ray)
     if resume:
         _check_resume(file, output)
-    arguments = RunArguments(run, more, device, precision, engine)
+    arguments = RunArguments(run, more, device, precision, engine, adapter)
     arguments.check()
     settings = search_changes(run, search, changes)
     languages = {"source_language": source_language, "target_language": target_language}
@@ -311,12 +315,12 @@ def _check_resume(file: str, output: Path | None) -> None:
 
 
 def fingerprint(run: Path) -> str:
-    """A hash of the recipe and the weights."""
+    """A hash of the recipe, the weights and the adapters."""
     import hashlib
 
     digest = hashlib.blake2b(digest_size=8)
-    for name in ("recipe.toml", "model.safetensors"):
-        with (run / name).open("rb") as file:
+    for path in (run / "recipe.toml", run / "model.safetensors", *sorted(run.glob("adapters/*/*.safetensors"))):
+        with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()

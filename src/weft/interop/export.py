@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.activity import activity
 from weft.errors import RecipeError, nearest
 
+if TYPE_CHECKING:
+    from weft.runs.load import LoadedRun
 
-def _ctranslate2(run: Path, folder: Path, quantization: str) -> Path:
-    from weft.runs.load import load_run
+
+def _ctranslate2(run: LoadedRun, folder: Path, quantization: str) -> Path:
     from weft.translation.engines.ctranslate2.export import export
 
-    return export(load_run(run), folder, quantization=quantization)
+    return export(run, folder, quantization=quantization)
 
 
-def _huggingface(run: Path, folder: Path, quantization: str) -> Path:
+def _huggingface(run: LoadedRun, folder: Path, quantization: str) -> Path:
     from weft.interop.huggingface.exporting import export_model
-    from weft.runs.load import load_run
 
-    return export_model(load_run(run), folder, dtype=quantization)
+    return export_model(run, folder, dtype=quantization)
 
 
-def _onnx(run: Path, folder: Path, quantization: str) -> Path:
+def _onnx(run: LoadedRun, folder: Path, quantization: str) -> Path:
     from weft.interop.onnx.exporting import export_onnx
-    from weft.runs.load import load_run
 
-    return export_onnx(load_run(run), folder, quantization=quantization)
+    return export_onnx(run, folder, quantization=quantization)
 
 
-FORMATS: dict[str, Callable[[Path, Path, str], Path]] = {
+FORMATS: dict[str, Callable[[LoadedRun, Path, str], Path]] = {
     "ctranslate2": _ctranslate2,
     "huggingface": _huggingface,
     "onnx": _onnx,
@@ -38,10 +39,21 @@ FORMATS: dict[str, Callable[[Path, Path, str], Path]] = {
 
 
 def export_run(
-    run: Path | str, *, to: str = "ctranslate2", out: Path | None = None, quantization: str = "float32"
+    run: Path | str,
+    *,
+    to: str = "ctranslate2",
+    out: Path | None = None,
+    quantization: str = "float32",
+    adapter: str | None = None,
 ) -> Path:
-    """Write a run in another format; returns the folder, by default RUN/FORMAT-QUANTIZATION."""
+    """Write a run in another format; returns the folder, by default RUN/FORMAT-QUANTIZATION.
+
+    ``adapter``: one of the run to add to the weights, or "none"; by default the one that it has trained, if it has.
+    """
     if to not in FORMATS:
         raise RecipeError(f"--to {to}: unknown format; {nearest(to, FORMATS)}")
     with activity(f"converting {run} for {to}"):
-        return FORMATS[to](Path(run), Path(run) / f"{to}-{quantization}" if out is None else out, quantization)
+        from weft.runs.load import load_run
+
+        folder = Path(run) / f"{to}-{quantization}" if out is None else out
+        return FORMATS[to](load_run(run, adapter=adapter), folder, quantization)

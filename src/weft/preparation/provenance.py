@@ -45,7 +45,7 @@ def provenance(recipe: Recipe, entries: Sequence[CorpusEntry]) -> dict[str, Any]
     states = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()}
     learned = recipe.tokenizer.file is None
     tokenizer = recipe.tokenizer.model_dump(
-        mode="json", exclude={"extend"} if learned else LEARNING_SETTINGS, exclude_none=not learned
+        mode="json", exclude={"extend", "new_languages"} if learned else LEARNING_SETTINGS, exclude_none=not learned
     )
     columns = recipe.model.sources.count
     record = {

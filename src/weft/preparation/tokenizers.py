@@ -66,7 +66,7 @@ def make_tokenizers(
     settings = recipe.tokenizer
     languages = settings.source_language, settings.target_language
     if start:
-        tokenizers = load_tokenizers(start).with_languages(*languages)
+        tokenizers = load_tokenizers(start).with_new_languages(settings.new_languages).with_languages(*languages)
         if not settings.extend:
             return tokenizers
         return _extend(recipe, tokenizers, _sample_pairs(recipe, entries, transforms))

@@ -27,6 +27,7 @@ PATHS = (
     *(("data", name) for name in (*SPLITS, "prepared")),
     *(("tokenizer", name) for name in ("file", "target_file")),
     ("training", "start"),
+    ("evaluation", "former"),
 )
 """Section and name of the settings that are paths, or contain paths."""
 FILE_KEYS = ("file", "instructions", "dialogues", "name", "dataset")

@@ -40,7 +40,7 @@ def starting_from(tree: dict[str, Any], start: Path | str) -> dict[str, Any]:
     return {
         **tree,
         "model": run["model"],
-        "tokenizer": {**run["tokenizer"], "extend": False},
+        "tokenizer": {**run["tokenizer"], "extend": False, "new_languages": {}},
         "training": {**tree.get("training", {}), "start": str(Path(start).resolve())},
     }
 

@@ -111,6 +111,16 @@ class Recipe(Settings):
             yield "training.label_smoothing: with model.copy it needs training.forcing = 'teacher'; set it to 0"
         if self.tokenizer.extend and self.training.start is None:
             yield "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
+        if self.tokenizer.new_languages and self.training.start is None:
+            yield "tokenizer.new_languages: there is no tokenizer to add languages to; start from a run (--from RUN)"
+        if self.training.lora.rank:
+            if self.tokenizer.new_languages or self.tokenizer.extend:
+                name = "extend" if self.tokenizer.extend else "new_languages"
+                yield f"tokenizer.{name}: adapters do not train the embeddings of new tokens; leave out training.lora"
+            if self.training.freeze:
+                yield "training.freeze: with training.lora, only adapters are trained; leave it out"
+            if self.training.shard != "none":
+                yield f"training.shard: {self.training.shard!r} is not for adapters, which are small; set it to 'none'"
         if self.training.metric != "loss" and not self.training.validate_every:
             yield "training.metric: a metric needs validations; set training.validate_every"
 

@@ -48,6 +48,11 @@ class TokenizerSettings(Settings):
     target_language: str | None = Field(
         None, description="language of the targets, for a tokenizer of an imported model that has several"
     )
+    new_languages: dict[str, NonEmpty] = Field(
+        {},
+        description="with training.start: languages to add to an imported model, each with the language whose "
+        "embedding it starts with",
+    )
     extend: bool = Field(False, description="with training.start: add ids for symbols that the tokenizer does not know")
     decompose: bool = Field(
         False, description="character: decompose text (NFD), e.g. a Korean syllable into its letters"

@@ -1,13 +1,51 @@
-"""[training]: optimizer, schedule, validation and checkpoints."""
+"""[training]: optimizer, schedule, validation and checkpoints; [training.lora]: adapters."""
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from weft.recipe.base import Count, CountOrNone, Probability, Settings, Share
 from weft.recipe.choices import LossName, ScheduleName
+
+NO_ADAPTER = "none"
+"""What --adapter names to use a run without any of its adapters."""
+
+
+class LoraSettings(Settings):
+    """[training.lora]: low-rank adapters, trained in place of the weights."""
+
+    rank: CountOrNone = Field(0, description="rank of the adapters; 0: no adapters, the weights themselves are trained")
+    alpha: float | None = Field(
+        None, gt=0, description="the product of the two matrices is multiplied by alpha / rank; not set: twice the rank"
+    )
+    dropout: Share = Field(0.0, description="dropout of what the adapters read")
+    targets: list[str] = Field(
+        ["query", "value"],
+        min_length=1,
+        description="patterns of the projections that get an adapter: the end of a name, such as query or "
+        "decoder.*.linear1, or * for all",
+    )
+    name: str = Field("default", description="name of the adapter in the run folder")
+
+    @property
+    def scale(self) -> float:
+        """alpha / rank."""
+        return (2.0 * self.rank if self.alpha is None else self.alpha) / self.rank
+
+    @field_validator("name")
+    @classmethod
+    def _is_folder_name(cls, name: str) -> str:
+        check_adapter_name(name, "training.lora.name")
+        return name
+
+
+def check_adapter_name(name: str, where: str) -> None:
+    """Fail unless an adapter, and its folder, can have this name."""
+    if not re.fullmatch(r"\w[\w.+-]{0,99}", name) or name == NO_ADAPTER:
+        raise ValueError(f"{where}: {name!r} was given; expected letters, digits and . + - _, and not {NO_ADAPTER!r}")
 
 
 class TrainingSettings(Settings):
@@ -55,6 +93,16 @@ class TrainingSettings(Settings):
     )
     log_every: Count = Field(50, description="steps between log lines")
     start: str | None = Field(None, description="run folder whose weights and tokenizer training starts from")
+    freeze: list[str] = Field(
+        [], description="patterns of the weights that are not trained: encoder.*, *embedding.weight_VE"
+    )
+    layer_decay: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="factor of the learning rate from a layer of a stack to the one below it, down to the embeddings",
+    )
+    lora: LoraSettings = LoraSettings()
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "fp32", "tf32", "bf16"] = Field(
         "auto", description="precision of matrix products; auto: on a GPU bf16, or tf32 for recurrent models; else fp32"

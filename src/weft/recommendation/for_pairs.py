@@ -11,7 +11,7 @@ from typing import Any
 from weft.data.profiling.inputs import PairsArgument
 from weft.data.profiling.profile import PairProfile, profile_parts
 from weft.errors import RecipeError
-from weft.recipe import Recipe, make_recipe, parse_change
+from weft.recipe import Recipe, load_recipe, make_recipe, parse_change
 from weft.recipe.files import find_recipe, read_tree, with_paths
 from weft.recipe.loading import starting_from
 from weft.recommendation.choices import Choice, as_tree
@@ -56,10 +56,24 @@ def recommend_recipe(
         tree = starting_from(tree, start)
         choices = [choice for choice in choices if not _sets(choice, (["model"], ["tokenizer"]))]
         choices.append(Choice("model and tokenizer", f"those of {start}", "--from"))
+        if (rate := _fine_tuning_rate(tree, start, given)) is not None:
+            tree["training"]["learning_rate"] = rate.settings["training.learning_rate"]
+            choices = [rate if choice.topic == "learning rate" else choice for choice in choices]
     tree.setdefault("name", pairs.run_name)
     choices = [choice for choice in choices if not _sets(choice, given)]
     recipe, choices = _checked(tree, changes, choices)
     return RecommendedRecipe(recipe, choices, recommendation.warnings)
+
+
+def _fine_tuning_rate(tree: dict[str, Any], start: Path, given: Sequence[Sequence[str]]) -> Choice | None:
+    """A learning rate no higher than that of the run to start from; of adapters, which are few weights, ten times."""
+    adapters = any([*name][:2] == ["training", "lora"] for name in given)
+    rate = load_recipe(Path(start) / "recipe.toml").training.learning_rate * (10 if adapters else 1)
+    chosen = tree.get("training", {}).get("learning_rate")
+    if chosen is None or chosen <= rate:
+        return None
+    times = "ten times that" if adapters else "that"
+    return Choice("learning rate", f"{rate:g}", f"{times} of {start}", {"training.learning_rate": rate})
 
 
 def _is_given(part: str, given: Sequence[Sequence[str]]) -> bool:

@@ -5,6 +5,7 @@
     lengths.json             how long outputs may become and whether they may loop, learned from the training pairs
     model.safetensors        the weights to use: the best so far, or at the end the mean of the best if it is better;
                              which they are (origin.py), the format's version, the tokenizer's fingerprint
+    adapters/NAME/           adapters of these weights (adapters.py)
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
     training/best/           the best checkpoints, as many as the mean is made of
     fingerprints.bin         hashes of the training pairs (`weft.data.store.fingerprints`)
@@ -136,7 +137,8 @@ class RunFolder:
     def check_no_links(self) -> None:
         """Fail if something that a resumed run writes to is a symbolic link, which may lead out of the run folder."""
         steps = [self.checkpoint_path(step) for step in self._checkpoint_steps()]
-        for path in (self.training, self.best, *steps, self.log, self.path / "tensorboard"):
+        written = (self.path / "tensorboard", self.path / "adapters", *(self.path / "adapters").glob("*"))
+        for path in (self.training, self.best, *steps, self.log, *written):
             if path.is_symlink():
                 raise CheckpointError(
                     f"{path}: is a symbolic link; a resumed run writes only inside its folder; "

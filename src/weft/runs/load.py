@@ -9,6 +9,7 @@ from weft.activity import activity
 from weft.errors import CheckpointError
 from weft.models.build import build_model, parameter_shapes
 from weft.recipe import Recipe, load_recipe
+from weft.recipe.training import NO_ADAPTER
 from weft.runs.copying import set_copy_table
 from weft.runs.layout import RunFolder
 from weft.runs.length_limits import SMALLEST, LengthLimits
@@ -30,20 +31,21 @@ class LoadedRun(NamedTuple):
     length_limits: LengthLimits = SMALLEST
 
 
-def load_run(path: Path | str, *, model: Model | None = None) -> LoadedRun:
+def load_run(path: Path | str, *, model: Model | None = None, adapter: str | None = None) -> LoadedRun:
     """Read a run folder; the model is on the CPU, in the precision of its file.
 
     Weights that are not trained, or not finite, are refused; of weights that were never validated or have learned
     nothing, a `WeftWarning` tells. ``model``: given the weights of the run in place of a model that its recipe
-    describes.
+    describes. ``adapter``: the name of an adapter of the run to add to the weights, or "none"; by default the one that
+    the run has trained, if it has.
     """
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
     with activity(f"loading {path}"):
-        return _load_run(path, model)
+        return _load_run(path, model, adapter)
 
 
-def _load_run(path: Path | str, model: Model | None) -> LoadedRun:
+def _load_run(path: Path | str, model: Model | None, adapter: str | None) -> LoadedRun:
     folder = RunFolder(path).check()
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths())
@@ -60,7 +62,13 @@ def _load_run(path: Path | str, model: Model | None) -> LoadedRun:
         set_copy_table(model, recipe.model, tokenizers)
     load_weights(model, weights.tensors, where=str(folder.model), adopt=not own_model)
     check_finite(weights.tensors, where=str(folder.model))
-    if origin := WeightsOrigin.from_metadata(weights.metadata):
+    origin = WeightsOrigin.from_metadata(weights.metadata)
+    trained = recipe.training.lora.name if recipe.training.lora.rank else NO_ADAPTER
+    if (adapter := adapter or trained) != NO_ADAPTER:
+        from weft.runs.adapters import merge_adapter
+
+        origin = merge_adapter(model, folder, adapter)
+    if origin is not None:
         origin.check(
             Path(path),
             steps=recipe.training.steps,

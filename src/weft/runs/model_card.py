@@ -62,6 +62,8 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
         f"- data: {_corpus(recipe.data.train)}{_held_out(recipe)}",
         f"- seed: {recipe.seed}",
     ]
+    if recipe.training.start is not None:
+        lines.append(f"- started from: {recipe.training.start}{_trained_part(recipe)}")
     if recipe.serve.source or recipe.serve.target:
         lines.append(f"- languages: {recipe.serve.source or 'source'} → {recipe.serve.target or recipe.name}")
     if (finished := status.finished) is None:
@@ -72,6 +74,15 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
     use = f"weft {'sample' if recipe.source_role == 'none' else 'translate'} {shlex.quote(str(run))}"
     lines += ["", f"All settings: `recipe.toml`. Use it: `{use}`, or `weft.load({str(run)!r})` in Python.", ""]
     return "\n".join(lines)
+
+
+def _trained_part(recipe: Recipe) -> str:
+    """What was trained of the weights of another run, unless all of them."""
+    lora, frozen = recipe.training.lora, recipe.training.freeze
+    if lora.rank:
+        scale = f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}"
+        return f"; trained: the adapter {lora.name!r} (LoRA of {scale}, on {', '.join(lora.targets)})"
+    return f"; frozen: {', '.join(frozen)}" if frozen else ""
 
 
 def _held_out(recipe: Recipe) -> str:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 
 from weft.errors import CheckpointError, warn
 
-Kind = Literal["initial", "last", "best", "mean", "imported"]
+Kind = Literal["initial", "last", "best", "mean", "imported", "base"]
 
 
 class WeightsOrigin(NamedTuple):
@@ -24,7 +24,7 @@ class WeightsOrigin(NamedTuple):
     kind: Kind
     """initial: those training starts from; last: of the last checkpoint, as long as no validation has chosen one;
     best: of the best checkpoint; mean: the mean of the best checkpoints, if it is better than the best of them;
-    imported: of a model of another toolkit."""
+    imported: of a model of another toolkit; base: of the run that adapters are trained on."""
     steps: tuple[int, ...]
     """The step, or the steps of a mean."""
     validation: dict[str, float] | None = None
@@ -52,7 +52,7 @@ class WeightsOrigin(NamedTuple):
 
     def describe(self) -> str:
         """In a few words: "step 300", "the mean of steps 300, 400 and 500"."""
-        if self.kind in ("initial", "imported"):
+        if self.kind in ("initial", "imported", "base"):
             return f"the {self.kind} weights"
         if len(self.steps) == 1:
             return f"step {self.steps[0]}"

@@ -129,7 +129,7 @@ def check_training_memory(recipe: Recipe, *, source_size: int, target_size: int,
     settings = recipe.model
     parameters = parameter_count(settings, source_size=source_size, target_size=target_size)
     each = FLOAT_BYTES * (2 + OPTIMIZER_VALUES[recipe.training.optimizer])
-    if recipe.training.shard == "full":  # over any number of workers
+    if recipe.training.shard == "full" or recipe.training.lora.rank:  # over any number of workers; few are trained
         each = FLOAT_BYTES
     available = device_memory(device)
     if available is not None and parameters * each > available:

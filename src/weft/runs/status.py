@@ -90,7 +90,7 @@ def _read(path: Path) -> RunStatus:
     tree = read_tree(run.recipe)
     training = tree.get("training")
     settings = training if isinstance(training, dict) else {}
-    origin = WeightsOrigin.from_metadata(read_metadata(run.model))
+    origin = WeightsOrigin.from_metadata(read_metadata(_trained_file(run, settings)))
     validation = (origin.validation if origin is not None else None) or {}
     chosen = str(settings.get("metric"))
     choices = (*([] if chosen == "loss" else [chosen]), "perplexity", "loss")
@@ -114,6 +114,14 @@ def _read(path: Path) -> RunStatus:
         score=None if metric is None else validation[metric],
         process=f"{owner.pid} on {owner.host}" if owner is not None and owner.pid else None,
     )
+
+
+def _trained_file(run: RunFolder, settings: dict[str, Any]) -> Path:
+    """The file with the weights that a run has trained: those of the model, or of its adapter (adapters.py)."""
+    lora = settings.get("lora")
+    if not isinstance(lora, dict) or not lora.get("rank"):
+        return run.model
+    return run.path / "adapters" / str(lora.get("name")) / "adapter_model.safetensors"
 
 
 def _last_events(log: Path) -> Iterator[dict[str, Any]]:

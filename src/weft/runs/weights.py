@@ -23,6 +23,7 @@ from weft.files import replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Parameter
 
     from weft.models.interface import Model
 
@@ -198,8 +199,17 @@ def check_format(path: Path, version: int) -> None:
 
 
 def model_tensors(model: Model) -> Tensors:
-    """A model's weights by name; a tied tensor is listed once, under its first name."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+    """A model's weights by name; a tied tensor is listed once, under its first name. With adapters: only theirs."""
+    return {name: parameter.detach() for name, parameter in saved_parameters(model).items()}
+
+
+def saved_parameters(model: Model) -> dict[str, Parameter]:
+    """The parameters that a checkpoint holds: those of adapters (`weft.models.lora`) if there are any, else all."""
+    modules: list[Any] = [module for module in model.modules() if hasattr(type(module), "adapter_parameters")]
+    adapters = {id(parameter) for module in modules for parameter in module.adapter_parameters()}
+    return {
+        name: parameter for name, parameter in model.named_parameters() if not adapters or id(parameter) in adapters
+    }
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -230,11 +240,11 @@ def check_shapes(expected: Shapes, given: Shapes, *, where: str) -> None:
 
 
 def load_weights(model: Model, tensors: Tensors, *, where: str, adopt: bool = False) -> None:
-    """Copy weights into a model; names and shapes must be exactly those of its parameters.
+    """Copy weights into a model; names and shapes must be exactly those of its parameters, or of its adapters.
 
     ``adopt``: make the tensors themselves its parameters, where they have the same type; nothing else may use them.
     """
-    parameters = dict(model.named_parameters())
+    parameters = saved_parameters(model)
     check_shapes(shapes_of(parameters), shapes_of(tensors), where=where)
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
@@ -276,7 +286,7 @@ def initialize_from(model: Model, tensors: Tensors, *, where: str) -> None:
                 f"--from {where}: another model: it {kind} tensor {name!r}; use the [model] of its recipe.toml"
             )
         shape, saved = parameters[name].shape, tensors[name].shape
-        extended = _is_vocabulary_table(name) and shape[0] >= saved[0] and shape[1:] == saved[1:]
+        extended = is_vocabulary_table(name) and shape[0] >= saved[0] and shape[1:] == saved[1:]
         if shape != saved and not extended:
             raise CheckpointError(
                 f"--from {where}: another model: tensor {name!r} is {tuple(saved)} there and {tuple(shape)} here; "
@@ -289,7 +299,7 @@ def initialize_from(model: Model, tensors: Tensors, *, where: str) -> None:
             parameter[: len(tensors[name])].copy_(tensors[name])
 
 
-def _is_vocabulary_table(name: str) -> bool:
+def is_vocabulary_table(name: str) -> bool:
     """Whether a tensor has one row per token id."""
     return name.rpartition(".")[2] in ("weight_VE", "weight_VD", "bias_V")
 

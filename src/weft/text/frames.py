@@ -108,6 +108,20 @@ class FrameRules:
                 self.check_language(side, language, flag=FLAGS[side])
         return replace(self, source=source or self.source, target=target or self.target)
 
+    def with_new_languages(self, names: Mapping[str, str], first: int) -> FrameRules:
+        """The same with more languages, whose ids begin with ``first``; each with the name of one like it."""
+        where = "tokenizer.new_languages:"
+        if not self.languages:
+            raise VocabularyError(f"{where} the model that training starts from has no languages to add others to")
+        for name, like in names.items():
+            if name in self.languages:
+                raise VocabularyError(f"{where} {name!r} is a language of this model already; leave it out")
+            if like not in self.languages:
+                raise VocabularyError(
+                    f"{where} {like!r} is no language of this model; {_nearest(like, [*self.languages])}"
+                )
+        return replace(self, languages={**self.languages, **{name: first + n for n, name in enumerate(names)}})
+
     def check_language(self, side: str, language: str, *, flag: str | None = None) -> None:
         """Fail unless the side has this language; ``flag``: the option that named it, if it has a name of its own."""
         where = f"{option(f'{side}_language', language, flag=flag)}:"

@@ -13,8 +13,8 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,6 +74,14 @@ class ImportedTokenizer(ExternalTokenizer):
         rules = self.rules.with_languages(source, target)
         return self if rules == self.rules else self.with_rules(rules)
 
+    def with_new_languages(self, names: Mapping[str, str]) -> Self:
+        """The same with tokens for more languages, after all others; each with the name of one like it."""
+        other = self.with_rules(self.rules.with_new_languages(names, self.size))
+        other.vocabulary = replace(self.vocabulary, rows=self.vocabulary.rows + len(names))
+        other.external_ids = other.vocabulary.order()
+        other.__dict__.pop("_internal_ids", None)  # computed from the old ids
+        return other
+
     def with_rules(self, rules: FrameRules) -> Self:
         other = copy.copy(self)
         other.rules = rules
@@ -96,7 +104,8 @@ class ImportedTokenizer(ExternalTokenizer):
 
     def _name(self, external: int) -> str:
         if external not in self._known:
-            return f"<row {external}>"
+            names = {id: name for name, id in self.rules.languages.items()}
+            return names.get(self.external_ids.index(external), f"<row {external}>")
         return visible(self._engine.token(external)) or "␣"
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -41,7 +41,7 @@ A joint vocabulary is learned from the texts of both sides, one after the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -187,6 +187,18 @@ class Tokenizers(NamedTuple):
         assert isinstance(self.source, ImportedTokenizer) and isinstance(self.target, ImportedTokenizer)
         changed = self.source.with_languages(source, target)
         return Tokenizers(changed, changed if self.joint else self.target.with_languages(source, target))
+
+    def with_new_languages(self, names: Mapping[str, str]) -> Tokenizers:
+        """The same with tokens for more languages, each with the name of one like it."""
+        if not names:
+            return self
+        if not self.languages:
+            DEFAULT_RULES.with_new_languages(names, 0)  # raises
+        from weft.text.imported import ImportedTokenizer
+
+        assert isinstance(self.source, ImportedTokenizer) and isinstance(self.target, ImportedTokenizer)
+        changed = self.source.with_new_languages(names)
+        return Tokenizers(changed, changed if self.joint else self.target.with_new_languages(names))
 
     def save(self, folder: Path) -> tuple[Path, ...]:
         """Write one file or two; returns their paths."""

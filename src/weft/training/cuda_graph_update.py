@@ -34,6 +34,7 @@ from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN
 from weft.training.loss import forced_loss
+from weft.training.parameter_groups import group_rate
 from weft.training.precision import allow_tf32, autocast, is_recurrent, resolve_precision
 from weft.training.update import TrainingContext, UpdateResult, UpdateStatistics
 
@@ -259,7 +260,7 @@ class CudaGraphUpdate:
         with allow_tf32(self.precision == "tf32"):
             self.optimizer.zero_grad(set_to_none=True)
             for group in self.optimizer.param_groups:  # every time: a restored optimizer has rates of its own
-                group["lr"] = self.learning_rate
+                group["lr"] = group_rate(group, self.learning_rate)
             with autocast(self.precision, self.device):
                 loss = forced_loss(
                     self.model,

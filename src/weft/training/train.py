@@ -31,12 +31,13 @@ from weft.runs.copying import set_copy_table
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.size_limits import check_training_memory
-from weft.runs.weights import check_finite, initialize_from
+from weft.runs.weights import Tensors
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.budget import TimeLimit
 from weft.training.diagnostics import Diagnostics
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
+from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights, write_base
 from weft.training.fitting import fit_recipe
 from weft.training.run_lock import lock_run
 from weft.training.trainer import Trainer
@@ -145,7 +146,9 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
     model = build_initial_model(recipe, prepared.tokenizers, device) if options.model is None else options.model
     _check_output_layer(model, recipe.training.loss)
     if start is not None:
-        _initialize(model, start)
+        initialize(model, start)
+        initialize_languages(model, prepared.tokenizers, recipe.tokenizer.new_languages)
+    base = prepare_weights(model, recipe, folder if resume else None)
     fitted: Fitted | None = None
     if options.limit is not None:
         recipe, fitted = fit_recipe(recipe, model, prepared, validation_pairs, device, options.limit)
@@ -161,7 +164,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
             comments = leading_comments(folder.recipe.read_text("utf-8"))
             save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
     else:
-        _create_folder(trainer, recipe, prepared)
+        _create_folder(trainer, recipe, prepared, base)
     if workers.is_main:
         folder.truncate_log(trainer.progress.step)
         workers.record_run(str(folder.path.resolve()))
@@ -194,13 +197,6 @@ def _check_output_layer(model: Model, loss: str) -> None:
             f"training.loss: {loss!r} was given, but the output layer of this model is trained by {trained_by!r}; "
             "change the one or the other"
         )
-
-
-def _initialize(model: Model, start: RunFolder) -> None:
-    """Initialize a model with the weights of another run."""
-    weights = start.read_model().tensors
-    check_finite(weights, where=f"--from {start.model}")
-    initialize_from(model, weights, where=str(start.path))
 
 
 def _events(
@@ -291,8 +287,11 @@ def _dropped(recipe: Recipe, counters: Iterable[Counter[int]]) -> dict[str, int]
     return dropped
 
 
-def _create_folder(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus) -> None:
-    """Create the run folder; it can be loaded and resumed from the beginning."""
+def _create_folder(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, base: Tensors) -> None:
+    """Create the run folder; it can be loaded and resumed from the beginning.
+
+    ``base``: the weights that adapters are trained on, if any are.
+    """
     final = trainer.folder
 
     def fill(temporary: RunFolder) -> None:
@@ -301,6 +300,7 @@ def _create_folder(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus) -
         prepared.save(temporary.path)
         status = TrainingStatus(final.path, trainer.delivered)
         save_text(temporary.card, model_card(recipe, prepared.tokenizers, status))
+        write_base(temporary, base)
         trainer.folder = temporary
         trainer.save()
 

@@ -29,6 +29,7 @@ from weft.runs.weights import Tensors, average, load_weights, model_tensors, rea
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_capture
 from weft.training.distributed import full_tensor
 from weft.training.events import Averaged, Event, Finished, Interrupted, Saved, Skipped, Step, Validation
+from weft.training.fine_tuning import write_delivered
 from weft.training.forcing import sampling_probability
 from weft.training.interruption import SignalHold
 from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
@@ -145,7 +146,7 @@ class Trainer:
         if self.workers.is_main:
             self._check_finite(weights)
             if not progress.best:
-                self.folder.write_model(weights, progress.origin)
+                self._write_model(weights, progress.origin)
             self.folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
             self.folder.prune(progress.step, progress.best_steps)
         if self.in_loop:
@@ -154,6 +155,9 @@ class Trainer:
         self.save_time = time.monotonic()
         self.save_seconds = self.save_time - start_time
         return Saved(progress.step, str(self.folder.checkpoint_path(progress.step)))
+
+    def _write_model(self, weights: Tensors, origin: WeightsOrigin) -> None:
+        write_delivered(self.folder, self.model, self.settings, weights, origin)
 
     def _check_finite(self, weights: Tensors) -> None:
         """End the run, as it was last saved, if a weight is not finite; the learning rate can do that by itself."""
@@ -241,8 +245,7 @@ class Trainer:
                 yield from self._interrupt(self._agree()[0])
             yield averaged
         best_step = progress.best[0].step if progress.best else progress.step
-        delivered = self.delivered
-        yield Finished(progress.step, reason, progress.seconds, best_step, delivered.kind, delivered.steps)
+        yield Finished(progress.step, reason, progress.seconds, best_step, self.delivered.kind, self.delivered.steps)
 
     def _report_pending(self) -> Iterator[Event]:
         """The event of the update in flight, which is complete after it."""
@@ -364,7 +367,7 @@ class Trainer:
         if progress.step in progress.best_steps and self.workers.is_main:
             write_tensors(self._best_file(progress.step), weights)
             if is_best:
-                self.folder.write_model(weights, progress.origin)
+                self._write_model(weights, progress.origin)
         progress.validation_sample = scores.sample
         counts = (scores.outputs, scores.ended_by_length, scores.sample)
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
@@ -389,7 +392,7 @@ class Trainer:
             self.delivered = WeightsOrigin("mean", tuple(sorted(steps)), scores.numbers)
         if self.workers.is_main:
             weights = mean if is_best else read_tensors(self._best_file(best[0].step)).tensors
-            self.folder.write_model(weights, self.delivered)
+            self._write_model(weights, self.delivered)
         averaged = tuple(sorted(steps))
         return Averaged(self.progress.step, averaged, scores.loss, scores.perplexity, scores.metrics, is_best)
 

@@ -22,6 +22,7 @@ from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
 from weft.training.loss import Loss, batch_loss
+from weft.training.parameter_groups import group_rate, parameter_groups
 from weft.training.precision import allow_tf32, autocast, resolve_precision
 
 CPU = torch.device("cpu")
@@ -72,14 +73,15 @@ def make_optimizer(model: Model, settings: TrainingSettings) -> torch.optim.Opti
     """The optimizer of a recipe: fused, and on a GPU capturable in a CUDA graph."""
     learning_rate, weight_decay = settings.learning_rate, settings.weight_decay
     first = next(model.parameters())
+    parameters = parameter_groups(model, settings)
     if settings.optimizer == "sgd":
         fused = not is_sharded(first)  # PyTorch has no fused SGD for sharded parameters
         return torch.optim.SGD(
-            model.parameters(), lr=learning_rate, momentum=settings.momentum, weight_decay=weight_decay, fused=fused
+            parameters, lr=learning_rate, momentum=settings.momentum, weight_decay=weight_decay, fused=fused
         )
     optimizer = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
     return optimizer(
-        model.parameters(),
+        parameters,
         lr=learning_rate,
         betas=(settings.beta1, settings.beta2),
         weight_decay=weight_decay,
@@ -132,7 +134,7 @@ class PlainUpdate:
         statistics = UpdateStatistics(*torch.stack([likelihood / batches.target_tokens, norm]).tolist())
         if statistics.is_finite:
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate
+                group["lr"] = group_rate(group, learning_rate)
             self.optimizer.step()
         return statistics
 

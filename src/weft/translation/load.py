@@ -31,19 +31,21 @@ def load(
     device: str = "auto",
     precision: str = "auto",
     engine: str = "auto",
+    adapter: str | None = None,
 ) -> Translator:
     """A trained run from its folder; with ``more`` runs, an ensemble of all of them.
 
     ``model``: your own, of a run that was trained with `weft.train(..., model=...)`; it gets the weights of the run.
     ``precision``: fp32, bf16 (a Transformer on a GPU) or int8 (on a CPU); auto: bf16 on a GPU that supports it.
     ``engine``: torch, ctranslate2 (Transformers), or auto: CTranslate2 if it is installed and many lines are given.
+    ``adapter``: of the first run, by name, or "none"; by default the one that the run has trained, if it has.
     """
     if engine not in ENGINES:
         raise SearchError(f"{option('engine', engine)}: unknown; use {', '.join(ENGINES)}")
     torch_device = choose_device(device)
     if model is not None:
         engine = "torch"
-    runs = [load_run(path, model=model), *map(load_run, more)]
+    runs = [load_run(path, model=model, adapter=adapter), *map(load_run, more)]
     _check_vocabularies(runs)
     precision = choose_precision(precision, [run.recipe for run in runs], torch_device)
     model = runs[0].model

@@ -1,0 +1,48 @@
+"""The learning rate for pairs on which a run is trained further."""
+
+import pytest
+
+from weft.data.profiling.inputs import PairsArgument
+from weft.recipe import make_recipe
+from weft.recipe.toml import write_toml
+from weft.recommendation.for_pairs import recommend_recipe
+
+PAIRS = "".join(f"the old king reads {number} books\tle vieux roi lit {number} livres\n" for number in range(200))
+
+
+@pytest.fixture
+def recommended(tmp_path):
+    (tmp_path / "pairs.tsv").write_text(PAIRS, "utf-8")
+    (tmp_path / "run").mkdir()
+
+    def recommended(rate, *changes):
+        settings = make_recipe({"training": {"learning_rate": rate}})
+        (tmp_path / "run/recipe.toml").write_text(write_toml(settings), "utf-8")
+        pairs = PairsArgument(str(tmp_path / "pairs.tsv"), None, None)
+        return recommend_recipe(pairs, changes, start=tmp_path / "run")
+
+    return recommended
+
+
+def test_no_higher_than_that_of_the_run(recommended, tmp_path):
+    result = recommended(5e-5)
+    assert result.recipe.training.learning_rate == 5e-5
+    assert f"learning rate: 5e-05 (that of {tmp_path / 'run'})" in result.lines()
+
+
+def test_adapters_take_ten_times_as_much(recommended, tmp_path):
+    result = recommended(5e-6, "training.lora.rank=4")
+    assert result.recipe.training.learning_rate == pytest.approx(5e-5)
+    assert f"learning rate: 5e-05 (ten times that of {tmp_path / 'run'})" in result.lines()
+
+
+def test_a_run_that_learned_at_a_higher_rate(recommended):
+    result = recommended(0.5)
+    assert result.recipe.training.learning_rate <= 0.001
+    assert any(line.startswith("learning rate: ") and "warmup" in line for line in result.lines())
+
+
+def test_a_rate_that_is_given(recommended):
+    result = recommended(5e-5, "training.learning_rate=0.01")
+    assert result.recipe.training.learning_rate == 0.01
+    assert not [line for line in result.lines() if line.startswith("learning rate: ")]
