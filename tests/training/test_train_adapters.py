@@ -171,7 +171,7 @@ def test_instructions_with_an_imported_model(tmp_path_factory, tmp_path, changes
     """The source is instruction and input, the loss that of the output; frozen weights stay as they are."""
     pytest.importorskip("transformers")
     from fixtures import pretrained_models
-    from weft.interop.huggingface.importing import import_model
+    from weft.interop.importing import import_model
     from weft.recipe import load_recipe
 
     pretrained_models.make("t5", tmp_path / "original", end=3.0)

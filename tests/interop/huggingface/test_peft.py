@@ -12,8 +12,9 @@ import torch
 from fixtures import pretrained_models
 from fixtures.pretrained_models import KINDS
 from weft.errors import CheckpointError
-from weft.interop.huggingface.importing import ImportOptions, import_model
 from weft.interop.huggingface.peft import add_adapter, export_adapter, foreign_projections
+from weft.interop.importing import import_model
+from weft.interop.options import ImportOptions
 from weft.models.lora import projections
 from weft.ragged import Ragged
 from weft.runs.load import load_run
