@@ -54,13 +54,13 @@ def command(
 
     if heads or layer is not None or head is not None or kind is not None:
         selection = Selection(kind, layer, head)
-        maps = load_runs(run, device=device, adapter=adapter).heads(sentence, target)
+        maps = load(run, device=device, adapter=adapter).heads(sentence, target)
         if heads:
             _show_grid(selection.of(maps), to, sentence)
         else:
             _show_one(selection.with_defaults(maps), maps, to)
         return
-    model = load_runs(run, device=device, adapter=adapter)
+    model = load(run, device=device, adapter=adapter)
     translation, _ = model.attend(sentence, target)
     view = attention_view(translation, tokens=tokens)
     assert view is not None  # `attend` raises if there is none

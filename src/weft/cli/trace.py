@@ -57,7 +57,7 @@ def command(
     from weft.translation.postprocessing import NO_TOKEN
     from weft.views.trace import VIEWS
 
-    model = load_runs(run, device=device, adapter=adapter)
+    model = load(run, device=device, adapter=adapter)
     kind = model.search_settings(settings).kind
     translation = model.translate(text, return_attention=False, return_trace=True, **settings)
     trace = translation.trace
