@@ -134,7 +134,9 @@ def unsafe(node):
         return (node.value.id, node.attr) in {("torch", "load"), ("torch", "save")} or node.value.id in FORBIDDEN
     if isinstance(node, ast.Call):
         called = node.func.id if isinstance(node.func, ast.Name) else ""
-        pickles = any(keyword.arg == "allow_pickle" for keyword in node.keywords)
+        pickles = any(
+            keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False" for keyword in node.keywords
+        )
         return called in {"eval", "exec", "__import__"} or pickles
     return False
 
