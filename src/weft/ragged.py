@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -257,6 +258,10 @@ class Ragged:
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> Ragged:
         """A batch from a list of sequences."""
+        if sequences and all(isinstance(sequence, list) for sequence in sequences):
+            lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.int64)
+            values = torch.tensor(list(chain.from_iterable(sequences)), dtype=torch.int64)
+            return cls(values.to(device), Layout(lengths, device))
         tensors = [torch.as_tensor(sequence, dtype=torch.int64) for sequence in sequences]
         lengths = torch.tensor([len(tensor) for tensor in tensors], dtype=torch.int64)
         values = torch.cat(tensors) if tensors else torch.zeros(0, dtype=torch.int64)

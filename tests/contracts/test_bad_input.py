@@ -620,6 +620,16 @@ CASES = [
         "search.size=٣",
     ),
     run(
+        "a batch of no tokens",
+        {},
+        "search.batch_tokens: 0 was given; expected a whole number from 1 to 1000000000000, or auto",
+        "translate",
+        "RUN",
+        "in.txt",
+        "--set",
+        "search.batch_tokens=0",
+    ),
+    run(
         "a setting that is none of search",
         {},
         "--set seed=3: only search settings of a trained run can be changed (search.size=8)",

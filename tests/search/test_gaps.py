@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from fixtures.search_requests import beam, constrained_beam, draw, exact, exhaus
 from fixtures.table_model import END, Table, TableMemory, script, table
 from weft.models.sparse_output import log_entmax15
 from weft.search.constraints import BannedPhrases, NoRepeatNgrams, RepetitionPenalty
-from weft.search.gaps import gap, greedy_bound
+from weft.search.gaps import gap, gaps, greedy_bound, greedy_bounds
 from weft.search.interface import Hypothesis
 from weft.search.ranking import Ranking
 from weft.search.sampling import Sampler
@@ -176,3 +177,19 @@ def test_the_bound_of_greedy_search() -> None:
     assert greedy_bound(scores, Ranking("none"), 7) == pytest.approx(math.log(0.9 * 0.2), abs=1e-4)
     assert greedy_bound(scores, Ranking(), 7) == pytest.approx(math.log(0.9 * 0.2) / 7, abs=1e-4)
     assert greedy_bound([], Ranking(), 7) == -math.inf
+
+
+def test_of_several_outputs_at_once() -> None:
+    """Bit for bit what each of them gives alone."""
+    rng = np.random.default_rng(3)
+    log_probs_TR = np.log(rng.uniform(0.01, 1.0, (7, 5)))
+    lengths_R, limits = np.array([7, 1, 0, 4, 6]), [9, 7, 3, 4, 12]
+    for ranking in (Ranking(), Ranking("gnmt", 0.6), Ranking("none")):
+        expected = [
+            greedy_bound(log_probs_TR[:length, row].tolist(), ranking, limit)
+            for row, (length, limit) in enumerate(zip(lengths_R.tolist(), limits, strict=True))
+        ]
+        bounds = greedy_bounds(log_probs_TR, lengths_R, ranking, limits)
+        assert bounds.tolist() == expected
+        scores = np.array([-1.0, -0.001, 0.0, -2.0, -0.3])
+        assert gaps(bounds, scores).tolist() == [gap(*pair) for pair in zip(expected, scores.tolist(), strict=True)]

@@ -63,3 +63,21 @@ def test_the_table_is_emptied(monkeypatch):
     for text in CORPUS * 2:
         assert tokenizer.encode_batch([text, text]) == [tokenizer.encode(text)] * 2
         assert len(tokenizer._cache._indices) < 12
+
+
+@every_kind
+@settings(max_examples=30)
+@given(texts=TEXTS)
+def test_arrays_are_decoded_as_decode_does(tokenizer, texts):
+    rows = [tokenizer.encode(text) for text in texts]
+    rows += [[*row[1:], 0, 1] for row in rows if row] + [[]]
+    expected = [tokenizer.decode(row) for row in rows]
+    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays(rows)) == expected
+    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays([[2], *rows])) == ["", *expected]
+    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays([])) == []
+
+
+def test_an_id_outside_of_the_vocabulary():
+    for id in (-1, 60):
+        with pytest.raises(VocabularyError, match=f"id {id} is not in the vocabulary"):
+            word_cache.decode_arrays(KINDS["bpe"], word_cache.to_arrays([[5, id]]))

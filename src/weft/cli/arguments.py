@@ -118,7 +118,7 @@ LINE_BREAKERS = str.maketrans("\t\r\n", "   ")
 
 def in_one_line(text: str) -> str:
     """An output as it is written in a file of lines or columns."""
-    return text.translate(LINE_BREAKERS)
+    return text if text.isprintable() else text.translate(LINE_BREAKERS)
 
 
 def check_runs(*runs: Path) -> None:

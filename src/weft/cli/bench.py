@@ -119,7 +119,9 @@ def translating(
         typer.echo(json.dumps(record))
         return
     typer.echo(f"{speed.run} on {speed.device}, {speed.engine}, {speed.precision}, {speed.parameters:,} parameters")
-    typer.echo(f"search           {speed.search}, batches of {speed.batch_tokens:,} tokens")
+    tokens = speed.batch_tokens
+    batches = f"batches of {tokens:,} tokens" if isinstance(tokens, int) else "automatic batches"
+    typer.echo(f"search           {speed.search}, {batches}")
     typer.echo(f"sentences/s      {speed.sentences_per_second:,.1f} ({speed.sentences:,} in {speed.seconds:.1f} s)")
     typer.echo(f"output tokens/s  {speed.output_tokens_per_second:,.0f}")
     p50, p99 = speed.latency_p50_milliseconds, speed.latency_p99_milliseconds

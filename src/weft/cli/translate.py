@@ -30,7 +30,7 @@ from weft.cli.arguments import (
     in_one_line,
     search_changes,
 )
-from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
+from weft.cli.bad_lines import BadLinePolicy, BadLines
 from weft.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.cli.translate_ray import (
     RayAddress,
@@ -42,7 +42,8 @@ from weft.cli.translate_ray import (
     one_file,
     translate_on_ray,
 )
-from weft.errors import plural
+from weft.cli.translate_windows import format_window, translated_windows
+from weft.errors import DataError, plural
 
 if TYPE_CHECKING:
     from weft.data.reading.lines import BadLine
@@ -74,6 +75,8 @@ class OutputFormat(NamedTuple):
         """The line or lines of one source line."""
         if self.as_json:
             return json.dumps(record(translation), ensure_ascii=False) + "\n"
+        if self.n_best == 1 and not self.align:
+            return in_one_line(translation.text) + "\n"
         text = ""
         for hypothesis in (translation, *translation.alternatives):
             columns = [in_one_line(hypothesis.text)]
@@ -259,42 +262,16 @@ def _translate(
 
     outputs = cut_off = unproven = 0
     with _counting(job.file):
-        for window in job.windows(stream):
-            translations, content = translate_window(model, job, window, first_line)
+        for window, results in translated_windows(model, job, stream):
+            translations, content = format_window(job, window, results, first_line)
             write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
             first_line += len(window)
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations)
-            unproven += sum(bool(translation.token_scores) and not translation.proven for translation in translations)
+            unproven += sum(not translation.proven and bool(translation.token_scores) for translation in translations)
     search = model.search_settings(job.settings)
     warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
-
-
-def translate_window(
-    model: Translator, job: Job, window: Sequence[str | BadLine], first_line: int
-) -> tuple[list[Translation], str]:
-    """The translations of the lines that are not skipped, and the output of all of them."""
-    from weft.data.reading.lines import BadLine, display_name
-    from weft.errors import DataError
-
-    def translate(lines: Sequence[str]) -> list[Translation]:
-        return model.translate(lines, n_best=job.format.n_best, return_attention=job.needs_attention, **job.settings)
-
-    results = iter(process_each([line for line in window if not isinstance(line, BadLine)], translate))
-    translations: list[Translation] = []
-    content = ""
-    for number, line in enumerate(window, first_line):
-        result = line if isinstance(line, BadLine) else next(results)
-        if isinstance(result, BadLine | DataError):
-            location = f"{display_name(job.file)}:{number}: "
-            message = result.message if isinstance(result, BadLine) else f"{location}{result}"
-            job.bad_lines.report(message)
-            content += job.format.skipped(message)
-        else:
-            translations.append(result)
-            content += job.format.lines(result)
-    return translations, content
 
 
 def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) -> None:
@@ -305,7 +282,6 @@ def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) 
 def _check_resume(file: str, output: Path | None) -> None:
     """Fail if there is no output to resume, or the source cannot be read again."""
     from weft.data.reading.lines import display_name
-    from weft.errors import DataError
 
     if output is None:
         raise DataError("--resume: needs --output FILE, the output to resume")

@@ -60,7 +60,7 @@ class MakeTranslate:
         self.job = job
 
     def __call__(self) -> Translate:
-        from weft.cli.translate import translate_window
+        from weft.cli.translate_windows import translate_window
 
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         model, job = self.job.load(), self.job

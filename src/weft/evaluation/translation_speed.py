@@ -37,7 +37,7 @@ class TranslationSpeed:
     threads: int
     parameters: int
     search: str
-    batch_tokens: int
+    batch_tokens: int | str
     sentences: int
     """Translated during the measurement; a source may be counted several times."""
     seconds: float

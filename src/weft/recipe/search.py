@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from weft.recipe.base import Count, CountOrNone, Probability, Seed, Settings
+from weft.recipe.base import MAX_COUNT, Count, CountOrNone, Probability, Seed, Settings
 from weft.recipe.choices import StrategyName, UtilityName
+
+
+def _check_batch_tokens(value: object) -> object:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT):
+        return value
+    small = isinstance(value, float | str) or (isinstance(value, int) and abs(value) <= 10 * MAX_COUNT)
+    given = repr(value)[:40] if small else f"a value of type {type(value).__name__}"
+    raise ValueError(f"search.batch_tokens: {given} was given; expected a whole number from 1 to {MAX_COUNT}, or auto")
+
+
+BatchTokens = Annotated[Count | Literal["auto"], BeforeValidator(_check_batch_tokens)]
 
 
 class SearchSettings(Settings):
@@ -88,7 +99,9 @@ class SearchSettings(Settings):
     )
     max_space: Count = Field(1_000_000, description="exhaustive: refuse to try more outputs than this")
     max_nodes: Count = Field(100_000, description="exact: give up after expanding so many prefixes")
-    batch_tokens: Count = Field(4_096, description="source tokens in a batch")
+    batch_tokens: BatchTokens = Field(
+        "auto", description="source tokens in a batch; auto: 4,096 on a CPU, on a GPU by the memory that is free"
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> SearchSettings:

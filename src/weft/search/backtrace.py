@@ -6,6 +6,7 @@ All sentences are followed together, one step at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,8 +15,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from weft.search.gaps import beam_bounds, gap
-from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.gaps import beam_bounds, gaps, penalties
+from weft.search.interface import (
+    BY_CONSTRAINTS,
+    BY_END,
+    BY_LENGTH,
+    FORBIDDEN,
+    Hypothesis,
+    HypothesisArrays,
+    SearchRequest,
+    StepModel,
+)
 from weft.search.loop import StepRecords, steps_of
 from weft.search.ranking import Ranking
 from weft.tree import map_tree, repeat
@@ -106,57 +116,82 @@ Positions = Sequence[tuple[BeamRecord, tuple[int, int]]]
 
 def backtrace(
     steps: Sequence[StepRecords], request: SearchRequest, size: int, ranking: Ranking, *, groups: int = 1
-) -> list[list[Hypothesis]]:
+) -> Sequence[list[Hypothesis]]:
     """The best hypotheses of every sentence; with several groups no two with the same tokens, and no gaps."""
-    distinct = groups > 1
     steps = [map_tree(Tensor.cpu, some) for some in steps]
-    sentences, n_best = len(request.max_lengths), request.n_best
-    history = _collect(steps, sentences, size, groups)
-    endings = _rank(history, request.max_lengths, n_best if not distinct else history.ends.shape[0] * size)
+    history = _collect(steps, len(request.max_lengths), size, groups)
+    endings = _rank(history, request.max_lengths, request.n_best if groups == 1 else history.ends.shape[0] * size)
     bounds = None if groups > 1 else np.maximum(_bounds(history, request, ranking)[:, None], endings.next_score)
     paths = _follow_back(history, endings)
-    with np.errstate(invalid="ignore"):  # slots that were never filled
-        scores = np.diff(paths.totals, prepend=0.0)
-    has_attention = steps[0].records.attention_BKS is not None
+    arrays = _arrays(endings, paths, bounds)
+    has_details = steps[0].records.attention_BKS is not None or request.return_trace
+    if groups == 1 and not has_details:
+        return arrays
     outputs: list[list[Hypothesis]] = []
-    for row in range(sentences):
-        hypotheses: list[Hypothesis] = []
-        seen: set[tuple[int, ...]] = set()
-        positions = steps_of(steps, row) if has_attention or request.return_trace else []
-        for rank in range(endings.exists.shape[1]):
-            if not endings.exists[row, rank] or len(hypotheses) == n_best:
-                break
-            length = int(endings.time[row, rank]) + 1
-            finished = bool(endings.finished[row, rank])
-            tokens = paths.tokens[row, rank, : length - finished].tolist()
-            if distinct and tuple(tokens) in seen:
-                continue
-            seen.add(tuple(tokens))
-            slots = paths.slots[row, rank, :length].tolist()
-            score = float(endings.score[row, rank])
-            trace = None
-            if request.return_trace and not hypotheses:
-                trace = _trace(positions, [*tokens, *[request.end] * finished], slots, request.end)
-            hypotheses.append(
-                Hypothesis(
-                    tokens=tokens,
-                    score=score,
-                    log_probability=float(paths.totals[row, rank, length - 1]),
-                    token_scores=scores[row, rank, :length].tolist(),
-                    ended="end" if finished else "constraints" if endings.stuck[row] else "length",
-                    attention_TS=_attention(positions, slots) if has_attention else None,
-                    gap=None if bounds is None or not finished else gap(float(bounds[row, rank]), score),
-                    trace=trace,
-                )
-            )
-        outputs.append(hypotheses or [Hypothesis([], 0.0, 0.0, [], "constraints")])
+    for row in range(len(arrays)):
+        ranks = range(int(arrays.counts_B[row])) if groups == 1 else _distinct(arrays, row, request.n_best)
+        hypotheses = [arrays.hypothesis(row, rank) for rank in ranks]
+        if has_details:
+            hypotheses = _with_details(hypotheses, steps_of(steps, row), paths.slots[row, list(ranks)], request)
+        outputs.append(hypotheses)
     return outputs
+
+
+def _arrays(endings: _Endings, paths: _Paths, bounds: np.ndarray | None) -> HypothesisArrays:
+    """The chosen hypotheses; where a sentence has none at all, the empty one."""
+    exists, finished = endings.exists, endings.finished & endings.exists
+    lengths = np.where(exists, endings.time + 1, 0)
+    with np.errstate(invalid="ignore"):  # slots that were never filled
+        token_scores = np.diff(paths.totals, prepend=0.0)
+    last = np.take_along_axis(paths.totals, np.maximum(lengths - 1, 0)[:, :, None], 2)[:, :, 0]
+    ended = np.where(finished, BY_END, np.where(endings.stuck[:, None] | ~exists, BY_CONSTRAINTS, BY_LENGTH))
+    scores = np.where(exists, endings.score, 0.0)
+    gaps_BN = np.full(scores.shape, np.nan)
+    if bounds is not None:
+        gaps_BN[finished] = gaps(bounds[finished], scores[finished])
+    return HypothesisArrays(
+        counts_B=np.maximum(exists.sum(1), 1),
+        tokens_BNT=paths.tokens,
+        lengths_BN=lengths,
+        ended_BN=ended,
+        scores_BN=scores,
+        log_probabilities_BN=np.where(exists, last, 0.0),
+        token_scores_BNT=token_scores,
+        gaps_BN=gaps_BN,
+    )
+
+
+def _distinct(arrays: HypothesisArrays, row: int, n_best: int) -> list[int]:
+    """The ranks of the best of one sentence, no two of them with the same tokens."""
+    chosen: dict[tuple[int, ...], int] = {}
+    for rank in range(int(arrays.counts_B[row])):
+        chosen.setdefault(tuple(arrays.tokens(row, rank)), rank)
+        if len(chosen) == n_best:
+            break
+    return list(chosen.values())
+
+
+def _with_details(
+    hypotheses: Sequence[Hypothesis], positions: Positions, slots_NT: np.ndarray, request: SearchRequest
+) -> list[Hypothesis]:
+    """The hypotheses of one sentence with their attention weights and, the best of them, with a trace."""
+    detailed: list[Hypothesis] = []
+    for rank, hypothesis in enumerate(hypotheses):
+        slots = slots_NT[rank, : len(hypothesis.token_scores)].tolist()
+        attention_TS = trace = None
+        if slots and positions[0][0].attention_BKS is not None:
+            attention_TS = _attention(positions, slots)
+        if slots and request.return_trace and not detailed:
+            end = [request.end] * (hypothesis.ended == "end")
+            trace = _trace(positions, [*hypothesis.tokens, *end], slots, request.end)
+        detailed.append(replace(hypothesis, attention_TS=attention_TS, trace=trace))
+    return detailed
 
 
 def _bounds(history: _History, request: SearchRequest, ranking: Ranking) -> np.ndarray:
     """(B,) of the scores of all outputs that were not found."""
     stops_B = history.stopped.argmax(0)
-    penalties_B = np.array([ranking.penalty(stop + 1) for stop in stops_B.tolist()])
+    penalties_B = penalties(ranking, (stops_B + 1).tolist())
     unfinished_B = history.ranking[stops_B, np.arange(len(stops_B))].max(1) * penalties_B
     return beam_bounds(history.following[:, :, 0], unfinished_B, stops_B, request.max_lengths, ranking)
 
@@ -195,16 +230,32 @@ def _rank(history: _History, max_lengths: Sequence[int], count: int) -> _Endings
     cut_off_BK = np.where(cut_off_B[:, None], history.ranking[last_B, np.arange(sentences)], FORBIDDEN)
     scores = np.concatenate([finished_BN, cut_off_BK], 1)
     is_cut_off = np.arange(scores.shape[1]) >= steps * size
-    order = np.lexsort((-scores, np.broadcast_to(is_cut_off, scores.shape), scores == FORBIDDEN), axis=1)
-    next_score = np.take_along_axis(np.where(is_cut_off, FORBIDDEN, scores), order[:, 1 : count + 1], 1)
-    order = order[:, :count]
-    index = np.take_along_axis(np.broadcast_to(np.arange(scores.shape[1]), scores.shape), order, 1)
+    index, next_score = _best(scores, steps * size) if count == 1 else _in_order(scores, is_cut_off, count)
     finished = index < steps * size
     rows = np.arange(sentences)[:, None]
     time = np.where(finished, index // size, last_B[:, None])
     slot = np.where(finished, history.end_parents[time, rows, index % size], index - steps * size)
-    chosen = np.take_along_axis(scores, order, 1)
+    chosen = np.take_along_axis(scores, index, 1)
     return _Endings(chosen > FORBIDDEN, finished, time, slot, chosen, next_score, stuck_B)
+
+
+def _in_order(scores: np.ndarray, is_cut_off: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(B, N) the indices of the best, and for each the score of the finished one that follows."""
+    order = np.lexsort((-scores, np.broadcast_to(is_cut_off, scores.shape), scores == FORBIDDEN), axis=1)
+    in_order = np.take_along_axis(np.where(is_cut_off, FORBIDDEN, scores), order, 1)
+    nothing = np.full((len(scores), 1), FORBIDDEN)
+    return order[:, :count], np.concatenate([in_order, nothing], 1)[:, 1 : count + 1]
+
+
+def _best(scores: np.ndarray, finished: int) -> tuple[np.ndarray, np.ndarray]:
+    """`_in_order` for one of each sentence: without sorting. ``finished``: how many of the scores are of such."""
+    rows = np.arange(len(scores))
+    first_B = scores[:, :finished].argmax(1)
+    others = scores[:, :finished].copy()
+    none_B = others[rows, first_B] == FORBIDDEN
+    others[rows, first_B] = FORBIDDEN
+    index_B = np.where(none_B, finished + scores[:, finished:].argmax(1), first_B)
+    return index_B[:, None], others.max(1)[:, None]
 
 
 def _follow_back(history: _History, endings: _Endings) -> _Paths:

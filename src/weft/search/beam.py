@@ -28,6 +28,7 @@ model's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -99,7 +100,7 @@ class BeamState(NamedTuple):
 @torch.no_grad()
 def beam_search(
     model: StepModel, request: SearchRequest, options: BeamOptions = BeamOptions()
-) -> list[list[Hypothesis]]:
+) -> Sequence[list[Hypothesis]]:
     """The best hypotheses of every sentence, best first."""
     if not request.max_lengths:
         return []

@@ -42,6 +42,13 @@ def gap(bound: float, score: float) -> float:
     return max(bound - score + rounding_error(bound), 0.0)
 
 
+def gaps(bounds: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """`gap` of several."""
+    with np.errstate(invalid="ignore"):  # −∞ − −∞, which is replaced
+        differences = bounds - scores + TOLERANCE * (1.0 + np.abs(bounds))
+    return np.where(bounds == FORBIDDEN, 0.0, np.maximum(differences, 0.0))
+
+
 def rounding_error(score: float) -> float:
     """What a score may differ by in another batch."""
     return TOLERANCE * (1.0 + abs(score))
@@ -53,6 +60,23 @@ def greedy_bound(log_probs: Sequence[float], ranking: Ranking, max_length: int) 
     others_T = np.log(np.maximum(1.0 - np.exp(log_probs_T), 0.0) + PROBABILITY_ERROR)
     before_T = np.cumsum(log_probs_T) - log_probs_T
     return ranking.bound(float((before_T + others_T).max(initial=FORBIDDEN)), max_length)
+
+
+def greedy_bounds(
+    log_probs_TR: np.ndarray, lengths_R: np.ndarray, ranking: Ranking, max_lengths: Sequence[int]
+) -> np.ndarray:
+    """`greedy_bound` of several outputs, each of so many tokens."""
+    others_TR = np.log(np.maximum(1.0 - np.exp(log_probs_TR), 0.0) + PROBABILITY_ERROR)
+    before_TR = np.cumsum(log_probs_TR, 0) - log_probs_TR
+    inside_TR = np.arange(len(log_probs_TR))[:, None] < lengths_R
+    best_R = np.where(inside_TR, before_TR + others_TR, FORBIDDEN).max(0, initial=FORBIDDEN)
+    return best_R / penalties(ranking, max_lengths)
+
+
+def penalties(ranking: Ranking, lengths: Sequence[int]) -> np.ndarray:
+    """`Ranking.penalty` of several lengths, of which few are different."""
+    different = {length: ranking.penalty(length) for length in set(lengths)}
+    return np.array([different[length] for length in lengths])
 
 
 def beam_bounds(
@@ -68,7 +92,7 @@ def beam_bounds(
     ``stops_B``: the last step of each sentence.
     """
     limits_B = np.maximum(np.array(max_lengths), 1)
-    penalties_B = np.array([ranking.penalty(limit) for limit in limits_B.tolist()])
+    penalties_B = penalties(ranking, limits_B.tolist())
     steps_T1 = np.arange(len(following_TB))[:, None]
     discarded_B = np.where(steps_T1 <= stops_B, following_TB, FORBIDDEN).max(0)
     unfinished_B = np.where(stops_B + 1 < limits_B, unfinished_B, FORBIDDEN)

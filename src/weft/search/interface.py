@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,3 +103,75 @@ class Hypothesis:
     def proven(self) -> bool:
         """Whether it is proven that no output but those returned before this one has a higher score."""
         return self.gap == 0.0
+
+
+ENDED = ("end", "length", "constraints")
+"""The values of `Hypothesis.ended` by their number in `HypothesisArrays.ended_BN`."""
+BY_END, BY_LENGTH, BY_CONSTRAINTS = range(3)
+
+
+@dataclass(frozen=True, eq=False)
+class HypothesisArrays(Sequence[list[Hypothesis]]):
+    """The hypotheses of a batch as arrays: for each of B sentences N of them, best first; at least one.
+
+    `Hypothesis` objects are made only of the sentences that somebody looks at.
+    """
+
+    counts_B: np.ndarray
+    """How many of the N each sentence has."""
+    tokens_BNT: np.ndarray
+    lengths_BN: np.ndarray
+    """How many token scores each has: its tokens and, where it ended by itself, the end token."""
+    ended_BN: np.ndarray
+    """The index in `ENDED`."""
+    scores_BN: np.ndarray
+    log_probabilities_BN: np.ndarray
+    token_scores_BNT: np.ndarray
+    gaps_BN: np.ndarray
+    """NaN where there is none."""
+
+    def __len__(self) -> int:
+        return len(self.counts_B)
+
+    @overload
+    def __getitem__(self, row: int) -> list[Hypothesis]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[list[Hypothesis]]: ...
+
+    def __getitem__(self, row: int | slice) -> list[Hypothesis] | list[list[Hypothesis]]:
+        if isinstance(row, slice):
+            return [self[index] for index in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"sentence {row} of {len(self)}")
+        return [self.hypothesis(row, rank) for rank in range(int(self.counts_B[row]))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def token_counts_BN(self) -> np.ndarray:
+        """How many tokens each hypothesis has, the end token not counted."""
+        return self.lengths_BN - (self.ended_BN == BY_END)
+
+    def tokens(self, row: int, rank: int = 0) -> list[int]:
+        ended = int(self.ended_BN[row, rank]) == BY_END
+        tokens: list[int] = self.tokens_BNT[row, rank, : int(self.lengths_BN[row, rank]) - ended].tolist()
+        return tokens
+
+    def token_scores(self, row: int, rank: int = 0) -> list[float]:
+        scores: list[float] = self.token_scores_BNT[row, rank, : int(self.lengths_BN[row, rank])].tolist()
+        return scores
+
+    def hypothesis(self, row: int, rank: int) -> Hypothesis:
+        gap = float(self.gaps_BN[row, rank])
+        return Hypothesis(
+            tokens=self.tokens(row, rank),
+            score=float(self.scores_BN[row, rank]),
+            log_probability=float(self.log_probabilities_BN[row, rank]),
+            token_scores=self.token_scores(row, rank),
+            ended=ENDED[int(self.ended_BN[row, rank])],
+            gap=None if np.isnan(gap) else gap,
+        )

@@ -11,7 +11,7 @@ of the batch. A hypothesis is scored with log p(y|x) by the given ranking, whate
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -20,8 +20,17 @@ from torch import Tensor
 
 from weft.search.backtrace import stack_attention
 from weft.search.constraints import LogitsConstraint, apply_constraints
-from weft.search.gaps import gap, greedy_bound
-from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.gaps import gap, gaps, greedy_bound, greedy_bounds, penalties
+from weft.search.interface import (
+    BY_CONSTRAINTS,
+    BY_END,
+    BY_LENGTH,
+    FORBIDDEN,
+    Hypothesis,
+    HypothesisArrays,
+    SearchRequest,
+    StepModel,
+)
 from weft.search.loop import StepLoop, StepRecords, steps_of
 from weft.search.ranking import Ranking, coverage_score
 from weft.search.sampling_filters import SamplingFilter, draw, uniforms
@@ -102,14 +111,14 @@ class PathCandidates(NamedTuple):
 
 def greedy_search(
     model: StepModel, request: SearchRequest, ranking: Ranking = Ranking("none")
-) -> list[list[Hypothesis]]:
+) -> Sequence[list[Hypothesis]]:
     """One hypothesis for every sentence."""
     return _search(model, request, GREEDY, ranking)
 
 
 def sample(
     model: StepModel, request: SearchRequest, sampler: Sampler, ranking: Ranking = Ranking("none")
-) -> list[list[Hypothesis]]:
+) -> Sequence[list[Hypothesis]]:
     """``request.n_best`` hypotheses for every sentence, in the order they were drawn."""
     return _search(model, request, sampler, ranking)
 
@@ -117,7 +126,7 @@ def sample(
 @torch.no_grad()
 def _search(
     model: StepModel, request: SearchRequest, chooser: TokenChooser, ranking: Ranking
-) -> list[list[Hypothesis]]:
+) -> Sequence[list[Hypothesis]]:
     if not request.max_lengths:
         return []
     sentences, samples = len(request.max_lengths), request.n_best
@@ -204,9 +213,34 @@ class PathStep:
 
 def _hypotheses(
     steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking, *, with_gap: bool
-) -> list[list[Hypothesis]]:
-    steps, sentences, samples = [map_tree(Tensor.cpu, some) for some in steps], len(request.max_lengths), request.n_best
-    shape = (sum(len(some.records.tokens_BK) for some in steps), sentences, samples)
+) -> Sequence[list[Hypothesis]]:
+    steps = [map_tree(Tensor.cpu, some) for some in steps]
+    arrays = _arrays(steps, request, ranking, with_gap=with_gap)
+    has_attention = steps[0].records.attention_BKS is not None
+    if not has_attention and not request.return_trace:
+        return arrays
+    outputs: list[list[Hypothesis]] = []
+    for row in range(len(arrays)):
+        positions = steps_of(steps, row)
+        hypotheses = []
+        for number, hypothesis in enumerate(arrays[row]):
+            length = len(hypothesis.token_scores)
+            if has_attention and length:
+                weights = [record.attention_BKS[position][number].float() for record, position in positions[:length]]
+                attention_TS = stack_attention(weights)
+                hypothesis = _with_coverage(hypothesis, attention_TS, ranking, request.max_lengths[row])
+                hypothesis = replace(hypothesis, attention_TS=attention_TS if request.return_attention else None)
+            trace = _trace(positions[:length], number) if request.return_trace else None
+            hypotheses.append(replace(hypothesis, trace=trace))
+        outputs.append(hypotheses)
+    return outputs
+
+
+def _arrays(
+    steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking, *, with_gap: bool
+) -> HypothesisArrays:
+    """All hypotheses, without attention; ``with_gap``: of a greedy search."""
+    shape = (sum(len(some.records.tokens_BK) for some in steps), len(request.max_lengths), request.n_best)
     tokens, log_probs, active = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape, dtype=bool)
     time = 0
     for rows, record in steps:
@@ -214,41 +248,39 @@ def _hypotheses(
         for array, values in zip((tokens, log_probs, active), record, strict=False):
             array[times, rows.numpy()] = values.numpy()
         time = times.stop
-    lengths = active.sum(0)
-    has_attention = steps[0].records.attention_BKS is not None
-    outputs: list[list[Hypothesis]] = []
-    for row in range(sentences):
-        positions = steps_of(steps, row) if has_attention or request.return_trace else []
-        hypotheses = []
-        for number in range(samples):
-            length = int(lengths[row, number])
-            ids, scores = tokens[:length, row, number].tolist(), log_probs[:length, row, number].tolist()
-            attention_TS = None
-            if has_attention and length:
-                weights = [record.attention_BKS[position][number].float() for record, position in positions[:length]]
-                attention_TS = stack_attention(weights)
-            coverage = 0.0
-            if attention_TS is not None and ranking.beta:
-                coverage = float(coverage_score(attention_TS.sum(0)))
-            total = float(sum(scores))
-            at_limit = length == request.max_lengths[row]
-            ended = "end" if ids and ids[-1] == request.end else "length" if at_limit else "constraints"
-            score = ranking.score(total, length, coverage)
-            bound = greedy_bound(scores, ranking, request.max_lengths[row]) if with_gap and ended == "end" else None
-            hypotheses.append(
-                Hypothesis(
-                    tokens=ids[:-1] if ended == "end" else ids,
-                    score=score,
-                    log_probability=total,
-                    token_scores=scores,
-                    ended=ended,
-                    attention_TS=attention_TS if request.return_attention else None,
-                    gap=None if bound is None else gap(bound, score),
-                    trace=_trace(positions[:length], number) if request.return_trace else None,
-                )
-            )
-        outputs.append(hypotheses)
-    return outputs
+    lengths_BK = active.sum(0)
+    log_probs = np.where(active, log_probs, 0.0)
+    last_BK = np.take_along_axis(tokens, np.maximum(lengths_BK - 1, 0)[None], 0)[0]
+    by_end_BK = (lengths_BK > 0) & (last_BK == request.end)
+    at_limit_BK = lengths_BK == np.array(request.max_lengths)[:, None]
+    totals_BK = np.cumsum(log_probs, 0)[-1]
+    scores_BK = totals_BK / penalties(ranking, lengths_BK.ravel().tolist()).reshape(lengths_BK.shape)
+    gaps_BK = np.full(lengths_BK.shape, np.nan)
+    if with_gap:
+        bounds_B = greedy_bounds(log_probs[:, :, 0], lengths_BK[:, 0], ranking, request.max_lengths)
+        gaps_BK[by_end_BK] = gaps(bounds_B[:, None][by_end_BK], scores_BK[by_end_BK])
+    return HypothesisArrays(
+        counts_B=np.full(len(lengths_BK), request.n_best),
+        tokens_BNT=tokens.transpose(1, 2, 0),
+        lengths_BN=lengths_BK,
+        ended_BN=np.where(by_end_BK, BY_END, np.where(at_limit_BK, BY_LENGTH, BY_CONSTRAINTS)),
+        scores_BN=scores_BK,
+        log_probabilities_BN=totals_BK,
+        token_scores_BNT=log_probs.transpose(1, 2, 0),
+        gaps_BN=gaps_BK,
+    )
+
+
+def _with_coverage(hypothesis: Hypothesis, attention_TS: Tensor, ranking: Ranking, max_length: int) -> Hypothesis:
+    """The same with a score that counts the coverage, where the ranking does."""
+    if not ranking.beta:
+        return hypothesis
+    coverage = float(coverage_score(attention_TS.sum(0)))
+    score = ranking.score(hypothesis.log_probability, len(hypothesis.token_scores), coverage)
+    own_gap = hypothesis.gap
+    if own_gap is not None:
+        own_gap = gap(greedy_bound(hypothesis.token_scores, ranking, max_length), score)
+    return replace(hypothesis, score=score, gap=own_gap)
 
 
 def _trace(positions: Sequence[tuple[PathRecord, tuple[int, int]]], number: int) -> PathTrace:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import tokenizers
 from tokenizers import Regex, pre_tokenizers
 
@@ -108,6 +109,28 @@ class SubwordTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         check_ids(ids, self.size)
         return decode_bytes(self._parts(ids))
+
+    def decode_arrays(self, arrays: TokenArrays) -> list[str]:
+        """`decode` of many texts: the ids of all of them concatenated, and the number of ids of each."""
+        ids, lengths = arrays
+        if self._pieces is None or not len(lengths) or bool((ids == END).any()):
+            return [self.decode(text_ids) for text_ids in to_lists(arrays)]
+        check_ids([int(ids.min()), int(ids.max())] if len(ids) else [], self.size)
+        closed = np.insert(ids, np.cumsum(lengths), END).tolist()
+        text = "".join(map(self._pieces.__getitem__, closed))
+        text = text.replace(" \n", "\n") if self.scheme.end_of_word else f"\n{text}".replace("\n ", "\n")[1:]
+        return text[:-1].split("\n")
+
+    @cached_property
+    def _pieces(self) -> list[str] | None:
+        """The text of every token, a line end for the end token; None if tokens cannot simply be joined to lines."""
+        if self.scheme.symbols or self.scheme.byte_level or self.scheme.byte_fallback:
+            return None
+        pieces = [token.decode() for token in self._bytes]
+        if any("\n" in piece for piece in pieces):
+            return None
+        pieces[END] = "\n"
+        return pieces
 
     def _parts(self, ids: Sequence[int]) -> list[bytes]:
         """The bytes of each token in the text, without the outer boundary of every segment between symbols."""

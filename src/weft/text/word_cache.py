@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,13 @@ def to_lists(arrays: TokenArrays) -> list[list[int]]:
     ids, lengths = arrays
     flat, ends = ids.tolist(), np.cumsum(lengths).tolist()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def decode_arrays(tokenizer: Any, arrays: TokenArrays) -> list[str]:
+    """The texts of arrays of ids, at once where a tokenizer has a `decode_arrays`, else one by one."""
+    decode = getattr(tokenizer, "decode_arrays", None)
+    texts: list[str] = [tokenizer.decode(ids) for ids in to_lists(arrays)] if decode is None else decode(arrays)
+    return texts
 
 
 class _Indices(dict[str, int]):

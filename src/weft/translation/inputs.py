@@ -6,8 +6,8 @@ refused here, with the name of the argument and what was given. A `TranslationRe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ColumnCountError, DataError, InputTooLongError, SearchError, plural
@@ -143,6 +143,12 @@ class TranslationRequest:
     return_trace: bool = False
     observer: StepObserver | None = None
     """Sees every step of the search; its sentences are the sources of this request, without those that are empty."""
+
+    def parts(self, size: int) -> Iterator[TranslationRequest]:
+        """The same request in parts of so many sources."""
+        for start in range(0, len(self.sources), size):
+            part = slice(start, start + size)
+            yield replace(self, sources=self.sources[part], prefixes=self.prefixes[part])
 
     @property
     def traced_candidates(self) -> int:

@@ -21,7 +21,7 @@ def translator_between(translator: Translator, source: str | None, target: str |
         return translator
     other = copy.copy(translator)
     other.tokenizers = tokenizers
-    other._postprocessor = Postprocessor(tokenizers, has_source=translator.recipe.model.has_source)
+    other.postprocessor = Postprocessor(tokenizers, has_source=translator.recipe.model.has_source)
     return other
 
 

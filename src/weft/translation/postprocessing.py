@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.errors import SearchError
-from weft.search.interface import Hypothesis
+from weft.search.interface import ENDED, Hypothesis, HypothesisArrays
 from weft.text import specials
 from weft.text.tokenizer import Tokenizers
+from weft.text.word_cache import decode_arrays
 from weft.translation.results import Translation
 from weft.translation.word_alignment import Sentence, align_words, merge_to_words, split_words
 
@@ -20,6 +21,34 @@ if TYPE_CHECKING:
 
 NO_TOKEN = "∅"
 """The name of the first column of a recurrent language model's attention: before the first token there is no state."""
+
+
+class _Details:
+    """Fields of a translation without attention, of one row of a batch, that few callers read."""
+
+    __slots__ = ("hypotheses", "row", "source", "tokenizers")
+
+    def __init__(self, hypotheses: HypothesisArrays, row: int, source: Sentence, tokenizers: Tokenizers) -> None:
+        self.hypotheses, self.row, self.source, self.tokenizers = hypotheses, row, source, tokenizers
+
+    def compute(self, name: str) -> Any:
+        hypotheses, row = self.hypotheses, self.row
+        match name:
+            case "ids":
+                return hypotheses.tokens(row)
+            case "tokens":
+                return self.tokenizers.target.tokens(hypotheses.tokens(row))
+            case "source_tokens":
+                return self.tokenizers.source.tokens(self.source.ids)
+            case "score":
+                return float(hypotheses.scores_BN[row, 0])
+            case "log_probability":
+                return float(hypotheses.log_probabilities_BN[row, 0])
+            case "token_scores":
+                return hypotheses.token_scores(row)
+            case "links":
+                return []
+        raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
 
 class Postprocessor:
@@ -56,6 +85,32 @@ class Postprocessor:
             for hypothesis in hypotheses
         )
         return replace(best, alternatives=tuple(others)) if others else best
+
+    def batch(
+        self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False
+    ) -> list[Translation]:
+        """`best_of` for every sentence."""
+        plain = self.sentence_ids is None and not replace_unknown
+        if plain and isinstance(hypotheses, HypothesisArrays) and hypotheses.tokens_BNT.shape[1] == 1:
+            return self._without_details(sources, hypotheses)
+        return [
+            self.best_of(source, outputs, replace_unknown=replace_unknown)
+            for source, outputs in zip(sources, hypotheses, strict=True)
+        ]
+
+    def _without_details(self, sources: Sequence[Sentence], hypotheses: HypothesisArrays) -> list[Translation]:
+        """Translations without attention: their texts are decoded together, all else when it is first read."""
+        counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
+        inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
+        texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
+        values: dict[str, Any] = {"attention": None, "word_attention": None, "alternatives": (), "trace": None}
+        ended, gaps = hypotheses.ended_BN[:, 0].tolist(), hypotheses.gaps_BN[:, 0].tolist()
+        translations = []
+        for row, (source, text) in enumerate(zip(sources, texts, strict=True)):
+            values["source"], values["text"], values["ended"] = source.text, text, ENDED[ended[row]]
+            values["gap"] = gaps[row] if gaps[row] == gaps[row] else None  # NaN: there is none
+            translations.append(Translation.lazy(values, _Details(hypotheses, row, source, self.tokenizers)))
+        return translations
 
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
         """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +21,13 @@ class WordAttention(NamedTuple):
     source: list[str]
     """The source words and, last, the end token."""
     target: list[str]
+
+
+class TranslationFields(Protocol):
+    """Computes fields of a `Translation` when they are first read."""
+
+    def compute(self, name: str) -> Any:
+        """The value of a field; an `AttributeError` if there is no such field."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,6 +65,25 @@ class Translation:
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None
     """Every step of the search, if requested."""
+
+    @classmethod
+    def lazy(cls, values: Mapping[str, Any], others: TranslationFields) -> Translation:
+        """A translation with these values; the other fields are computed when they are first read."""
+        translation = cls.__new__(cls)
+        vars(translation).update(values, _others=others)
+        return translation
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            others = None if name == "_others" else vars(self).get("_others")
+            if others is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value = vars(self)[name] = others.compute(name)
+            return value
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __str__(self) -> str:
         return self.text

@@ -21,17 +21,17 @@ from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepMode
 from weft.search.ranking import Ranking
 from weft.tree import select
 
-Strategy = Callable[[StepModel, SearchRequest, SearchSettings], list[list[Hypothesis]]]
+Strategy = Callable[[StepModel, SearchRequest, SearchSettings], Sequence[list[Hypothesis]]]
 
 
-def search(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def search(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
     """The hypotheses of every sentence, best first, by the strategy that the settings name."""
     values = {**dict(settings), "banned": tuple(map(tuple, request.banned))}
     strategy: Strategy = resolve(STRATEGIES, settings.kind)
     return strategy(model, replace(request, constraints=make_constraints(values)), settings)
 
 
-def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
     """The most likely token at every step."""
     if request.n_best > 1:
         raise SearchError(
@@ -42,7 +42,7 @@ def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -
     return greedy_search(model, request, ranking_of(settings))
 
 
-def sampling(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def sampling(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
     """Random tokens, by their probabilities."""
     from weft.search.sampling import Sampler, sample
     from weft.search.sampling_filters import SamplingFilter
@@ -58,7 +58,7 @@ def sampling(model: StepModel, request: SearchRequest, settings: SearchSettings)
     return sample(model, request, sampler, ranking_of(settings))
 
 
-def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
     """Several hypotheses side by side; with required phrases, all of which contain them."""
     from weft.search.beam import BeamOptions, beam_search
 
@@ -85,7 +85,7 @@ def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> 
     return constrained_beam_search(model, request, options)
 
 
-def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
     """The provably best: by a beam where its gaps prove that, else by branch and bound that starts from its scores.
 
     Where the search gives up, the best of what it and the beam have found, with the smaller of their gaps.
@@ -96,7 +96,7 @@ def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) ->
     request, n_best = _unconstrained(request, settings), request.n_best
     ranking = ranking_of(settings)
     beam_options = BeamOptions(size=max(BeamOptions.size, n_best), ranking=ranking, stop="provable")
-    results = beam_search(model, request, beam_options)
+    results = list(beam_search(model, request, beam_options))
     open_rows = [
         row
         for row, hypotheses in enumerate(results)
@@ -132,7 +132,7 @@ def _best_of(first: list[Hypothesis], second: list[Hypothesis]) -> list[Hypothes
     return [replace(one, gap=gap(bound, one.score) if one.ended == "end" else None) for one in ranked]
 
 
-def exhaustive(model: StepModel, request: SearchRequest, settings: SearchSettings) -> list[list[Hypothesis]]:
+def exhaustive(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
     """The best of all outputs there are."""
     from weft.search.exact import ExactOptions, exhaustive_search
 

@@ -10,6 +10,7 @@ weft.Translator(my_model, tokenizers)       any model that has the methods of `w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -24,6 +25,7 @@ from weft.runs.copying import sentence_ids
 from weft.runs.length_limits import LengthLimits
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest, completion_limit
+from weft.translation.engines.search_memory import fixed_batch_tokens
 from weft.translation.engines.torch import TorchEngine
 from weft.translation.inputs import (
     TranslationRequest,
@@ -33,10 +35,9 @@ from weft.translation.inputs import (
     as_sources,
     as_text,
     as_texts,
-    check_lengths,
     traced_candidates,
 )
-from weft.translation.languages import translator_between
+from weft.translation.pipeline import overlaps, search_all, search_each
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.results import (
     CopiedTokens,
@@ -44,7 +45,6 @@ from weft.translation.results import (
     PairScore,
     Translation,
     WordAttention,
-    empty_translation,
 )
 from weft.translation.word_alignment import Sentence, framed_sentence
 
@@ -92,7 +92,7 @@ class Translator:
         """How long outputs may become, and whether they may loop, where `search` does not say; `weft.load` sets what a
         run has learned."""
         self._sentence_ids = sentence_ids(self.recipe.model, tokenizers)
-        self._postprocessor = Postprocessor(
+        self.postprocessor = Postprocessor(
             tokenizers, has_source=self.recipe.model.has_source, sentence_ids=self._sentence_ids
         )
 
@@ -114,6 +114,8 @@ class Translator:
 
     def with_languages(self, source: str | None = None, target: str | None = None) -> Translator:
         """A translator between other languages, of a model that has several. It shares all weights."""
+        from weft.translation.languages import translator_between
+
         return translator_between(self, source, target)
 
     @property
@@ -186,56 +188,34 @@ class Translator:
         ``search`` changes settings, e.g. ``size=8``; ``prefix``: what the outputs must begin with, one for all sources
         or one for each; ``return_trace``: whether to keep a record of every step of the search.
         """
-        if self.source_role == "none":
-            raise SearchError("this run is a language model: it has no source to translate; use `sample`")
-        n_best = as_count(n_best, "n_best")
-        settings = self.search_settings(search)
         sources = [source] if isinstance(source, str) else as_sources(source, "source", columns=self.source_columns)
-        prefix = prefix or settings.prefix
-        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else as_texts(prefix, "prefix")
-        if len(prefixes) != len(sources):
-            raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
-        request = TranslationRequest(
-            sources,
-            settings,
-            [self.encode_target(text, line) if text else [] for text, line in zip(prefixes, sources, strict=True)],
-            n_best=n_best,
+        request = self.request(sources, prefix=prefix, **search)
+        request = replace(
+            request,
+            n_best=as_count(n_best, "n_best"),
             return_attention=return_attention,
             return_trace=return_trace,
         )
         results = self.search(request)
         return results[0] if isinstance(source, str) else results
 
+    def request(self, sources: Sequence[str], *, prefix: str | Sequence[str] = "", **search: Any) -> TranslationRequest:
+        """What to translate, with all settings of the search: what `translate` makes of its arguments."""
+        if self.source_role == "none":
+            raise SearchError("this run is a language model: it has no source to translate; use `sample`")
+        settings = self.search_settings(search)
+        prefix = prefix or settings.prefix
+        if not prefix:
+            return TranslationRequest(sources, settings)
+        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else as_texts(prefix, "prefix")
+        if len(prefixes) != len(sources):
+            raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
+        ids = [self.encode_target(text, line) if text else [] for text, line in zip(prefixes, sources, strict=True)]
+        return TranslationRequest(sources, settings, ids)
+
     def search(self, request: TranslationRequest) -> list[Translation]:
         """Carry out a request whose arguments have been checked: the best output of each source."""
-        sources, settings = request.sources, request.settings
-        prompts = self.source_role == "prompt"
-        frame = self.tokenizers.with_languages(settings.source_language, settings.target_language).frame
-        encoded = self._encode_sources(sources)
-        if not prompts:
-            encoded = [frame.source(ids) if ids else [] for ids in encoded]
-        check_lengths(encoded, training_limit=self.recipe.data.max_length)
-        rows = [row for row, ids in enumerate(encoded) if ids]
-        replace_unknown = settings.replace_unknown and not prompts
-        engine_request = EngineRequest(
-            [encoded[row] for row in rows],
-            [request.prefixes[row] if request.prefixes else [] for row in rows],
-            settings,
-            n_best=request.n_best,
-            return_attention=(request.return_attention or replace_unknown) and not prompts,
-            return_trace=request.return_trace,
-            start=frame.start,
-            prompts=prompts,
-            length_limits=self.length_limits,
-            decoders=[] if self._sentence_ids is None else [self._decoder(sources[row], encoded[row]) for row in rows],
-            observer=request.observer,
-            traced_candidates=request.traced_candidates,
-        )
-        results = [empty_translation(text) for text in sources]
-        for row, hypotheses in zip(rows, self.engine.search(engine_request), strict=True):
-            sentence = framed_sentence(sources[row], encoded[row], frame)
-            results[row] = self._postprocessor.best_of(sentence, hypotheses, replace_unknown=replace_unknown)
-        return results
+        return search_all(self, request)
 
     def translate_lines(
         self, lines: Iterable[str], *, n_best: int = 1, return_attention: bool = False, **search: Any
@@ -247,8 +227,20 @@ class Translator:
             as_texts(lines, "lines")  # raises
         characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
         lines = (as_text(line, "lines") for line in lines)
-        for window in chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters):
-            yield from self.translate(window, n_best=n_best, return_attention=return_attention, **search)
+        n_best = as_count(n_best, "n_best")
+        windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
+        if not overlaps(self):
+            for window in windows:
+                yield from self.translate(window, n_best=n_best, return_attention=return_attention, **search)
+            return
+        requests = (
+            replace(self.request(window, **search), n_best=n_best, return_attention=return_attention)
+            for window in windows
+        )
+        for outcome in search_each(self, requests):
+            if not isinstance(outcome, list):
+                raise outcome
+            yield from outcome
 
     def complete(
         self,
@@ -287,7 +279,7 @@ class Translator:
             traced_candidates=traced_candidates(observer),
         )
         [hypotheses] = self.engine.search(request)
-        return [self._postprocessor.translation(Sentence("", []), one) for one in hypotheses] * copies
+        return [self.postprocessor.translation(Sentence("", []), one) for one in hypotheses] * copies
 
     def sample(
         self, count: int = 1, *, prompt: str = "", length: int | None = None, seed: int | None = None, **search: Any
@@ -312,12 +304,12 @@ class Translator:
         if not pairs:
             return []
         encoded, frame = self._encode(pairs), self.tokenizers.frame
-        batch_tokens = self.recipe.search.batch_tokens
+        batch_tokens = fixed_batch_tokens(self.recipe.search)
         hypotheses = force_decode(self.model, encoded, start=frame.start, batch_tokens=batch_tokens, device=self.device)
         rows = np.split(encoded.source.values, encoded.source.offsets[1:-1])
         sources = [framed_sentence(pair.source, ids.tolist(), frame) for pair, ids in zip(pairs, rows, strict=True)]
         return [
-            self._postprocessor.translation(source, hypothesis, text=pair.target)
+            self.postprocessor.translation(source, hypothesis, text=pair.target)
             for pair, source, hypothesis in zip(pairs, sources, hypotheses, strict=True)
         ]
 
@@ -351,30 +343,32 @@ class Translator:
 
     def tokenizers_for(self, source: str) -> Tokenizers:
         """The tokenizers that read the ids of translations of a source: if the model copies, its tokens have some."""
-        return self._postprocessor.readable(Sentence(source, []))[0]
+        return self.postprocessor.readable(Sentence(source, []))[0]
 
     def encoded_source(self, source: str) -> tuple[Tokenizers, Sentence]:
         """A source with its ids as the model reads them, and the tokenizers that can read them."""
-        frame = self.tokenizers.frame
-        return self._postprocessor.readable(framed_sentence(source, self.source_ids(source), frame))
+        before = len(self.tokenizers.frame.source_before)
+        return self.postprocessor.readable(Sentence(source, self.source_ids(source), before))
 
     def source_ids(self, source: str) -> list[int]:
         """The ids of a source as the model reads them."""
-        return self.tokenizers.frame.source(self._encode_sources([source])[0])
+        return self.tokenizers.frame.source(self.encode_sources([source])[0])
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
         from weft.data.store.encode import encode_pairs
 
         return encode_pairs(pairs, self.tokenizers, sources=self.source_role, sentence_ids=self._sentence_ids)
 
-    def _encode_sources(self, sources: Sequence[str]) -> list[list[int]]:
+    def encode_sources(self, sources: Sequence[str]) -> list[list[int]]:
         """The ids of sources, without end tokens."""
         encoded, own = self.tokenizers.source.encode_batch(sources), self._sentence_ids
         return encoded if own is None else [own.source(text, ids) for text, ids in zip(sources, encoded, strict=True)]
 
-    def _decoder(self, source: str, ids: list[int]) -> Callable[[Sequence[int]], str]:
-        """What decodes the outputs for a source."""
-        return partial(self._postprocessor.decode, Sentence(source, ids))
+    def decoders(self, sentences: Iterable[Sentence]) -> list[Callable[[Sequence[int]], str]]:
+        """What decodes the outputs of each sentence; empty if the tokenizer decodes them all."""
+        if self._sentence_ids is None:
+            return []
+        return [partial(self.postprocessor.decode, Sentence(one.text, one.ids)) for one in sentences]
 
     def encode_target(self, text: str, source: str) -> list[int]:
         """The ids of a target or its beginning, without an end token; of a copying model they depend on the source."""

@@ -14,7 +14,15 @@ from weft.recipe import SearchSettings
 from weft.translation.engines import search_memory
 from weft.translation.engines import torch as torch_engine
 from weft.translation.engines.interface import EngineRequest
-from weft.translation.engines.search_memory import HypothesisCount, StepSize, sentences_at_once
+from weft.translation.engines.search_memory import (
+    BATCH_SHARE,
+    MAX_HYPOTHESES,
+    HypothesisCount,
+    StepSize,
+    fixed_batch_tokens,
+    memory_slices,
+    sentences_at_once,
+)
 from weft.translation.translator import Translator
 
 CPU = torch.device("cpu")
@@ -144,3 +152,38 @@ print(taken / (count * (size.one_step() + size.later_steps(length=length, source
 def test_the_estimate_is_near_what_a_search_takes(search: tuple[Any, ...]) -> None:
     run = subprocess.run([sys.executable, "-c", MEASURE, *map(str, search)], capture_output=True, check=True)
     assert 0.1 < float(run.stdout) < 1.3
+
+
+class TestBatchesByMemory:
+    """`search.batch_tokens` = "auto" on a GPU."""
+
+    SIZE = StepSize(vocabulary=1000, state=400, growth=300)
+
+    def slices(self, lengths: list[int], *, available: int, **changes: Any) -> list[slice]:
+        sources = [[5] * length for length in lengths]
+        settings = SearchSettings(**{"size": 4, **changes})
+        request = EngineRequest(sources, [[]] * len(sources), settings)
+        return memory_slices(request, self.SIZE, max_lengths=[2 * length for length in lengths], available=available)
+
+    def test_every_sentence_is_in_one_batch_that_fits(self) -> None:
+        lengths = sorted(3 + row % 17 for row in range(200))
+        found = self.slices(lengths, available=10_000_000)
+        assert [part.start for part in found[1:]] == [part.stop for part in found[:-1]]
+        assert found[0].start == 0 and found[-1].stop == 200 and len(found) > 2
+        for part in found:
+            kept = self.SIZE.later_steps(length=2 * lengths[part.stop - 1], source_length=0)
+            assert (part.stop - part.start) * 4 * (self.SIZE.one_step() + kept) <= 10_000_000 * BATCH_SHARE
+        assert len(found) > len(self.slices(lengths, available=20_000_000))
+
+    def test_one_at_least_and_no_more_than_help(self) -> None:
+        assert self.slices([3, 4, 5], available=1) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+        assert self.slices([3] * 9, available=10**12, size=MAX_HYPOTHESES // 4) == [
+            slice(0, 4),
+            slice(4, 8),
+            slice(8, 9),
+        ]
+        assert self.slices([], available=10**12) == []
+
+    def test_a_budget_in_tokens(self) -> None:
+        assert fixed_batch_tokens(SearchSettings()) == 4096
+        assert fixed_batch_tokens(SearchSettings(batch_tokens=7)) == 7

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,6 +178,14 @@ def _is_pipe(path: Path | str, file: BinaryIO) -> bool:
         return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except OSError:  # not a file of the system
         return False
+
+
+def is_seekable(path: Path | str) -> bool:
+    """Whether all lines can be read at once, without waiting for more: not a pipe, a socket or a terminal."""
+    if path == "-":
+        descriptor = sys.stdin.fileno() if sys.stdin is not None else None
+        return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
+    return Path(path).is_file()
 
 
 def decode_line(raw: bytes, name: str, number: int) -> str | BadLine:

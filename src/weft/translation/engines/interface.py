@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
@@ -58,17 +58,20 @@ class EngineRequest:
 
     def max_lengths(self, model: Model) -> list[int]:
         """The most tokens that each output may have."""
-        lengths = zip(self._source_lengths(), map(len, self.prefixes), strict=True)
-        return [
-            max_output_length(
+        lengths = list(zip(self._source_lengths(), map(len, self.prefixes), strict=True))
+        limits = {
+            (source, prefix): max_output_length(
                 model, self.settings, self.length_limits, source=source, prefix=prefix, start=len(self.start)
             )
-            for source, prefix in lengths
-        ]
+            for source, prefix in set(lengths)
+        }
+        return [limits[pair] for pair in lengths]
 
     def min_lengths(self) -> list[int]:
-        """The tokens that each output must have before it may end."""
+        """The tokens that each output must have before it may end; empty: none."""
         settings = self.settings
+        if not settings.min_length and not settings.min_ratio:
+            return []
         return [
             max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in self._source_lengths()
         ]
@@ -127,6 +130,31 @@ class Engine(Protocol):
     precision: str
     """What its matrix products are computed in: fp32, bf16 or int8."""
 
-    def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
+    def search(self, request: EngineRequest) -> Sequence[list[Hypothesis]]:
         """The hypotheses of every source, best first."""
         ...
+
+
+class SearchedBatch(NamedTuple):
+    """The hypotheses of some of the sources of a request."""
+
+    rows: Sequence[int]
+    hypotheses: Sequence[list[Hypothesis]]
+    """Of every row, best first."""
+
+
+@runtime_checkable
+class BatchEngine(Protocol):
+    """An engine that returns the results of a request batch by batch."""
+
+    def batches(self, request: EngineRequest) -> Iterator[SearchedBatch]:
+        """All sources of the request, each of them once, in any order."""
+        ...
+
+
+def searched_batches(engine: Engine, request: EngineRequest) -> Iterator[SearchedBatch]:
+    """The results of a request: batch by batch, if the engine can."""
+    if isinstance(engine, BatchEngine):
+        yield from engine.batches(request)
+    else:
+        yield SearchedBatch(range(len(request.sources)), engine.search(request))

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from weft.errors import SearchError
+from weft.recipe.search import SearchSettings
 from weft.runs.size_limits import device_memory, gigabytes
 from weft.search.interface import StepModel
 from weft.translation.engines.interface import EngineRequest
@@ -29,6 +31,14 @@ SMALL_SEARCH = 2**26
 SCORE_BYTES, STATE_COPIES, ROW_BYTES, RECORD_BYTES = 24, 3, 2000, 200
 USABLE = 0.5
 """The part of the available memory that a search may take."""
+
+
+CPU_BATCH_TOKENS = 4_096
+"""`search.batch_tokens` = "auto" on a CPU."""
+MAX_HYPOTHESES = 20_480
+"""Hypotheses at a time beyond which a GPU searches no faster."""
+BATCH_SHARE = 0.25
+"""The part of the available memory that a batch of `search.batch_tokens` = "auto" may take."""
 
 
 class HypothesisCount(NamedTuple):
@@ -74,6 +84,29 @@ class StepSize(NamedTuple):
 
 def _bytes(tree: Tree) -> int:
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
+
+
+def fixed_batch_tokens(settings: SearchSettings) -> int:
+    """The token budget of a batch where memory plays no part: `search.batch_tokens`, or that of a CPU."""
+    return CPU_BATCH_TOKENS if settings.batch_tokens == "auto" else settings.batch_tokens
+
+
+def memory_slices(request: EngineRequest, size: StepSize, *, max_lengths: Sequence[int], available: int) -> list[slice]:
+    """Consecutive sentences, in the order of their lengths, as large batches as fit in the available memory."""
+    count = HypothesisCount.of(request).number
+    most = max(MAX_HYPOTHESES // count, 1)
+    sentences = len(request.sources)
+    width = max(map(len, request.sources), default=0) if request.return_attention else 0
+    lengths = np.maximum.accumulate(np.array(max_lengths, dtype=np.int64))
+    bytes_B = count * (size.one_step() + (lengths - 1) * size.later_steps(length=2, source_length=width))
+    slices: list[slice] = []
+    start = 0
+    while start < sentences:
+        fits = np.arange(1, sentences - start + 1) * bytes_B[start:] <= BATCH_SHARE * available
+        stop = start + min(max(int(fits.sum()), 1), most)
+        slices.append(slice(start, stop))
+        start = stop
+    return slices
 
 
 def sentences_at_once(

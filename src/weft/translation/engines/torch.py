@@ -13,11 +13,19 @@ from weft.activity import activity
 from weft.errors import SearchError
 from weft.models.interface import Model
 from weft.ragged import Layout, Ragged, budget_slices
+from weft.runs.size_limits import device_memory
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
 from weft.text import specials
 from weft.text.tokenizer import Tokenizer
-from weft.translation.engines.interface import EngineRequest
-from weft.translation.engines.search_memory import SMALL_SEARCH, HypothesisCount, StepSize, sentences_at_once
+from weft.translation.engines.interface import EngineRequest, SearchedBatch
+from weft.translation.engines.search_memory import (
+    SMALL_SEARCH,
+    HypothesisCount,
+    StepSize,
+    fixed_batch_tokens,
+    memory_slices,
+    sentences_at_once,
+)
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
@@ -25,6 +33,10 @@ if TYPE_CHECKING:
 
 LENGTH_MULTIPLE = 16
 """With CUDA graphs the longest source of a batch is rounded up to a multiple of this, so that fewer shapes occur."""
+
+
+DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
+"""Searches that draw no random numbers."""
 
 
 class TorchEngine:
@@ -61,44 +73,65 @@ class TorchEngine:
 
     def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
+        for batch in self.batches(request):
+            for row, hypotheses in zip(batch.rows, batch.hypotheses, strict=True):
+                results[row] = hypotheses
+        return results
+
+    def batches(self, request: EngineRequest) -> Iterator[SearchedBatch]:
+        """The results of each batch as soon as it was searched."""
         with activity("translating", "lines", total=len(request.sources)) as translating:
             for rows in self._batches(request):
                 size = self._rows_at_once(request.select(rows))
                 for start in range(0, len(rows), size):
                     part = rows[start : start + size]
-                    for row, hypotheses in zip(part, self._search_batch(request.select(part)), strict=True):
-                        results[row] = hypotheses
+                    yield SearchedBatch(part, self._search_batch(request.select(part)))
                     translating.done += len(part)
-        return results
 
     def _rows_at_once(self, request: EngineRequest) -> int:
         """How many rows of a batch fit in memory: all of them, unless the search is large."""
-        hypotheses = HypothesisCount.of(request).number * len(request.sources)
-        if hypotheses * (self.tokenizer.size + 1000) <= SMALL_SEARCH or request.settings.kind in (
-            "exact",
-            "exhaustive",
-        ):
+        if self._is_small(request) or request.settings.kind in ("exact", "exhaustive"):
             return len(request.sources)
+        lengths = request.max_lengths(self.model)
+        return sentences_at_once(request, self._step_size(request), max_lengths=lengths, device=self.device)
+
+    def _is_small(self, request: EngineRequest) -> bool:
+        """Whether a search is so small that its memory need not be estimated."""
+        hypotheses = HypothesisCount.of(request).number * len(request.sources)
+        return hypotheses * (self.tokenizer.size + 1000) <= SMALL_SEARCH
+
+    def _step_size(self, request: EngineRequest) -> StepSize:
+        """What a step takes, measured with the longest source of the first request that needs it."""
         if self.step_size is None:
             longest = max(range(len(request.sources)), key=lambda row: len(request.sources[row]))
             model, memory = self._encode(request.select([longest]))
             with torch.no_grad():
                 self.step_size = StepSize.measure(model, memory, request.start[-1], self.device)
-        lengths = request.max_lengths(self.model)
-        return sentences_at_once(request, self.step_size, max_lengths=lengths, device=self.device)
+        return self.step_size
 
     def _batches(self, request: EngineRequest) -> Iterator[list[int]]:
         """Rows to search together: of similar length, prompts of the same length."""
-        budget = request.settings.batch_tokens
+        budget = fixed_batch_tokens(request.settings)
         lengths = np.array([len(source) for source in request.sources], dtype=np.int64)
         if not request.prompts:
             order = np.argsort(lengths, kind="stable")
+            if request.settings.batch_tokens == "auto" and self.device.type == "cuda":
+                yield from (order[part].tolist() for part in self._memory_slices(request.select(order.tolist())))
+                return
             yield from (order[part].tolist() for part in budget_slices([lengths[order]], [budget]))
             return
         for length in sorted(set(lengths.tolist())):
             rows = [row for row, other in enumerate(lengths.tolist()) if other == length]
             size = max(budget // length, 1)
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
+
+    def _memory_slices(self, request: EngineRequest) -> list[slice]:
+        """Batches of sources that are sorted by length, chosen by the memory that is free."""
+        available = device_memory(self.device)
+        if available is None or self._is_small(request):
+            return [slice(0, len(request.sources))] if request.sources else []
+        max_lengths = request.max_lengths(self.model)
+        return memory_slices(request, self._step_size(request), max_lengths=max_lengths, available=available)
 
     def _encode(self, request: EngineRequest) -> tuple[StepModel, Any]:
         """What steps are taken with: the model, and the memory of the sources."""
@@ -120,7 +153,7 @@ class TorchEngine:
 
         return StartedModel(self.model, start[:-1])
 
-    def _search_batch(self, request: EngineRequest) -> list[list[Hypothesis]]:
+    def _search_batch(self, request: EngineRequest) -> Sequence[list[Hypothesis]]:
         model, memory = self._encode(request)
         inputs = SearchRequest(
             memory=memory,
@@ -129,7 +162,7 @@ class TorchEngine:
             max_lengths=request.max_lengths(self.model),
             min_lengths=request.min_lengths(),
             prefixes=request.prefixes,
-            rng_keys=[rng_key(source) for source in request.sources],
+            rng_keys=[] if request.settings.kind in DETERMINISTIC else [rng_key(source) for source in request.sources],
             seed=self.seed,
             banned=[*self._phrases("banned", request.settings.banned), *request.settings.banned_ids],
             required=[self._phrases("required", request.settings.required)] * len(request.sources),
