@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from weft.charts.chart import Chart
 from weft.charts.terminal import chart_lines
 
@@ -26,3 +28,9 @@ def test_a_dot_plot(dots_chart: Chart) -> None:
 def test_narrow(lines_chart: Chart, dots_chart: Chart) -> None:
     for chart in (lines_chart, dots_chart):
         assert list(chart_lines(chart, 10, ascii_only=True))
+
+
+def test_a_long_title_takes_several_lines(lines_chart: Chart) -> None:
+    title = "A gap of 35 points between " + "models with attention and " * 3 + "those without"
+    lines = [line.plain for line in chart_lines(replace(lines_chart, title=title), 60)]
+    assert " ".join(lines[:2]) == title and max(map(len, lines[:2])) <= 60

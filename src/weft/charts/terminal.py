@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
+from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -30,7 +31,7 @@ MAX_WIDTH, ROWS = 72, 14
 def chart_lines(chart: Chart, width: int, *, ascii_only: bool = False) -> Iterator[Text]:
     """The lines of a chart that fits the width."""
     symbols = ASCII_SYMBOLS if ascii_only else SYMBOLS
-    yield Text(chart.title, style="bold")
+    yield from (Text(line, style="bold") for line in wrap(chart.title, width))
     if len(chart.series) > 1:
         yield from _legend(chart, width, symbols)
     if chart.categories:
