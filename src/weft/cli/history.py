@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.labs.history.experiment import Condition
 
 PAGE = Path("history.html")
-SECONDS, QUICK_SECONDS = 240, 20
+SECONDS, QUICK_SECONDS = 420, 20
 """Expected on two cores with three seeds."""
 Watcher = Callable[["Condition", int, dict[str, Any]], None]
 

@@ -35,7 +35,7 @@ def history(
     seeds: int | Sequence[int] = 3,
     *,
     quick: bool = False,
-    steps: int = 500,
+    steps: int = 1000,
     sentences: int = 60,
     models: Sequence[str] = tuple(BY_KEY),
     on_result: OnResult | None = None,

@@ -65,12 +65,9 @@ def _alignment(results: Results, keys: list[str], diagonal: Sequence[float]) -> 
     checks = [
         above(f"error rate of the diagonal less {BY_KEY[key].name}, in points", gain) for key, gain in gains.items()
     ]
-    best = max(gains, key=lambda key: gains[key].mean)
-    rate = t_interval([row["error"] for row in results[best]])
-    sentence = (
-        f"Alignment error rates: the diagonal {fmean(diagonal):.1f} %, the best attention ({BY_KEY[best].name}) "
-        f"{rate.text('%')}."
-    )
+    rates = {BY_KEY[key].name: t_interval([row["error"] for row in results[key]]) for key in keys}
+    listed = ", ".join(f"{name} {rate.text('%')}" for name, rate in rates.items())
+    sentence = f"Alignment error rates: the diagonal {fmean(diagonal):.1f} %, {listed}; all should beat the diagonal."
     return JudgedClaim("Attention finds the word alignment without being told", judge(checks, sentence))
 
 

@@ -47,7 +47,7 @@ MODELS = (
         news="One network reads the source, another writes the target, and both are trained together to maximize the "
         "probability of the translation. All that the decoder knows of the source is the last state of the encoder, "
         "one vector. The source is read backward, so that its first words are close to the first words of the target. "
-        "(The paper stacks four layers. Here it is one, which is all that a few hundred updates can train.)",
+        "(The paper stacks four layers. Here it is one, which is all that a thousand updates can train.)",
         equations=(
             "h_{j} = LSTM(x_{j}, h_{j−1}),   v = h_{n}",
             "s_{0} = v,   s_{t} = LSTM(y_{t−1}, s_{t−1})",
