@@ -1,12 +1,14 @@
-"""The overhead of weft's CTranslate2 engine over CTranslate2 itself: one line of JSON per search.
+"""CTranslate2 beside weft's two engines, the one that calls it and the one of PyTorch: one line of JSON per search.
 
-    OMP_NUM_THREADS=1 python benchmarks/ctranslate2_engine.py --rounds 7
+    python benchmarks/ctranslate2_engine.py --rounds 7
+    python benchmarks/ctranslate2_engine.py --latency          # one sentence at a time: p50 and p99 in ms
 
 A Transformer of 3 + 3 layers, 256 wide, 4 heads, 1024 inside, 8,000 tokens, in float32 or ``--quantization``; 1,000
 sources of 8 to 20 tokens. It is untrained, but its outputs end: one dimension of the decoder's states carries only the
 position, and the logit of the end-of-sequence token grows with it, for outputs of about 14 tokens. Both search the same
 batches (sorted, 64 sentences) with the same workers of one thread each, in turn; the best round counts. A direct call
-goes from CTranslate2's tokens to tokens and scores; the engine from ids to hypotheses.
+goes from CTranslate2's tokens to tokens and scores; the engines from ids to hypotheses. One sentence at a time has all
+threads to itself.
 """
 
 from __future__ import annotations
@@ -68,12 +70,28 @@ def best_of(rounds: int, *ways: Callable[[], Any], clock: Callable[[], float]) -
     return [min(taken) for taken in times]
 
 
+def latencies(sources: list[Any], ways: dict[str, Callable[[Any], Any]]) -> dict[str, dict[str, float]]:
+    """Of each way, the times in ms of a call with one source, taken in turns."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for source in [*sources[:10], *sources]:
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way(source)
+            times[name].append((time.perf_counter() - start) * 1000)
+    of_calls = {name: sorted(taken[10:]) for name, taken in times.items()}
+    return {
+        name: {"p50_ms": round(taken[len(taken) // 2], 2), "p99_ms": round(taken[len(taken) * 99 // 100], 2)}
+        for name, taken in of_calls.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quantization", default="float32")
+    parser.add_argument("--latency", action="store_true", help="of one sentence at a time")
     parser.add_argument(
         "--cpu-time", action="store_true", help="of all threads together: for a machine that is not quiet"
     )
@@ -88,7 +106,9 @@ def main() -> None:
     from weft.translation.engines.ctranslate2.model import CPU_BATCH, CTranslate2Model
     from weft.translation.engines.ctranslate2.search import search
     from weft.translation.engines.interface import EngineRequest
+    from weft.translation.engines.torch import TorchEngine
 
+    torch.set_num_threads(given.threads)
     random = Random(1)
     sources = [
         [random.randrange(3, SIZE) for _ in range(random.randint(8, 20))] + [END] for _ in range(given.sentences)
@@ -96,9 +116,12 @@ def main() -> None:
     limits = [2 * (len(source) - 1) + 10 for source in sources]
     tokens = [[*map(str, source[:-1]), "</s>"] for source in sources]
     with tempfile.TemporaryDirectory() as place:
-        folder = export(make_run(), Path(place) / "model", quantization=given.quantization)
+        run = make_run()
+        torch_engine = TorchEngine(run.model, run.tokenizers.target)
+        folder = export(run, Path(place) / "model", quantization=given.quantization)
         model = CTranslate2Model(folder, threads=given.threads)
-        raw = ctranslate2.Translator(str(folder), inter_threads=given.threads, intra_threads=1)
+        inter, intra = (1, given.threads) if given.latency else (given.threads, 1)
+        raw = ctranslate2.Translator(str(folder), inter_threads=inter, intra_threads=intra)
         for name, options in (("greedy", {"kind": "greedy"}), ("beam", {"size": 5})):
             size = 1 if name == "greedy" else 5
             found: list[Any] = []
@@ -117,8 +140,23 @@ def main() -> None:
                 )
                 assert all(answer.hypotheses[0] is not None for answer in answers)
 
-            by_engine(), by_hand()
-            ours, theirs = best_of(given.rounds, by_engine, by_hand, clock=clock)
+            def by_torch(options: Any = options, chosen: Any = sources) -> None:
+                torch_engine.search(
+                    EngineRequest(chosen, [[]] * len(chosen), SearchSettings(**options, no_loops=False))
+                )
+
+            if given.latency:
+                calls = list(zip(sources, tokens, limits, strict=True))[:100]
+                ways: dict[str, Callable[[Any], Any]] = {
+                    "torch": lambda call, by_torch=by_torch: by_torch(chosen=[call[0]]),
+                    "ctranslate2": lambda call, size=size: raw.translate_batch(
+                        [call[1]], beam_size=size, max_decoding_length=call[2], return_scores=True
+                    ),
+                }
+                print(json.dumps({"search": name, **latencies(calls, ways), "threads": given.threads}))
+                continue
+            by_engine(), by_hand(), by_torch()
+            ours, theirs, of_torch = best_of(given.rounds, by_engine, by_hand, by_torch, clock=clock)
             said = sum(len(many[0].tokens) for many in found if many)
             print(
                 json.dumps(
@@ -128,6 +166,8 @@ def main() -> None:
                         "by_hand": round(given.sentences / theirs, 1),
                         "unit": "sentences a CPU second" if given.cpu_time else "sentences a second",
                         "ratio": round(theirs / ours, 3),
+                        "torch": round(given.sentences / of_torch, 1),
+                        "torch_ratio": round(theirs / of_torch, 3),
                         "tokens_a_sentence": round(said / given.sentences, 1),
                         "cut_off": sum(many[0].ended == "length" for many in found if many),
                         "left_empty": sum(not many for many in found),

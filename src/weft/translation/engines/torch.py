@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from weft.translation.engines.search_memory import (
     memory_slices,
     sentences_at_once,
 )
+from weft.translation.engines.search_threads import MIN_HYPOTHESES, search_in_threads, shares
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class TorchEngine:
         self.tokenizer = tokenizer
         self.precision = precision
         self.seed = seed
+        modules = model.modules() if isinstance(model, nn.Module) else [model]
+        self._is_own_code = all(type(module).__module__.split(".")[0] in ("weft", "torch") for module in modules)
         self.step_size: StepSize | None = None
         """Measured before the first large search."""
         self.loop: StepLoop | None = None
@@ -81,12 +85,30 @@ class TorchEngine:
     def batches(self, request: EngineRequest) -> Iterator[SearchedBatch]:
         """The results of each batch as soon as it was searched."""
         with activity("translating", "lines", total=len(request.sources)) as translating:
-            for rows in self._batches(request):
-                size = self._rows_at_once(request.select(rows))
-                for start in range(0, len(rows), size):
-                    part = rows[start : start + size]
-                    yield SearchedBatch(part, self._search_batch(request.select(part)))
-                    translating.done += len(part)
+            for rows, hypotheses in self._searched(request):
+                yield SearchedBatch(rows, hypotheses)
+                translating.done += len(rows)
+
+    def _searched(self, request: EngineRequest) -> Iterator[tuple[list[int], Sequence[list[Hypothesis]]]]:
+        """Rows that were searched together, and their hypotheses."""
+        threads, hypotheses = self._threads(request), HypothesisCount.of(request).number
+        if threads == 1 or len(request.sources) * hypotheses < 2 * MIN_HYPOTHESES:
+            yield from ((rows, self._search_batch(request.select(rows))) for rows in self._parts(request))
+            return
+        dealt_out = (shares(rows, hypotheses=hypotheses, threads=threads) for rows in self._parts(request))
+        parts = itertools.chain.from_iterable(dealt_out)
+        yield from search_in_threads(lambda rows: self._search_batch(request.select(rows)), parts, threads=threads)
+
+    def _threads(self, request: EngineRequest) -> int:
+        """The number of threads that search; one where steps are observed, or code is called that is not weft's."""
+        is_alone = request.observer is not None or request.decoders or request.settings.kind not in ("beam", "greedy")
+        return 1 if is_alone or self.device.type != "cpu" or not self._is_own_code else torch.get_num_threads()
+
+    def _parts(self, request: EngineRequest) -> Iterator[list[int]]:
+        """The rows of each batch, or of parts of it that fit in memory."""
+        for rows in self._batches(request):
+            size = self._rows_at_once(request.select(rows))
+            yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _rows_at_once(self, request: EngineRequest) -> int:
         """How many rows of a batch fit in memory: all of them, unless the search is large."""
