@@ -79,6 +79,23 @@ def test_two_models_side_by_side(visitor):
     page.wait_for_url(re.compile(r"#translate\?model=copying.*prefix="))
 
 
+def test_pasted_lines_are_part_of_the_address(visitor):
+    page = visitor.open("#compare?mode=lines&a=recurrent&b=transformer")
+    lines = [SENTENCE, "who has some boxes & <i>cats</i> #1"]
+    page.get_by_label("Lines").fill("\n".join(lines))
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_selector("p:text('2 lines; the same output in')")
+    address = page.url
+    again = visitor.open(address[address.index("#") :], anew=True)
+    again.wait_for_selector("p:text('2 lines; the same output in')")
+    assert again.get_by_label("Lines").input_value() == "\n".join(lines)
+    assert again.locator("tbody th").all_inner_texts() == lines
+    again.get_by_label("Lines").fill("\n".join(["we drank the milk " + "now" * 300] * 5))
+    again.get_by_role("button", name="Compare", exact=True).click()
+    again.wait_for_selector("p:text('They are too long for the address')")
+    assert "lines=we" not in again.url and again.locator("tbody tr").count() == 5
+
+
 def test_pasted_lines_become_a_table_to_sort_and_to_download(visitor, tmp_path):
     page = visitor.open("#compare?mode=lines&a=recurrent&b=transformer&b.kind=greedy")
     lines = [SENTENCE, "who has some boxes", "we drank the milk <b>now</b>"]

@@ -11,6 +11,9 @@ import { scrollable } from './panel.js';
 /** Lines in a request, so that the table fills while one waits. */
 const CHUNK = 32;
 
+/** Characters of lines that the address holds: longer links are cut by mail programs and chats. */
+export const MAX_IN_ADDRESS = 4000;
+
 /** The columns: heading, value to sort by, whether it is a number. */
 const COLUMNS = [
   ['#', (row) => row.line, true],
@@ -24,9 +27,13 @@ const COLUMNS = [
 ];
 
 export class LinesComparison {
-  constructor(context) {
+  /** @param {(lines: string|null) => Promise<void>} open opens the address of a comparison; null: without its lines */
+  constructor(context, open) {
     this.context = context;
+    this.open = open;
     this.rows = [];
+    /** What the table shows: lines, models and searches. */
+    this.shown = null;
     this.order = { column: 0, descending: false };
     const id = uniqueId('lines');
     this.textarea = h('textarea', {
@@ -62,7 +69,7 @@ export class LinesComparison {
         on: {
           submit: (event) => {
             event.preventDefault();
-            this.start().catch(this.context.fail);
+            this.submit().catch(this.context.fail);
           },
         },
       },
@@ -74,8 +81,26 @@ export class LinesComparison {
     );
   }
 
-  update(sides) {
+  /** Show a comparison; `lines`: those in the address, if it has any. */
+  update(sides, lines) {
     this.sides = sides;
+    if (!lines) return undefined;
+    const shown = JSON.stringify([lines, sides.map(({ model, search }) => [model.name, search])]);
+    if (shown === this.shown) return undefined;
+    this.shown = shown;
+    this.textarea.value = lines;
+    return this.start();
+  }
+
+  /** Compare what was pasted, and keep it in the address if it is not too long for that. */
+  async submit() {
+    const lines = this.textarea.value.trim();
+    const fits = lines.length <= MAX_IN_ADDRESS;
+    this.shown = null;
+    await this.open(fits ? lines : null);
+    if (lines && fits) return;
+    await this.start();
+    if (lines) this.status.append(' They are too long for the address of this view.');
   }
 
   close() {

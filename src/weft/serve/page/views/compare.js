@@ -63,7 +63,7 @@ export default class CompareView {
       h('button', { type: 'submit', class: 'primary' }, 'Compare'),
     );
     this.sentence = new SentenceComparison(context);
-    this.lines = new LinesComparison(context);
+    this.lines = new LinesComparison(context, (lines) => this.go({ lines }));
     this.body = h('div');
     this.element = h(
       'div',
@@ -129,7 +129,10 @@ export default class CompareView {
       button.setAttribute('aria-pressed', String((button.dataset.mode === 'lines') === isLines));
     const wanted = isLines ? [this.lines.element] : [this.sentenceForm, this.sentence.element];
     if (this.body.firstChild !== wanted[0]) replace(this.body, wanted);
-    if (isLines) return this.lines.update(sides);
+    if (isLines) {
+      if (values.lines) for (const { model } of sides) await this.context.ready(model);
+      return this.lines.update(sides, values.lines);
+    }
     if (values.text !== undefined && this.textarea.value !== values.text) this.textarea.value = values.text;
     if (!values.text) this.textarea.placeholder = sides[0].model.examples[0]?.source ?? '';
     if (!values.text) return undefined;
