@@ -7,6 +7,7 @@
     admission.py         which requests are admitted, and which are refused
     queueing.py          the requests that wait for a model: fair, searched together
     routes.py, streaming.py, inspection.py, libretranslate.py, training.py     what can be requested
+    languages.py         the languages of a model, by the names of LibreTranslate's clients
     security.py, keys.py, metrics.py
 
 This process imports no torch: whatever happens to a model happens in its worker.

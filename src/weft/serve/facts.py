@@ -15,9 +15,11 @@ from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import EncoderDecoder
 from weft.models.transformer import TransformerStack
+from weft.text.frames import DEFAULT_RULES, FrameRules
 
 if TYPE_CHECKING:
     from weft.models.interface import Model
+    from weft.text.tokenizer import Tokenizers
     from weft.translation.translator import Translator
 
 EXAMPLES = 8
@@ -39,7 +41,7 @@ def facts(translator: Translator) -> dict[str, Any]:
         "copies": isinstance(model, HasCopyProbabilities),
         "editable": any(role.reads_source for role, _ in attentions(model)),
         "source_columns": translator.source_columns,
-        "languages": list(translator.tokenizers.languages),
+        **languages(translator.tokenizers),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "vocabulary": {"source": translator.tokenizers.source.size, "target": translator.tokenizers.target.size},
         "positions": stacks[0].settings.positions if stacks else None,
@@ -47,6 +49,16 @@ def facts(translator: Translator) -> dict[str, Any]:
         "precision": translator.engine.precision,
         "device": str(translator.device),
         "search": recipe.search.model_dump(),
+    }
+
+
+def languages(tokenizers: Tokenizers) -> dict[str, Any]:
+    """The languages of each side, and those that are chosen: of a model that has tokens for them."""
+    rules: FrameRules = getattr(tokenizers.source, "rules", DEFAULT_RULES)
+    tokens = (*rules.source_before, *rules.source_after, rules.begin, *rules.target_before)
+    return {
+        "languages": {side: list(rules.languages) if side in tokens else [] for side in ("source", "target")},
+        "language": {"source": rules.source, "target": rules.target},
     }
 
 

@@ -1,7 +1,7 @@
 """LibreTranslate's API, so that its clients work unchanged: /translate, /languages, /detect, /frontend/settings.
 
-A run names its languages (serve.source and serve.target of its recipe). Texts are translated line by line; of HTML,
-what stands between the tags.
+`weft.serve.languages` tells the languages of a run. Texts are translated line by line; of HTML, what stands between the
+tags.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import html
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from weft.serve.errors import ServiceError
+from weft.serve.errors import ModelUnavailableError, ServiceError
 from weft.serve.jobs import loaded_model, models_of, search_of, settings_of, translate
+from weft.serve.languages import Direction, default, direction, names
 from weft.serve.limits import check_n_best, check_texts, first_problem
 from weft.serve.models import ServedModel
 from weft.serve.schemas import PROBLEMS, ModelRequest
@@ -58,11 +60,13 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
 @router.get("/languages")
 async def languages(request: Request) -> list[dict[str, Any]]:
     """The languages that are translated from, and into which others."""
-    targets: dict[str, list[str]] = {}
+    targets: dict[str, dict[str, None]] = {}
     for model in models_of(request).by_name.values():
-        source, target = model.languages
-        targets.setdefault(source, []).append(target)
-    return [{"code": source, "name": source, "targets": names} for source, names in targets.items()]
+        several = any(model.facts.get("languages", {}).values())
+        for source in names(model, "source"):
+            into = (target for target in names(model, "target") if not several or target != source)
+            targets.setdefault(source, {}).update(dict.fromkeys(into))
+    return [{"code": source, "name": source, "targets": list(into)} for source, into in targets.items()]
 
 
 @router.post("/translate", openapi_extra=body_of(LibreRequest))
@@ -72,13 +76,13 @@ async def translate_libre(request: Request) -> dict[str, Any]:
     check_key(request, body.api_key)
     settings = settings_of(request)
     texts = [body.q] if isinstance(body.q, str) else body.q
-    model = await loaded_model(request, find_model(request, body.source, body.target).name)
+    model, way = await find_model(request, body.source, body.target)
     if body.format not in ("text", "html"):
         raise ServiceError(400, f"format: {body.format[:40]!r} is not known; use text or html")
     parts = [split(text, body.format) for text in texts]
     lines = [part for of_text in parts for part in of_text if is_translated(part, body.format)]
     check_texts([of_format(line, body.format) for line in lines], settings, "q")
-    search = search_of(model, ModelRequest(), settings)
+    search = search_of(model, ModelRequest(search=way.search), settings)
     if body.alternatives and search["kind"] == "greedy":
         search = {**search, "kind": "beam"}
     n_best = body.alternatives + 1
@@ -94,7 +98,7 @@ async def translate_libre(request: Request) -> dict[str, Any]:
     if body.alternatives:
         result["alternatives"] = others if isinstance(body.q, list) else others[0]
     if body.source == "auto":
-        detected = {"confidence": 0, "language": model.languages[0]}
+        detected = {"confidence": 0, "language": way.source}
         result["detectedLanguage"] = [detected] * len(texts) if isinstance(body.q, list) else detected
     return result
 
@@ -103,15 +107,17 @@ async def translate_libre(request: Request) -> dict[str, Any]:
 async def detect(request: Request) -> list[dict[str, Any]]:
     """The languages that are translated from; this service does not tell languages apart."""
     check_key(request, (await read_body(request, DetectRequest)).api_key)
-    names = dict.fromkeys(model.languages[0] for model in models_of(request).by_name.values())
-    return [{"confidence": 0, "language": name} for name in names]
+    served = models_of(request).by_name.values()
+    sources = dict.fromkeys(default(model, "source") or names(model, "source")[0] for model in served)
+    return [{"confidence": 0, "language": source} for source in sources]
 
 
 @router.get("/frontend/settings")
 async def frontend_settings(request: Request) -> dict[str, Any]:
     """What LibreTranslate's own page asks for."""
     first = next(iter(models_of(request).by_name.values()))
-    source, target = ({"code": name, "name": name} for name in first.languages)
+    codes = [default(first, side) or names(first, side)[0] for side in ("source", "target")]
+    source, target = ({"code": code, "name": code} for code in codes)
     needs_key = request.app.state.accepted_keys is not None
     return {
         "apiKeys": needs_key,
@@ -156,15 +162,27 @@ def check_key(request: Request, key: str | None) -> None:
         request.state.client = client
 
 
-def find_model(request: Request, source: str, target: str) -> ServedModel:
-    """The first model that translates between two languages."""
-    served = models_of(request).by_name.values()
-    for model in served:
-        names = [name.lower() for name in model.languages]
-        if source.lower() in ("auto", names[0]) and target.lower() == names[1]:
-            return model
-    pairs = ", ".join(f"{model.languages[0]} to {model.languages[1]}" for model in served)
+async def find_model(request: Request, source: str, target: str) -> tuple[ServedModel, Direction]:
+    """The first model that translates between two languages, loaded."""
+    served = models_of(request).by_name
+    for name in served:
+        if direction(served[name], source, target) is None and served[name].facts:
+            continue
+        with suppress(ModelUnavailableError):  # unless no other model has these languages
+            model = await loaded_model(request, name)
+            if (way := direction(model, source, target)) is not None:
+                return model, way
+    for name, model in served.items():
+        if direction(model, source, target) is not None:
+            await loaded_model(request, name)  # raises
+    pairs = ", ".join(described(model) for model in served.values())
     raise ServiceError(400, f"{source[:40]} to {target[:40]} is not supported; this service translates {pairs}")
+
+
+def described(model: ServedModel) -> str:
+    """The languages of a model in a few words."""
+    sides = [names(model, side) for side in ("source", "target")]
+    return " to ".join(side[0] if len(side) == 1 else f"{len(side)} languages (see /languages)" for side in sides)
 
 
 def split(text: str, form: str) -> list[str]:

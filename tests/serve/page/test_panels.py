@@ -34,6 +34,30 @@ def translation(page, model, text, **body):
     return api(page, "/api/translate", {"model": model, "text": text, "attention": True, **body})["translations"][0]
 
 
+def test_the_languages_of_a_model_that_has_several(visit):
+    """Those of each side as a list; the choice is sent, and part of the address."""
+    codes = ["eng_Latn", "fra_Latn"]
+
+    def offer(route):
+        answer = route.fetch().json()
+        answer["models"][0]["languages"] = {"source": [], "target": codes}
+        route.fulfill(json=answer)
+
+    visitor = visit()
+    visitor.page.route("**/api/models", offer)
+    page = visitor.open(f"#translate?model=recurrent&text={SENTENCE}", anew=True)
+    assert page.get_by_label("Language of the source").count() == 0
+    into = page.get_by_label("Translate into")
+    assert into.locator("option").all_inner_texts() == ["automatic", *codes]
+    with page.expect_request("**/api/translate/stream") as sent:
+        into.select_option("fra_Latn")
+    assert sent.value.post_data_json["search"]["target_language"] == "fra_Latn"
+    assert "s.target_language=fra_Latn" in page.url
+    page.wait_for_selector("[role=alert]:has-text('takes no target language')")
+    page.goto("about:blank")
+    visitor.problems.clear()  # the model of this test has no languages
+
+
 def test_a_translation_appears_step_by_step(visit):
     visitor = visit(reduced_motion="no-preference")
     page = visitor.open("#translate?model=recurrent")

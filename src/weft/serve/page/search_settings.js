@@ -45,7 +45,9 @@ const FIRST = new Set([
   'max_nodes',
 ]);
 /** Set elsewhere on the page, or of no use for one sentence. */
-const LEFT_OUT = new Set(['kind', 'prefix', 'batch_tokens', 'source_language', 'target_language']);
+const LEFT_OUT = new Set(['kind', 'prefix', 'batch_tokens']);
+/** The languages of a model that has several, and the side of each. */
+export const LANGUAGES = { source_language: 'source', target_language: 'target' };
 /** They change how finished hypotheses are ranked: the list follows at once, before any new search. */
 export const RANKING = new Set(['normalization', 'length_penalty', 'coverage_penalty']);
 /** They cut the distribution: the drawing follows at once. */
@@ -70,12 +72,20 @@ export function range(setting) {
   return [Math.max(low, setting.minimum ?? low), Math.min(high, setting.maximum ?? high), step];
 }
 
-/** The settings that apply to a kind of search, the frequent ones first. */
-export function settingsFor(settings, kind) {
-  const applying = settings.filter(({ name, kinds }) => kinds.includes(kind) && !LEFT_OUT.has(name));
+/** The settings that apply to a kind of search, the frequent ones first; `languages`: those of each side. */
+export function settingsFor(settings, kind, languages = {}) {
+  const applying = settings
+    .filter(({ name, kinds }) => kinds.includes(kind) && !LEFT_OUT.has(name))
+    .filter(({ name }) => !(name in LANGUAGES) || languages[LANGUAGES[name]]?.length)
+    .map((setting) =>
+      setting.name in LANGUAGES
+        ? { ...setting, type: 'choice', choices: languages[LANGUAGES[setting.name]] }
+        : setting,
+    );
+  const isLanguage = ({ name }) => name in LANGUAGES;
   return {
-    first: applying.filter(({ name }) => FIRST.has(name)),
-    more: applying.filter(({ name }) => !FIRST.has(name)),
+    first: [...applying.filter(isLanguage), ...applying.filter(({ name }) => FIRST.has(name))],
+    more: applying.filter((setting) => !FIRST.has(setting.name) && !isLanguage(setting)),
   };
 }
 
@@ -106,7 +116,8 @@ export function writeSearch(search, settings, own, mark = 's.') {
 export function sent(search, settings) {
   const names = settings
     .filter(({ name, kinds }) => name !== 'kind' && kinds.includes(search.kind) && !LEFT_OUT.has(name))
-    .map(({ name }) => name);
+    .map(({ name }) => name)
+    .filter((name) => !(name in LANGUAGES) || search[name]);
   return Object.fromEntries([['kind', search.kind], ...names.map((name) => [name, search[name]])]);
 }
 

@@ -37,6 +37,8 @@ const NAMES = {
   repetition_penalty: 'Repetition penalty',
   no_loops: 'Forbid loops',
   replace_unknown: 'Replace unknown words',
+  source_language: 'Language of the source',
+  target_language: 'Translate into',
 };
 const OFF = {
   top_k: 0,
@@ -64,15 +66,17 @@ export class SearchControls {
     this.element = h('div', { class: 'controls' });
   }
 
-  /** Show some search settings; `own`: those of the model itself. */
-  show(search, own) {
+  /** Show some search settings; `own`: those of the model itself, `languages`: of each side, if it has several. */
+  show(search, own, languages = this.languages) {
     this.own = own;
-    const kindChanged = this.search?.kind !== search.kind;
+    const kindChanged =
+      this.search?.kind !== search.kind || JSON.stringify(languages) !== JSON.stringify(this.languages);
+    this.languages = languages;
     const isSame = !kindChanged && JSON.stringify(search) === JSON.stringify(this.search);
     this.search = { ...search };
     if (isSame || (this.element.contains(document.activeElement) && !kindChanged)) return;
     const isOpen = this.element.querySelector('details')?.open ?? false;
-    const { first, more } = settingsFor(this.settings, search.kind);
+    const { first, more } = settingsFor(this.settings, search.kind, languages);
     replace(
       this.element,
       this.kinds(),

@@ -120,7 +120,7 @@ export default class CompareView {
     const sides = SIDES.map((side) => this.chosen(side));
     this.sides.forEach((part, index) => {
       part.select.value = sides[index].model.name;
-      part.controls.show(sides[index].search, sides[index].model.search);
+      part.controls.show(sides[index].search, sides[index].model.search, sides[index].model.languages);
       const { kind, size } = sides[index].search;
       part.summary.textContent = kind === 'beam' ? `beam of ${size}` : kind;
     });

@@ -97,7 +97,7 @@ export default class TranslateView {
     this.search = readSearch(values, settings, this.model.search);
     this.edits = readEdits(values);
     this.form.show(this.model.name, values.text);
-    this.controls.show(this.search, this.model.search);
+    this.controls.show(this.search, this.model.search, this.model.languages);
     const request = {
       model: this.model.name,
       text: values.text ?? '',
