@@ -34,12 +34,12 @@ def direction(model: ServedModel, source: str, target: str) -> Direction | None:
     chosen: dict[str, str] = {}
     for side, name in (("source", source), ("target", target)):
         if side == "source" and name.lower() == AUTOMATIC:
-            found = default(model, side)
+            language = default(model, side)
         else:
-            found = match(name, names(model, side))
-        if found is None:
+            language = match(name, names(model, side))
+        if language is None:
             return None
-        chosen[side] = found
+        chosen[side] = language
     several = model.facts.get("languages", {})
     search = {f"{side}_language": name for side, name in chosen.items() if several.get(side)}
     return Direction(chosen["source"], chosen["target"], search)
