@@ -197,6 +197,18 @@ def test_everything_that_can_be_exported(name: str, tmp_path: Path) -> None:
     compare(ours(translator, sources), theirs(engine, translator, sources))
 
 
+def test_alignment_heads(tmp_path: Path) -> None:
+    """Those that are chosen come first in CTranslate2, which aligns words by the mean of the first heads of a layer."""
+    translator = make(decoder={"alignment_heads": [[2, 3], [2, 1]]})
+    engine, sources = exported(translator, tmp_path), texts(8)
+    expected = translator.translate(sources, max_ratio=1.5, max_extra=4, stop="finished", no_loops=False)
+    ids = ids_of(translator, sources)
+    for one, [other] in zip(expected, found_by(engine, ids, limits_of(ids), return_attention=True), strict=True):
+        assert one.attention is not None and other.attention_TS is not None and one.ids == other.tokens
+        np.testing.assert_allclose(other.attention_TS[: len(one.ids)].numpy(), one.attention, atol=1e-4)
+        assert other.score == pytest.approx(one.score, abs=1e-4)
+
+
 @pytest.fixture(scope="module")
 def learner() -> Translator:
     """Trained for a moment to say the source backwards, so that what is said depends on what was read."""

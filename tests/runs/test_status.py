@@ -47,6 +47,15 @@ def test_a_finished_run_that_goes_on_is_not_finished(copy):
         assert RunStatus.read(copy).state == "training"
 
 
+def test_a_run_that_was_not_trained_here(copy):
+    """What `weft import` and `weft pull` write has neither checkpoints nor a log."""
+    shutil.rmtree(copy / "training")
+    (copy / "log.jsonl").unlink()
+    status = RunStatus.read(copy)
+    assert status.state == status.describe_state() == "imported" and status.step is None and status.problem is None
+    assert status.parameters > 0 and status.metric == "perplexity"
+
+
 DAMAGES = {
     "recipe.toml": (b"name = ", b"\xff", b"extends = []", None),
     "model.safetensors": (b"", b"\x00" * 64, None),

@@ -29,7 +29,8 @@ def command(
     """List runs: recipe, number of parameters, validation score, state and age.
 
     The score is that of the weights in model.safetensors: perplexity (with training.loss = entmax15 the loss), or
-    training.metric. A run is training, finished, stopped (continue it with `weft train RUN --resume`) or damaged.
+    training.metric. A run is training, finished, stopped (continue it with `weft train RUN --resume`), imported (by
+    `weft import` or `weft pull`) or damaged.
     """
     from weft.errors import CheckpointError
     from weft.runs.status import find_runs

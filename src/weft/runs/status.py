@@ -22,7 +22,8 @@ from weft.runs.weights import read_metadata, read_shapes
 
 LOG_TAIL = 1 << 16
 """Bytes at the end of log.jsonl that are read."""
-State = Literal["training", "finished", "stopped", "damaged"]
+State = Literal["training", "finished", "stopped", "imported", "damaged"]
+"""imported: made by `weft import` or `weft pull`, so that the folder has neither checkpoints nor a log."""
 
 
 class RunStatus(NamedTuple):
@@ -58,7 +59,7 @@ class RunStatus(NamedTuple):
             return cls(path, "damaged", modified=modified, problem=reason)
 
     def describe_state(self, *, short: bool = False) -> str:
-        """training, step 300 of 1000; finished; stopped at step 300; damaged. Short: training at 300; …"""
+        """training, step 300 of 1000; finished; stopped at step 300; imported; damaged. Short: training at 300; …"""
         if self.state not in ("training", "stopped") or self.step is None:
             return self.state
         if short:
@@ -97,9 +98,10 @@ def _read(path: Path) -> RunStatus:
     metric = next((name for name in choices if name in validation), None)
     owner = lock_owner(path)
     events = list(_last_events(run.log))
-    step = run.newest_step()
-    state: State = "stopped"
-    if owner is not None:
+    trained_here = run.log.exists() or any(run.training.glob("step-*"))
+    step = run.newest_step() if trained_here else None
+    state: State = "stopped" if trained_here else "imported"
+    if owner is not None and step is not None:
         state, step = "training", max([step, *(event["step"] for event in events)])
     elif events and events[-1].get("event") == "finished":
         state = "finished"

@@ -52,6 +52,21 @@ def test_the_most_probable_translation_is_that_of_the_original(tmp_path: Path) -
     assert run.translate(text, kind="greedy", max_length=6, no_loops=False).text == expected
 
 
+def test_ctranslate2(tmp_path: Path) -> None:
+    """A decoder that reads </s> first: the same outputs and alignment, by the heads that were trained to align."""
+    pytest.importorskip("ctranslate2")
+    changes = {"arch": "transformer_align", "alignment_layer": 1, "alignment_heads": 2}
+    content = toolkit_checkpoints.fairseq(Transformer(toolkit_models.FAIRSEQ), **changes)
+    path = toolkit_checkpoints.save_fairseq(tmp_path, content)
+    run = import_model(path, tmp_path / "run", ImportOptions(default_search=True))
+    ours, theirs = (weft.load(run, engine=engine) for engine in ("torch", "ctranslate2"))
+    options = {"stop": "finished", "no_loops": False, "max_length": 6, "size": 3}
+    for text in ("w3 w0 w18", "w7", "w5 w5 w2 w11 w1"):
+        one, other = ours.translate(text, **options), theirs.translate(text, **options)
+        assert one.text == other.text and other.score == pytest.approx(one.score, abs=1e-4)
+        assert one.attention is not None and other.attention == pytest.approx(one.attention, abs=1e-4)
+
+
 def test_opennmt_without_special_tokens_in_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = Transformer(toolkit_models.OPENNMT, OPENNMT._replace(sizes=(21, 19)))
     content = toolkit_checkpoints.with_fields(toolkit_checkpoints.opennmt(original), monkeypatch)

@@ -12,7 +12,11 @@ import torch
 
 from fixtures import marian_models
 from fixtures.marian_models import PRE_NORM, MarianModel
+from weft.errors import WeftError
 from weft.interop.importing import import_model
+from weft.interop.marian.conversion import convert
+from weft.interop.marian.files import find_files
+from weft.interop.marian.weights import MarianWeights
 from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
 from weft.runs.load import LoadedRun, load_run
@@ -130,3 +134,27 @@ def test_half_precision(tmp_path: Path) -> None:
     original.save(tmp_path / "marian" / "model.npz")
     run = load_run(import_model(tmp_path / "marian", tmp_path / "run"))
     assert differences(original, run) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("layer", "training", "heads"),
+    [
+        ("last", "", []),
+        ("last", "guided-alignment: none\n", []),
+        ("last", "guided-alignment: a.txt\n", [[2, 0]]),
+        ("2", "", [[1, 0]]),
+    ],
+)
+def test_guided_alignment(tmp_path: Path, layer: str, training: str, heads: list[list[int]]) -> None:
+    """It trains the first head of the last layer, or of another."""
+    make(tmp_path, **{"transformer-guided-alignment-layer": layer})
+    (tmp_path / "model.npz.yml").write_text(f"type: transformer\n{training}", "utf-8")
+    files = find_files(tmp_path, ())
+    converted = convert(MarianWeights(files.model), guided_alignment=files.guided_alignment)
+    assert converted.model["decoder"]["alignment_heads"] == heads
+
+
+def test_guided_alignment_of_no_layer(tmp_path: Path) -> None:
+    make(tmp_path, **{"transformer-guided-alignment-layer": "4"})
+    with pytest.raises(WeftError, match="guided-alignment-layer: '4' is no layer of the decoder, which has 3"):
+        convert(MarianWeights(tmp_path / "model.npz"))

@@ -46,8 +46,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Options that make another model, and the values at which they do not."""
 
 
-def convert(weights: MarianWeights, *, numerics: str = "marian") -> Conversion:
-    """``numerics``: see `NUMERICS`."""
+def convert(weights: MarianWeights, *, numerics: str = "marian", guided_alignment: bool = False) -> Conversion:
+    """``numerics``: see `NUMERICS`; ``guided_alignment``: whether it was trained to align words."""
     options = weights.options
     if "type" not in options.values:
         raise options.error("type", "is missing; is it a model of Marian?")
@@ -66,7 +66,19 @@ def convert(weights: MarianWeights, *, numerics: str = "marian") -> Conversion:
         model[side] = stack.settings()
         tensors |= {f"{side}.stack.{name}": tensor for name, tensor in stack.tensors().items()}
     weights.check_all_taken()
+    model["decoder"]["alignment_heads"] = _alignment_heads(weights, model["decoder"]["layers"], guided_alignment)
     return Conversion(model, tensors, rows)
+
+
+def _alignment_heads(weights: MarianWeights, layers: int, guided: bool) -> list[list[int]]:
+    """The head that guided alignment trains: the first of the last layer, or of one that is chosen, from 1 on."""
+    options, name = weights.options, "transformer-guided-alignment-layer"
+    layer = options.values.get(name, "last")
+    if layer == "last":
+        return [[layers - 1, 0]] if guided else []
+    if not str(layer).isdecimal() or not 1 <= int(layer) <= layers:
+        raise options.error(name, f"{layer!r} is no layer of the decoder, which has {layers}")
+    return [[int(layer) - 1, 0]]
 
 
 def _shown(value: Any) -> str:

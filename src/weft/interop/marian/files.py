@@ -29,6 +29,8 @@ class MarianFiles(NamedTuple):
     """What they say."""
     vocabularies: tuple[Path, ...]
     """Of source and target; one for both."""
+    guided_alignment: bool = False
+    """Whether the settings of its training say that it was trained to align words."""
 
 
 def is_model(path: Path) -> bool:
@@ -64,7 +66,8 @@ def find_files(path: Path, vocabularies: Sequence[Path]) -> MarianFiles:
     if not 1 <= len(chosen) <= 2:
         problem = "no vocabulary found" if not chosen else f"{len(chosen)} vocabularies found, expected one or two"
         raise CheckpointError(f"{folder}: {problem}; name the one of the source, then that of the target: --vocab FILE")
-    return MarianFiles(model, decoder, decoding, chosen)
+    guided = any(content.get("guided-alignment") not in (None, "none") for content in settings)
+    return MarianFiles(model, decoder, decoding, chosen, guided)
 
 
 def _choose(folder: Path) -> Path:

@@ -23,7 +23,7 @@ def read_model(source: str, options: ImportOptions) -> ImportedModel:
         raise RecipeError(f"{where}: unknown; {nearest(options.numerics, NUMERICS)}")
     files = find_files(Path(source).expanduser(), options.vocabularies)
     weights = MarianWeights(files.model)
-    conversion = convert(weights, numerics=options.numerics)
+    conversion = convert(weights, numerics=options.numerics, guided_alignment=files.guided_alignment)
     languages = options.source_language, options.target_language
     tokenizers = read_tokenizers(files.model.parent, files.vocabularies, rows=conversion.rows, languages=languages)
     decoding = Configuration(files.settings, str(files.decoder))

@@ -31,6 +31,14 @@ STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "head
             {"encoder": STACK, "decoder": {**STACK, "positions": "relative", "relative_per_layer": True}},
             "model.decoder.relative_per_layer: CTranslate2 has one table of biases for all layers",
         ),
+        (
+            {"encoder": STACK, "decoder": {**STACK, "alignment_heads": [[0, 1], [1, 1]]}},
+            "model.decoder.alignment_heads: CTranslate2 aligns words by heads of one layer; set it to []",
+        ),
+        (
+            {"encoder": STACK, "decoder": {**STACK, "key_value_heads": 2, "alignment_heads": [[0, 1]]}},
+            "model.decoder.alignment_heads: CTranslate2 cannot choose among heads that share keys; set it to []",
+        ),
     ],
 )
 def test_models(model: dict[str, Any], said: str) -> None:

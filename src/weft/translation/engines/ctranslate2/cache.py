@@ -4,8 +4,8 @@
     CACHE/ctranslate2/KEY/checksums.json  the SHA-256 of each of these files
 
 CACHE is `weft.files.cache_folder`. KEY is a hash of everything that an export depends on: the weights, the settings of
-the model, the sizes of the vocabularies, the quantization, and the versions of weft and CTranslate2. Nothing in a run
-folder but its weights has a say in what is loaded.
+the model, the sizes of the vocabularies, what outputs start with, the quantization, and the versions of weft and
+CTranslate2. Nothing in a run folder but its weights has a say in what is loaded.
 
 An entry appears in one rename, so several processes may use the cache at once. One that is damaged (its checksums do
 not match) or belongs to another user is not used; a damaged one is replaced. When an entry is added, those that were
@@ -67,6 +67,7 @@ def export_key(run: LoadedRun, quantization: str) -> str:
         "quantization": quantization,
         "model": run.recipe.model.model_dump(mode="json"),
         "vocabularies": [run.tokenizers.source.size, run.tokenizers.target.size],
+        "start": run.tokenizers.frame.start,
         "weights": hash_tensors(model_tensors(run.model)),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:40]

@@ -9,8 +9,13 @@ from weft.errors import SearchError, option
 from weft.runs.load import LoadedRun
 from weft.runs.size_limits import available_memory, gigabytes
 from weft.search.interface import Hypothesis
-from weft.text.specials import BEGIN
-from weft.translation.engines.ctranslate2.support import CPU_BATCH, is_installed, unsupported_model, unsupported_search
+from weft.translation.engines.ctranslate2.support import (
+    CPU_BATCH,
+    STARTS,
+    is_installed,
+    unsupported_model,
+    unsupported_search,
+)
 from weft.translation.engines.interface import EngineRequest
 from weft.translation.engines.search_memory import SCORE_BYTES, USABLE, HypothesisCount
 from weft.translation.engines.torch import TorchEngine
@@ -82,8 +87,8 @@ class CTranslate2Engine:
         reason = reason or unsupported_search(request.settings, n_best=request.n_best)
         if reason is None and (request.return_trace or any(request.prefixes)):
             return "CTranslate2 gives no trace, and its beams take no prefix"
-        if reason is None and request.start != (BEGIN,):
-            return "a beam of CTranslate2 starts with <s> alone, and this model's outputs with other tokens"
+        if reason is None and request.start not in STARTS:
+            return "a beam of CTranslate2 starts with <s> or </s> alone, and this model's outputs with other tokens"
         return reason or self._too_large(request)
 
     def _too_large(self, request: EngineRequest) -> str | None:

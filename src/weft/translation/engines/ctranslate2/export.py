@@ -25,9 +25,8 @@ from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
-from weft.text.specials import BEGIN
 from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions
-from weft.translation.engines.ctranslate2.support import is_installed, unsupported_model
+from weft.translation.engines.ctranslate2.support import STARTS, is_installed, unsupported_model
 
 FORMAT = 2
 INFO_FILE = "weft.json"
@@ -110,7 +109,8 @@ def write_model(run: LoadedRun, folder: Path, *, quantization: str = "float32", 
         max_target_length=max_positions(model.decoder.stack, positions),
         weights=hash_tensors(model_tensors(model)),
     )
-    spec = make_spec(model, positions=positions)
+    [start] = run.tokenizers.frame.start
+    spec = make_spec(model, positions=positions, start=start)
     spec.validate()
     spec.optimize(quantization=quantization)
     folder.mkdir()
@@ -128,9 +128,9 @@ def _check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     reason = unsupported_model(run.recipe.model, loss=run.recipe.training.loss)
     if reason is not None:
         raise RecipeError(f"{name}: {reason}")
-    if run.tokenizers.frame.start != (BEGIN,):
+    if run.tokenizers.frame.start not in STARTS:
         raise RecipeError(
-            f"{name}: its outputs start with other tokens than <s>, which is all that CTranslate2 is given"
+            f"{name}: its outputs start with other tokens than <s> or </s>, which is all that CTranslate2 is given"
         )
     if not isinstance(model, Seq2Seq):
         raise RecipeError(f"{name}: an ensemble is not a single model; export its runs one at a time")

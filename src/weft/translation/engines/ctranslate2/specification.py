@@ -7,12 +7,14 @@ CTranslate2 computes what we compute, once each of our options is expressed in i
     none          T5 buckets, all 0
     embedding ≠ hidden   E' = √e E Wᵀ + b, the table already projected; the output likewise, W' = O R, b' = O b + c
     attention     an encoder without feed-forward networks gets zero ones:  x + W₂ act(0) = x   (pre-norm only)
+    alignment_heads   the word alignment is the mean of the first heads of a layer: its heads in another order
 
 The tables of `sinusoidal` and `alibi` have ``positions`` positions; a learned one has as many as were learned.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,25 +45,31 @@ def token_names(size: int) -> list[str]:
     return [*SPECIALS, *map(str, range(len(SPECIALS), size))]
 
 
-def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
-    """A `ctranslate2.specs.TransformerSpec` with the model's weights, ready to be saved."""
+def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int = BEGIN) -> Any:
+    """A `ctranslate2.specs.TransformerSpec` with the model's weights, ready to be saved.
+
+    ``start``: the special token that the decoder reads first.
+    """
     from ctranslate2 import specs
 
     assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
     with torch.no_grad():
         encoder, decoder = model.encoder.stack, model.decoder.stack
+        [(alignment_layer, heads)] = model.decoder.alignment.items()  # heads of several layers: `unsupported_model`
         spec = specs.TransformerSpec(
             specs.TransformerEncoderSpec(**_options(encoder.settings)),
             specs.TransformerDecoderSpec(
                 **_options(decoder.settings),
-                alignment_layer=model.decoder.alignment_layer,
-                alignment_heads=decoder.settings.heads,
+                alignment_layer=alignment_layer,
+                alignment_heads=len(heads) if heads else decoder.settings.heads,
             ),
         )
         _fill_embeddings(spec.encoder, spec.encoder.embeddings[0], encoder, model.source_embedding.weight_VE)
         _fill_embeddings(spec.decoder, spec.decoder.embeddings, decoder, model.target_embedding.weight_VE)
         _fill_stack(spec.encoder, encoder, positions)
         _fill_stack(spec.decoder, decoder, positions)
+        if heads:
+            _put_first(spec.decoder.layer[alignment_layer].attention, decoder.layers[alignment_layer], heads)
         _fill_output(spec.decoder.projection, model)
     spec.register_source_vocabulary(token_names(len(model.source_embedding.weight_VE)))
     spec.register_target_vocabulary(token_names(len(model.target_embedding.weight_VE)))
@@ -70,7 +78,7 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS) -> Any:
         SPECIALS[BEGIN],
         SPECIALS[END],
     )
-    spec.config.decoder_start_token = SPECIALS[BEGIN]
+    spec.config.decoder_start_token = SPECIALS[start]
     spec.config.add_source_eos = False  # sources are given as the model reads them, with the end token
     spec.config.layer_norm_epsilon = decoder.settings.norm_epsilon  # the encoder's too (`unsupported_model`)
     return spec
@@ -193,6 +201,19 @@ def _fill_attention(spec: Any, attention: SelfAttention | CrossAttention) -> Non
         projections = [attention.query, attention.key_value, attention.output]
     for linear, projection in zip(spec.linear, projections, strict=True):
         _fill_linear(linear, projection.weight, projection.bias)
+
+
+def _put_first(spec: Any, layer: TransformerLayer, heads: Sequence[int]) -> None:
+    """The attention to the source with these heads before all others: other rows of projections, columns of outputs."""
+    attention = layer.cross_attention
+    assert isinstance(attention, CrossAttention)
+    sizes = attention.heads, attention.head_width
+    order = [*heads, *(head for head in range(attention.heads) if head not in heads)]
+    for linear, projection in zip(spec.linear, (attention.query, attention.key_value), strict=False):
+        blocks = [part.unflatten(0, (-1, *sizes))[:, order].flatten(0, 2) for part in projection.parameters()]
+        _fill_linear(linear, *blocks)
+    columns = attention.output.weight.unflatten(1, sizes)[:, order].flatten(1)
+    _fill_linear(spec.linear[2], columns, attention.output.bias)
 
 
 def _fill_output(spec: Any, model: Seq2Seq) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from weft.recipe import ModelSettings, SearchSettings, TransformerSettings
+from weft.text.specials import BEGIN, END
 from weft.translation.setting_scopes import irrelevant_settings
 
+STARTS = ((BEGIN,), (END,))
+"""What the decoder of a model may read before the first token of an output."""
 CPU_BATCH = 64
 """Sentences per batch on a CPU, where larger batches gain nothing."""
 Values = tuple[object, ...] | None
@@ -39,8 +42,8 @@ def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -
         return f"model.sources.count: {settings.sources.count} sources are not known to CTranslate2; it has one"
     if settings.attention.normalizer != "softmax":
         return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to CTranslate2"
-    if getattr(settings.decoder, "alignment_heads", None):
-        return "model.decoder.alignment_heads: CTranslate2 aligns words by all heads of one layer; set it to []"
+    if reason := _unsupported_alignment(settings):
+        return f"model.decoder.alignment_heads: {reason}; set it to []"
     if settings.copy:
         return "model.copy: copying is not known to CTranslate2"
     for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
@@ -56,6 +59,18 @@ def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -
     epsilons = [stack.norm_epsilon for stack in (settings.encoder, settings.decoder) if hasattr(stack, "norm_epsilon")]
     if len({*epsilons}) > 1:
         return f"model.encoder.norm_epsilon: {epsilons[0]:g} is not that of the decoder; CTranslate2 has one for both"
+    return None
+
+
+def _unsupported_alignment(settings: ModelSettings) -> str | None:
+    """Why CTranslate2 cannot read the word alignment off these heads: it has the first of one layer."""
+    heads = getattr(settings.decoder, "alignment_heads", None)
+    if not heads or not isinstance(settings.decoder, TransformerSettings):
+        return None
+    if len({layer for layer, _ in heads}) > 1:
+        return "CTranslate2 aligns words by heads of one layer"
+    if settings.decoder.kv_heads != settings.decoder.heads:
+        return "CTranslate2 cannot choose among heads that share keys"
     return None
 
 
