@@ -119,6 +119,7 @@ def test_the_format_of_a_damaged_file_is_left_to_its_reader(tmp_path):
 
 FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 SOURCE = Path(weft.__file__).parent
+CHECKPOINTS = SOURCE / "interop/checkpoints/safe_loading.py"
 WORKERS = SOURCE / "data" / "store" / "worker_processes.py"
 """Pickles between a process and the children it started itself; it loads nothing from anywhere."""
 
@@ -143,9 +144,17 @@ def unsafe(node):
 
 def test_nothing_that_is_loaded_can_run_code():
     assert WORKERS.is_file()
-    for path in sorted({*SOURCE.rglob("*.py")} - {WORKERS}):
+    for path in sorted({*SOURCE.rglob("*.py")} - {WORKERS, CHECKPOINTS}):
         lines = [node.lineno for node in ast.walk(ast.parse(path.read_text("utf-8"))) if unsafe(node)]
         assert not lines, f"{path}:{lines}"
+
+
+def test_checkpoints_of_other_toolkits_are_read_as_weights_only():
+    nodes = [*ast.walk(ast.parse(CHECKPOINTS.read_text("utf-8")))]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load"]
+    assert calls and sum(unsafe(node) for node in nodes) == len(calls)
+    for call in calls:
+        assert "weights_only=True" in {ast.unparse(keyword) for keyword in call.keywords}
 
 
 def test_every_flipped_bit_is_noticed(tmp_path):
