@@ -1,12 +1,18 @@
 """``weft adapter``, --adapter and --lora."""
 
+import io
+import json
+
 import pytest
 from typer.testing import CliRunner
 
 from weft.cli import app
 from weft.cli.training_request import lora_changes
+from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError
+from weft.serve.worker import Worker
 from weft.training.train import train
+from weft.translation.load import load
 
 STACK = {"kind": "transformer", "layers": 1, "hidden": 12, "heads": 2, "feed_forward": 20}
 MODEL = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in STACK.items()}
@@ -77,9 +83,30 @@ def test_list_add_use_export_remove(runs, tmp_path):
     assert not (base / "adapters/copied").exists()
 
 
+def test_other_commands(runs, tmp_path):
+    """compare, report, bench and the worker of a service use the adapter that is named."""
+    adapted, pairs = runs / "adapted", tmp_path / "p.tsv"
+    pairs.write_text("a b c\ta b c\nd c\td c\n", "utf-8")
+    compared = weft("compare", f"{adapted}:none", adapted, pairs, "--samples", 100, "--json")
+    assert json.loads(compared)["runs"] == [f"{adapted}:none", str(adapted)]
+    quick = ("--samples", 100, "--to", tmp_path / "r.html", "--json")
+    first, second = (
+        json.loads(weft("report", adapted, pairs, *quick, "--adapter", name))["scores"] for name in ("none", "mine")
+    )
+    assert first != second
+    worker = Worker(io.BytesIO(), io.BytesIO())
+    worker.config = {"run": str(adapted), "device": "cpu", "adapter": "none"}
+    expected = load(runs / "base", device="cpu").score([Pair("a", "a")])
+    assert worker._load().score([Pair("a", "a")])[0].token_scores == expected[0].token_scores
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("compare", "{base}", "{base}:x"), "{base}:x: {base} has no adapter 'x'; it has none"),
+        (("sample", "{base}", "--adapter", "x"), "--adapter x: {base} has no adapter of this name; it has none"),
+        (("bench", "translate", "{base}", "--adapter", "x"), "--adapter x: {base} has no adapter of this name; it"),
+        (("serve", "{base}:x"), "{base}:x: {base} has no adapter 'x'; it has none"),
         (("adapter", "remove", "{adapted}", "mine"), "has trained the adapter 'mine' itself; remove the run folder"),
         (("adapter", "add", "{adapted}", "{adapted}"), "has an adapter of this name; choose another, or remove it"),
         (("adapter", "add", "{base}", "{adapted}", "--name", "a/b"), "--name: 'a/b' was given; expected letters"),

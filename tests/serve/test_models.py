@@ -22,7 +22,7 @@ from weft.serve.admission import Refusal
 from weft.serve.errors import BusyError, ModelUnavailableError, ServiceError
 from weft.serve.lanes import Lane
 from weft.serve.metrics import Metrics
-from weft.serve.models import Models, ServedModel, languages_of
+from weft.serve.models import Models, ServedModel, languages_of, modified
 from weft.serve.naming import name_runs
 from weft.serve.queueing import Batch, Item, Job
 from weft.training.train import train
@@ -234,3 +234,21 @@ def test_names() -> None:
         "c": Path("c"),
     }
     assert name_runs(["a/run"], used={"run": Path()}) == {"run-2": Path("a/run")}
+    assert name_runs(["a/run", "a/run:legal"]) == {"run": Path("a/run"), "run:legal": Path("a/run:legal")}
+
+
+def test_a_run_with_one_of_its_adapters(tmp_path: Path) -> None:
+    """Its worker is told which, and what is written to any adapter is noticed."""
+    weights = tmp_path / "run/adapters/legal/adapter_model.safetensors"
+    weights.parent.mkdir(parents=True)
+
+    async def test() -> None:
+        model = ServedModel("a", f"{tmp_path / 'run'}:legal", settings(), Metrics())
+        config = model._config()
+        assert (config["run"], config["adapter"]) == (str(tmp_path / "run"), "legal")
+        assert ServedModel("a", tmp_path / "run", settings(), Metrics())._config()["adapter"] is None
+
+    asyncio.run(test())
+    assert modified(tmp_path / "run") is None
+    weights.touch()
+    assert modified(tmp_path / "run") == weights.stat().st_mtime

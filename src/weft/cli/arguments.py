@@ -131,9 +131,10 @@ def check_runs(*runs: Path) -> None:
 
 def check_adapter(run: Path, name: str | None) -> None:
     """Fail if a run has no adapter of this name, without importing torch."""
-    if name is not None and name != "none" and not (run / "adapters" / name / "adapter_model.safetensors").is_file():
-        known = sorted(path.parent.name for path in run.glob("adapters/*/adapter_model.safetensors"))
-        has = nearest(name, [*known, "none"]) if known else "it has none"
+    from weft.runs.adapted_run import adapter_names
+
+    if name not in (None, "none", *(known := adapter_names(run))):
+        has = nearest(str(name), [*known, "none"]) if known else "it has none"
         raise CheckpointError(f"--adapter {name}: {run} has no adapter of this name; {has}")
 
 

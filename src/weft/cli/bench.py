@@ -11,6 +11,7 @@ import typer
 
 from weft.activity import activity
 from weft.cli.arguments import (
+    Adapter,
     Changes,
     Device,
     DeviceOrNone,
@@ -82,6 +83,7 @@ def translating(
     sentences: Annotated[int, typer.Option("--sentences", min=1, help="Maximum number of sources.")] = 4096,
     search: Search = None,
     more: With = None,
+    adapter: Adapter = None,
     precision: Precision = None,
     engine: Engine = None,
     changes: Changes = None,
@@ -100,7 +102,7 @@ def translating(
 
     from weft.data.reading.lines import read_lines
 
-    arguments = RunArguments(run, more, device, precision, engine)
+    arguments = RunArguments(run, more, device, precision, engine, adapter)
     arguments.check()
     settings = search_changes(run, search, changes)
     if file is not None:

@@ -28,6 +28,7 @@ from weft.cli.evaluate import Metrics, show_left_out
 from weft.cli.json_output import json_text
 from weft.errors import RecipeError
 from weft.evaluation.metrics import check_metrics
+from weft.runs.adapted_run import AdaptedRun
 
 if TYPE_CHECKING:
     from weft.evaluation.comparison import Candidate
@@ -69,7 +70,8 @@ def command(
 ) -> None:
     """Compare runs on the same test set: scores, significance of the differences, and where the outputs differ.
 
-    weft compare RUN RUN [PAIRS]: the first run is the baseline that every other run is compared with. The metrics are
+    weft compare RUN RUN [PAIRS]: the first run is the baseline that every other run is compared with; RUN:ADAPTER is a
+    run with one of its adapters, and RUN:none one without. The metrics are
     those of its recipe, or those given by --metric. Scores and differences have 95 % intervals by bootstrap; the
     p-value of a difference is that of approximate randomization or, with --test bootstrap, of paired bootstrap
     resampling. Then: how many lines only one of the two runs has right, and the lines whose outputs differ most in
@@ -79,19 +81,20 @@ def command(
         raise RecipeError(f"--test {test}: use {' or '.join(TESTS)}")
     check_metrics(metric or [])
     folders, pairs = split_arguments([run, *others])
-    arguments = [RunArguments(folder, None, device, precision, engine) for folder in folders]
-    for argument in arguments:
-        argument.check()
-    for folder in folders:  # the same changes, checked with the recipe of each run
-        settings = search_changes(folder, search, changes)
+    runs = [AdaptedRun.parse(folder) for folder in folders]
+    arguments = [RunArguments(each.path, None, device, precision, engine, each.adapter) for each in runs]
+    for each in runs:
+        each.check()
+    for each in runs:  # the same changes, checked with the recipe of each run
+        settings = search_changes(each.path, search, changes)
     is_m2 = pairs is not None and pairs.endswith(".m2") and source is None and target is None
     if pairs is not None:
         check_file(pairs)
-    given = pairs if is_m2 else read_given(folders[0], pairs, source, target)
+    given = pairs if is_m2 else read_given(runs[0].path, pairs, source, target)
     from weft.evaluation.comparison import compare_candidates
     from weft.evaluation.significance import Resampling
 
-    candidates = [_candidate(argument) for argument in arguments]
+    candidates = [_candidate(argument, str(each)) for argument, each in zip(arguments, runs, strict=True)]
     resampling = Resampling(samples, seed, test)
     comparison = compare_candidates(candidates, given, metric, limit, resampling, settings)
     show_left_out(comparison.left_out)
@@ -108,7 +111,7 @@ def split_arguments(names: list[str]) -> tuple[list[Path], str | None]:
     return [Path(folder) for folder in folders], pairs
 
 
-def _candidate(arguments: RunArguments) -> Candidate:
+def _candidate(arguments: RunArguments, name: str) -> Candidate:
     from weft.evaluation.comparison import candidate_of_folder
 
-    return candidate_of_folder(arguments.run, arguments.load)
+    return candidate_of_folder(arguments.run, arguments.load)._replace(name=name)

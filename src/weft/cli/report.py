@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.arguments import (
+    Adapter,
     Changes,
     Device,
     Engine,
@@ -48,6 +49,7 @@ def command(
     samples: Samples = 1_000,
     seed: SamplesSeed = 12_345,
     as_json: Json = False,
+    adapter: Adapter = None,
     precision: Precision = None,
     engine: Engine = None,
     changes: Changes = None,
@@ -61,7 +63,7 @@ def command(
     it has none, the validation set. With --json the numbers are printed, and a page is written only if --to is given.
     """
     check_metrics(metric or [])
-    arguments = RunArguments(run, None, device, precision, engine)
+    arguments = RunArguments(run, None, device, precision, engine, adapter)
     arguments.check()
     settings = search_changes(run, search, changes)
     check_output(to)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.arguments import Changes, Device, Run, check_runs, in_one_line, search_changes
+from weft.cli.arguments import Adapter, Changes, Device, Run, check_adapter, check_runs, in_one_line, search_changes
 from weft.cli.length_limit import warn_of_cut_off
 from weft.cli.model_loading import load_runs
 
@@ -22,13 +22,15 @@ def command(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Random seed; by default that of the recipe.")] = None,
+    adapter: Adapter = None,
     changes: Changes = None,
     device: Device = "auto",
 ) -> None:
     """Sample texts from a language model, one per line."""
     check_runs(run)
+    check_adapter(run, adapter)
     settings = search_changes(run, None, changes)
-    model = load_runs(run, device=device)
+    model = load_runs(run, device=device, adapter=adapter)
     outputs = model.complete(prompt, count=count, length=length, seed=seed, **settings)
     for output in outputs:
         typer.echo(in_one_line(output.text))

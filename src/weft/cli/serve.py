@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.activity import activity
-from weft.cli.arguments import Device, Engine, Precision, check_runs
+from weft.cli.arguments import Device, Engine, Precision
 from weft.errors import DataError, RecipeError, plural
 from weft.files import lock_owner
+from weft.runs.adapted_run import AdaptedRun
 
 if TYPE_CHECKING:
     from weft.serve.models import Models
@@ -23,7 +24,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 def command(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN...", help="Run folders, or NAME=RUN.", show_default=False),
+        typer.Argument(metavar="RUN...", help="Run folders, RUN:ADAPTER, or NAME=RUN.", show_default=False),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0: any that is free.")] = 8000,
@@ -55,7 +56,8 @@ def command(
     if not runs:
         raise DataError("RUN: missing; name at least one run folder")
     named = _named(runs)
-    check_runs(*named.values())
+    for run in named.values():
+        AdaptedRun.parse(run).check()
     options: dict[str, Any] = {"device": device, "precision": precision, "engine": engine}
     given = {name: value for name, value in options.items() if value is not None}
     settings = _settings({"host": host, "port": port, **given}, changes)
@@ -120,7 +122,7 @@ def _serve(named: dict[str, Path], settings: ServeSettings, key_file: Path | Non
 
     def on_start() -> None:
         print(f"weft: serving {', '.join(named)} at {url}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        for name in (name for name, run in named.items() if lock_owner(run) is not None):
+        for name in (name for name, run in named.items() if lock_owner(AdaptedRun.parse(run).path) is not None):
             print(f"weft: watch the training of {name} at {url}#training?run={name}", file=sys.stderr, flush=True)
         _report_models(service.models)
         if open_browser:

@@ -23,6 +23,8 @@ from weft.files import read_json, save_text
 from weft.models.lora import LowRank, adapter_of, merge, misfit
 from weft.recipe import load_recipe
 from weft.recipe.training import NO_ADAPTER, LoraSettings
+from weft.runs import adapted_run
+from weft.runs.adapted_run import WEIGHTS
 from weft.runs.layout import RunFolder
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import TensorFile, Tensors, check_finite, read_tensors, write_tensors
@@ -30,7 +32,7 @@ from weft.runs.weights import TensorFile, Tensors, check_finite, read_tensors, w
 if TYPE_CHECKING:
     from weft.models.interface import Model
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
 KEY = re.compile(r"base_model\.model\.(.+)\.(lora_[AB])(?:\.default)?\.weight")
 UNSUPPORTED = {
     "use_dora": "magnitudes of DoRA",
@@ -151,7 +153,7 @@ def adapters_folder(run: RunFolder) -> Path:
 
 def adapter_names(run: RunFolder) -> list[str]:
     """The names of a run's adapters."""
-    return sorted(path.parent.name for path in adapters_folder(run).glob(f"*/{WEIGHTS}"))
+    return adapted_run.adapter_names(run.path)
 
 
 def unknown_adapter(run: RunFolder, name: str) -> CheckpointError:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from weft import __version__
 from weft.errors import DataError
-from weft.runs.layout import RunFolder
+from weft.runs.adapted_run import AdaptedRun
 from weft.serve import inspection, libretranslate, page, routes, streaming, training
 from weft.serve.errors import ServiceError
 from weft.serve.frames import to_json
@@ -31,6 +31,8 @@ Runs = Path | str | Sequence[Path | str] | Mapping[str, Path | str]
 def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: Path | str | None = None) -> Service:
     """The application for runs, named after their folders or as given; to be run by any ASGI server, or mounted.
 
+    A run is a folder, or RUN:ADAPTER for a run with one of its adapters.
+
     Worker processes start with the application, or with the first request; `Service.stop` ends them.
     """
     settings = settings or ServeSettings()
@@ -43,7 +45,7 @@ def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: P
     for name, run in named.items():
         if not name or "/" in name or not name.isprintable():
             raise DataError(f"serve: {name!r} cannot be the name of a run: it is part of addresses; leave out slashes")
-        RunFolder(run).check()
+        AdaptedRun.parse(run).check()
     keys = None if key_file is None else Keys.read(Path(key_file))
     metrics = Metrics()
     models = Models(named, settings, metrics)

@@ -6,12 +6,14 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError, nearest
 from weft.recipe.files import read_tree
+from weft.runs.adapted_run import WEIGHTS, AdaptedRun
 from weft.runs.layout import RunFolder
 from weft.serve.errors import DeadlineError, ModelUnavailableError, ServiceError
 from weft.serve.lanes import Lane
@@ -32,16 +34,17 @@ MAX_FAILURES = 5
 class ServedModel:
     """A run under a name."""
 
-    def __init__(self, name: str, run: Path, settings: ServeSettings, metrics: Metrics) -> None:
+    def __init__(self, name: str, run: Path | str, settings: ServeSettings, metrics: Metrics) -> None:
+        """``run``: a run folder, or RUN:ADAPTER."""
         self.name = name
-        self.run = run
+        self.run, self.adapter = AdaptedRun.parse(run)
         self.settings = settings
         self.metrics = metrics
         self.state = "loading"
         self.problem: str | None = None
         self.facts: dict[str, Any] = {}
         self.examples: list[dict[str, Any]] = []
-        self.languages = languages_of(run, name)
+        self.languages = languages_of(self.run, name)
         self.worker: WorkerProcess | None = None
         self.ready = asyncio.Event()
         self.examples_known = asyncio.Event()
@@ -99,6 +102,7 @@ class ServedModel:
         settings = self.settings
         return {
             "run": str(self.run),
+            "adapter": self.adapter,
             "device": settings.device,
             "precision": settings.precision,
             "engine": settings.engine,
@@ -111,7 +115,7 @@ class ServedModel:
     def _on_event(self, event: str, body: bytes) -> None:
         """What the worker says of its model."""
         data = json.loads(body)
-        self.weights_time = modified(RunFolder(self.run).model)
+        self.weights_time = modified(self.run)
         if event == "ended":
             self.ready.clear()
             self.state = "loading"
@@ -141,8 +145,8 @@ class ServedModel:
 
     async def loaded(self) -> None:
         """Wait until the model can answer, for as long as a request may take."""
-        if self.state == "failed" and self.weights_time != modified(RunFolder(self.run).model):
-            self.weights_time = modified(RunFolder(self.run).model)
+        if self.state == "failed" and self.weights_time != modified(self.run):
+            self.weights_time = modified(self.run)
             await self.reload()  # training may have written weights since
         if self.state == "failed":
             raise ModelUnavailableError(f"{self.name}: {self.problem}")
@@ -182,7 +186,7 @@ class ServedModel:
     async def refresh(self) -> None:
         """Reload the model if its weights have been written since; once for all who ask at the same time."""
         async with self.refreshing:
-            written = modified(RunFolder(self.run).model)
+            written = modified(self.run)
             if self.state == "failed" or self.refreshed_time != written:
                 await self.reload()
                 self.refreshed_time = written
@@ -224,12 +228,13 @@ class ServedModel:
         }
 
 
-def modified(path: Path) -> float | None:
-    """When a file was last written; None if there is none."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
+def modified(run: Path) -> float | None:
+    """When the weights or an adapter of a run were last written; None if there are none."""
+    times = []
+    for path in (RunFolder(run).model, *run.glob(f"adapters/*/{WEIGHTS}")):
+        with suppress(OSError):
+            times.append(path.stat().st_mtime)
+    return max(times, default=None)
 
 
 def languages_of(run: Path, name: str) -> tuple[str, str]:
@@ -245,7 +250,7 @@ def languages_of(run: Path, name: str) -> tuple[str, str]:
 class Models:
     """All models of a service by name; the first is the default."""
 
-    def __init__(self, runs: dict[str, Path], settings: ServeSettings, metrics: Metrics) -> None:
+    def __init__(self, runs: Mapping[str, Path | str], settings: ServeSettings, metrics: Metrics) -> None:
         self.by_name = {name: ServedModel(name, run, settings, metrics) for name, run in runs.items()}
         self.metrics = metrics
         self.draining = False

@@ -64,7 +64,7 @@ async def training_events(models: Models, model: ServedModel) -> AsyncGenerator[
     while True:
         if polls % STATE_POLLS == 0:
             status = await asyncio.to_thread(status_record, model.run)
-            changed = modified(RunFolder(model.run).model)
+            changed = modified(model.run)
             if changed is not None and changed != weights:
                 weights = changed
                 yield event("samples", to_json(await samples(model, first=polls == 0, step=status["step"])))

@@ -115,7 +115,8 @@ class Worker:
 
         self.threads = self.config.get("threads") or self.threads or torch.get_num_threads()
         torch.set_num_threads(self.threads)
-        options = {name: self.config[name] for name in ("device", "precision", "engine") if name in self.config}
+        names = ("device", "precision", "engine", "adapter")
+        options = {name: self.config[name] for name in names if name in self.config}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             translator = load(self.config["run"], **options)
