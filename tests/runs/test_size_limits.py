@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from weft.errors import CheckpointError, RecipeError
-from weft.models.build import build_model
+from weft.models.build import build_model, parameter_shapes
 from weft.recipe import make_recipe
 from weft.runs import size_limits
 from weft.runs.size_limits import available_memory, check_training_memory, device_memory, parameter_count
@@ -79,6 +80,21 @@ def test_the_bytes_of_a_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(size_limits, "available_memory", lambda limit=count * each: limit - 1)
         with pytest.raises(RecipeError, match=rf"\({each} bytes each\)"):
             check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
+
+
+def test_frozen_weights_need_no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = make_recipe({"training": {"freeze": ["encoder.*"]}})
+    shapes = parameter_shapes(recipe.model, source_size=99, target_size=99)
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    trained = sum(size for name, size in sizes.items() if not name.startswith("encoder."))
+    needed = 4 * sum(sizes.values()) + 12 * trained
+    monkeypatch.setattr(size_limits, "available_memory", lambda: needed)
+    check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
+    monkeypatch.setattr(size_limits, "available_memory", lambda: needed - 1)
+    with pytest.raises(
+        RecipeError, match=rf"\(16 bytes for each of the {trained:,} that are trained, 4 for the others"
+    ):
+        check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
 
 
 def test_training_checks_it(tiny: Any, tmp_path: Path) -> None:

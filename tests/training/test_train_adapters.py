@@ -166,7 +166,14 @@ def test_the_card(adapted, base):
     assert f"\n- started from: {base}; {trained}\n" in card
 
 
-@pytest.mark.parametrize("changes", [{"training.lora.rank": 2}, {"training.freeze": ["encoder.*", "*norm.weight"]}, {}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training.lora.rank": 2},
+        pytest.param({"training.freeze": ["encoder.*", "*norm.weight"]}, marks=pytest.mark.slow),
+        pytest.param({}, marks=pytest.mark.slow),
+    ],
+)
 def test_instructions_with_an_imported_model(tmp_path_factory, tmp_path, changes):
     """The source is instruction and input, the loss that of the output; frozen weights stay as they are."""
     pytest.importorskip("transformers")

@@ -1,7 +1,7 @@
 """What fits in memory: sizes are computed and compared with what is available before anything is allocated.
 
     weights in training   n · (4 + 4 + 4 s) bytes     n parameters, their gradients, s values of the optimizer for each
-    weights in use        4 n bytes
+    weights in use        4 n bytes, as are those in training that are frozen
 
 A limit is the memory that is available now, on the device in question: what the system can hand out without
 swapping, less where a control group (a container) or `ulimit -v` allows less. Where that is unknown, nothing is
@@ -14,6 +14,7 @@ import math
 import os
 import resource
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,11 +133,28 @@ def check_training_memory(recipe: Recipe, *, source_size: int, target_size: int,
     if recipe.training.shard == "full" or recipe.training.lora.rank:  # over any number of workers; few are trained
         each = FLOAT_BYTES
     available = device_memory(device)
-    if available is not None and parameters * each > available:
+    if available is None or parameters * each <= available:
+        return
+    needed, costs = parameters * each, f"{each} bytes each"
+    if recipe.training.freeze and parameters * FLOAT_BYTES <= available:
+        trained = _trained_parameters(recipe, source_size=source_size, target_size=target_size)
+        needed = parameters * FLOAT_BYTES + trained * (each - FLOAT_BYTES)
+        costs = f"{each} bytes for each of the {trained:,} that are trained, {FLOAT_BYTES} for the others"
+    if needed > available:
         raise RecipeError(
-            f"{largest_setting(recipe)}: a model of {parameters:,} parameters needs {gigabytes(parameters * each)} to "
-            f"train ({each} bytes each), and {gigabytes(available)} are available on {device}; make it smaller"
+            f"{largest_setting(recipe)}: a model of {parameters:,} parameters needs {gigabytes(needed)} to "
+            f"train ({costs}), and {gigabytes(available)} are available on {device}; make it smaller"
         )
+
+
+def _trained_parameters(recipe: Recipe, *, source_size: int, target_size: int) -> int:
+    """The parameters that training.freeze does not match."""
+    from weft.models.build import parameter_shapes
+
+    shapes = parameter_shapes(recipe.model, source_size=source_size, target_size=target_size)
+    patterns = recipe.training.freeze
+    trained = [name for name in shapes if not any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return sum(math.prod(shapes[name]) for name in trained)
 
 
 def check_weights_memory(where: str, size: int) -> None:

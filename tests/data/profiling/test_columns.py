@@ -7,6 +7,7 @@ import pytest
 from weft.data.profiling.columns import find_columns, header_of, named_columns
 from weft.data.profiling.inputs import PairInput
 from weft.errors import DataError
+from weft.recipe import make_recipe
 
 TAGS = ["V;PRS;SG", "V;PST;PL", "N;ACC"]
 INFLECTIONS = [[f"lemma{n}", TAGS[n % 3], f"form{n}"] for n in range(60)]
@@ -59,6 +60,15 @@ def test_names_of_json() -> None:
     assert layout.corpus(PairInput("f.jsonl")) == {"file": "f.jsonl", "source": ["question"], "target": ["answer"]}
     with pytest.raises(DataError, match="several columns of text: p, q, r; name two with --source and --target"):
         find_columns(rows, "f", ("p", "q", "r"))
+
+
+def test_instructions() -> None:
+    """Both the instruction and its input, which may be empty, are the source."""
+    rows = [["add", "1 2", "3", "x"], ["name a color", "", "red", "y"]]
+    layout = find_columns(rows, "f", ("instruction", "input", "output", "topic"))
+    assert (layout.source, layout.target, layout.ignored, layout.instructions) == ((0, 1), (2,), (3,), True)
+    corpus = layout.corpus(PairInput("f.jsonl"))
+    assert corpus == {"instructions": "f.jsonl"} and make_recipe({"data": {"train": corpus}})
 
 
 def test_one_column() -> None:

@@ -20,7 +20,12 @@ from weft.ragged import Ragged
 from weft.runs.load import load_run
 
 pytest.importorskip("transformers")
-NAMES = [name for name in ("marian", "t5", "t5_v1_1", "umt5", "nllb", "bart") if name in KINDS] or list(KINDS)[:3]
+QUICK = ("marian", "t5")
+NAMES = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in ("marian", "t5", "t5_v1_1", "umt5", "nllb", "bart")
+    if name in KINDS
+]
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -58,6 +58,7 @@ TARGET_NAMES = frozenset(
         "y",
     ]
 )
+INSTRUCTION_NAMES = ("instruction", "input", "output")
 FEATURE_NAMES = frozenset(["features", "feats", "tags", "msd", "morphology", "pos", "tag", "category", "class"])
 LANGUAGES = frozenset(
     [
@@ -169,6 +170,8 @@ class ColumnLayout:
     """The names of all columns where the format has them."""
     delimiter: str | None = None
     """What separates the cells of CSV, if it is not a comma."""
+    instructions: bool = False
+    """Whether the source columns are an instruction and its input."""
 
     def label(self, column: int) -> int | str:
         """What a recipe calls a column: its name or, without one, its number from 1."""
@@ -187,6 +190,8 @@ class ColumnLayout:
             return {"source": pair_input.file, "target": pair_input.targets}
         if self.is_plain and pair_input.format == "tsv":
             return pair_input.file
+        if self.instructions:
+            return {"instructions": pair_input.file}
         tree: dict[str, Any] = {"file": pair_input.file, "source": [self.label(column) for column in self.source]}
         tree["target"] = [self.label(column) for column in self.target]
         if self.delimiter is not None:
@@ -238,6 +243,10 @@ def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] |
     columns = [[row[index] for row in body if len(row) == width] for index in range(width)]
     labels = [name.strip().lower().rsplit(".", 1)[-1] for name in (names or header or ())]
     labels += [""] * (width - len(labels))
+    if names is not None and {*INSTRUCTION_NAMES} <= {*names}:
+        used = [names.index(name) for name in INSTRUCTION_NAMES]
+        ignored = tuple(index for index in range(len(names)) if index not in used)
+        return ColumnLayout((used[0], used[1]), (used[2],), ignored=ignored, names=names, instructions=True)
     if width == 2:
         source, target = (1, 0) if labels[0] in TARGET_NAMES and labels[1] in SOURCE_NAMES else (0, 1)
         return ColumnLayout((source,), (target,), header=header, names=names)
