@@ -81,7 +81,9 @@ def test_int8(tmp_path: Path) -> None:
     with torch.no_grad():
         logits_NV = run.model(Ragged.of([frame.source(source)]), Ragged.of([[*frame.start]])).logits_NV
     np.testing.assert_allclose(model.start(source)[0], logits_NV.log_softmax(-1).numpy(), atol=0.2, rtol=0)
-    operators = {node.op_type for node in _load(tmp_path / "export" / "decoder_model.onnx").graph.node}
+    operators = {
+        node.op_type for node in _load(tmp_path / "export" / "onnx" / "decoder_model_merged_quantized.onnx").graph.node
+    }
     assert "MatMulInteger" in operators or "DynamicQuantizeMatMul" in operators
     info = json.loads((tmp_path / "export" / "weft.json").read_text())
     assert info["quantization"] == "int8" and not [name for name in info["files"] if "float32" in name]

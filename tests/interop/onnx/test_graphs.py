@@ -34,22 +34,29 @@ def call(graph: Graph, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tens
 
 
 @torch.no_grad()
-def logits_of(graphs: dict[str, Graph]) -> torch.Tensor:
-    """(B, T, V) step by step."""
+def logits_of(graphs: dict[str, Graph], *, together: bool) -> torch.Tensor:
+    """(B, T, V) step by step; ``together``: the first three tokens in one call."""
     batch = padded()
     past = call(graphs["encoder_model"], batch)
-    caches = "decoder_with_past_model" in graphs
     past = {name.replace("present", "past", 1): tensor for name, tensor in past.items()}
-    if caches:
-        past = {"encoder_hidden_states": past["last_hidden_state"], "encoder_attention_mask": batch["attention_mask"]}
+    prefix = "past"
+    if "source_keys_values" in graphs:
+        prefix = "past_key_values"
+        sources = call(graphs["source_keys_values"], {"encoder_hidden_states": past["last_hidden_state"]})
+        past = {name.replace("present", prefix, 1): tensor for name, tensor in sources.items()}
+        empty = {
+            name: tensor[:, :, :0] for name, tensor in graphs["decoder_model"].inputs.items() if ".decoder." in name
+        }
+        past |= {name: torch.cat([tensor, tensor[:1]]) for name, tensor in empty.items()}
+        past["encoder_attention_mask"] = batch["attention_mask"]
     logits = []
-    for time in range(len(TARGETS[0])):
-        graph = graphs["decoder_with_past_model" if caches and time else "decoder_model"]
-        tokens = torch.tensor([[target[time]] for target in TARGETS])
-        outputs = call(graph, {"input_ids": tokens, **past})
+    targets, time = torch.tensor(TARGETS), 0
+    while time < targets.shape[1]:
+        count = 3 if together and time == 0 else 1
+        outputs = call(graphs["decoder_model"], {"input_ids": targets[:, time : time + count], **past})
         logits.append(outputs.pop("logits"))
-        prefix = "past_key_values" if caches else "past"
         past |= {name.replace("present", prefix, 1): tensor for name, tensor in outputs.items()}
+        time += count
     return torch.cat(logits, 1)
 
 
@@ -59,7 +66,10 @@ def test_logits(kind: str) -> None:
     model = onnx_models.make(kind).model
     with torch.no_grad():
         expected_NV = model(Ragged.of(SOURCES), Ragged.of(TARGETS)).logits_NV
-    torch.testing.assert_close(logits_of(make_graphs(model)).flatten(0, 1), expected_NV, rtol=0, atol=1e-5)
+    graphs = make_graphs(model)
+    for together in (False, "source_keys_values" in graphs):
+        logits_NV = logits_of(graphs, together=together).flatten(0, 1)
+        torch.testing.assert_close(logits_NV, expected_NV, rtol=0, atol=1e-5)
 
 
 def test_names_of_a_cache() -> None:
@@ -67,11 +77,11 @@ def test_names_of_a_cache() -> None:
     graphs = make_graphs(onnx_models.make("transformer").model)
     parts = [f"{side}.{part}" for side in ("decoder", "encoder") for part in ("key", "value")]
     names = [f"{layer}.{part}" for layer in range(3) for part in parts]
-    assert graphs["decoder_model"].outputs == ["logits", *(f"present.{name}" for name in names)]
     inputs = ["input_ids", "encoder_attention_mask", *(f"past_key_values.{name}" for name in names)]
-    assert list(graphs["decoder_with_past_model"].inputs) == inputs
-    own = [f"present.{name}" for name in names if ".decoder." in name]
-    assert graphs["decoder_with_past_model"].outputs == ["logits", *own]
+    assert list(graphs["decoder_model"].inputs) == inputs
+    own, source = ([f"present.{name}" for name in names if f".{side}." in name] for side in ("decoder", "encoder"))
+    assert graphs["decoder_model"].outputs == ["logits", *own]
+    assert graphs["source_keys_values"].outputs == source
 
 
 def test_names_of_a_recurrent_state() -> None:

@@ -69,21 +69,25 @@ def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Pat
     def fill(temporary: Path) -> dict[str, Any]:
         from safetensors.torch import save
 
-        config = _config(run, plan, dtype)
-        generation = _generation(run, plan)
-        for name, content in (("config.json", config), ("generation_config.json", generation)):
-            save_text(temporary / name, json.dumps(content, indent=2) + "\n")
+        write_description(temporary, run, plan, dtype)
         stored = {name: tensor.to(DTYPES[dtype], copy=True).contiguous() for name, tensor in weights.items()}
         with replacing(temporary / "model.safetensors") as file:
             file.write(save(stored, {"format": "pt"}))
-        longest = _longest(run)
-        save_tokenizers(
-            temporary, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest or TARGET_LENGTH
-        )
         save_text(temporary / "README.md", card(run, plan))
         return {"model": CLASSES[plan.kind], "dtype": dtype, "weights": hash_tensors(model_tensors(run.model))}
 
     return write_export(folder, "huggingface", fill)
+
+
+def write_description(folder: Path, run: LoadedRun, plan: Plan, dtype: str = "float32") -> None:
+    """Write config.json, generation_config.json and the tokenizers."""
+    for name, content in (
+        ("config.json", _config(run, plan, dtype)),
+        ("generation_config.json", _generation(run, plan)),
+    ):
+        save_text(folder / name, json.dumps(content, indent=2) + "\n")
+    longest = _longest(run) or TARGET_LENGTH
+    save_tokenizers(folder, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest)
 
 
 def make_plan(run: LoadedRun) -> Plan:

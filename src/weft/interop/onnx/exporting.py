@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import re
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,38 +18,55 @@ from weft.activity import activity
 from weft.errors import RecipeError, SearchError, nearest
 from weft.files import save_text
 from weft.interop.export_folder import check_replaceable, write_export
+from weft.interop.onnx.description import describe
 from weft.interop.onnx.graphs import Graph, make_graphs
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer_decoder import TransformerDecoder
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
-from weft.text.specials import BEGIN, END
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 QUANTIZATIONS = ("float32", "int8")
+GRAPHS = "onnx"
+"""The folder in which transformers.js looks for graphs; optimum looks in all."""
+LARGEST = 1_800_000_000
+"""Bytes of weights in one file; a protocol buffer has at most 2 GiB."""
 
 
 def export_onnx(run: LoadedRun, folder: Path, *, quantization: str = "float32") -> Path:
     """Write the folder; an earlier export in it is replaced. ``quantization``: float32, or int8 weights."""
     model = check_exportable(run, quantization)
     check_replaceable(folder, "onnx")
+    described = describe(run, model)
 
     def fill(temporary: Path) -> dict[str, Any]:
-        for name, graph in make_graphs(model).items():
-            with activity(f"exporting {name}"):
-                path = temporary / f"{name}.onnx"
-                write_graph(graph, path)
-                if quantization == "int8":
-                    quantize(path)
-        run.tokenizers.save(temporary)
+        (temporary / GRAPHS).mkdir()
+        suffix = "_quantized" if quantization == "int8" else ""
+        for name, graph in traced_graphs(described.model, quantization):
+            save_graph(graph, temporary / GRAPHS / f"{name}{suffix}.onnx")
+        described.write(temporary)
         save_text(temporary / "recipe.toml", write_toml(run.recipe))
         run.length_limits.write(temporary)
-        save_text(temporary / "config.json", json.dumps(_config(run), indent=2) + "\n")
-        weights = hash_tensors(model_tensors(run.model))
-        return {"quantization": quantization, "weights": weights}
+        return {"quantization": quantization, "weights": hash_tensors(model_tensors(run.model))}
 
     return write_export(folder, "onnx", fill)
+
+
+def traced_graphs(model: Seq2Seq, quantization: str) -> Iterator[tuple[str, Any]]:
+    """Names of files, without suffix, and their graphs."""
+    from weft.interop.onnx.merging import merge_decoder
+
+    graphs = make_graphs(model)
+    parts = {}
+    for name, graph in graphs.items():
+        with activity(f"exporting {name}"):
+            traced = trace(graph)
+            parts[name] = quantize(traced) if quantization == "int8" else traced
+    yield "encoder_model", parts["encoder_model"]
+    if "source_keys_values" in parts:
+        yield "decoder_model_merged", merge_decoder(parts["decoder_model"], parts["source_keys_values"])
+    else:
+        yield "decoder_model", parts["decoder_model"]
 
 
 def check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
@@ -71,8 +89,8 @@ def check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     return run.model
 
 
-def write_graph(graph: Graph, path: Path) -> None:
-    """Export one module, in one file."""
+def trace(graph: Graph) -> Any:
+    """The module of a graph as a model of ONNX."""
     dims = {name: torch.export.Dim(name) for axes in graph.dynamic.values() for name in axes.values()}
     shapes = {name: {axis: dims[dim] for axis, dim in axes.items()} for name, axes in graph.dynamic.items()}
     names = list(graph.inputs)
@@ -88,8 +106,36 @@ def write_graph(graph: Graph, path: Path) -> None:
         program = torch.onnx.export(
             exported, dynamo=True, input_names=[*plain, *listed], output_names=graph.outputs, verbose=False
         )
-        assert program is not None
-        program.save(str(path), external_data=False)
+    assert program is not None
+    model = program.model_proto
+    _name_axes(model, graph)
+    return model
+
+
+def _name_axes(model: Any, graph: Graph) -> None:
+    """Give axes of variable size the names that programs look for; the exporter numbers them."""
+    del model.graph.value_info[:]  # the exporter leaves shapes of weights before they were transposed
+    names = {}
+    for value in model.graph.input:
+        for axis, name in graph.dynamic[value.name].items():
+            dim = value.type.tensor_type.shape.dim[axis]
+            names[dim.dim_param] = name
+            dim.dim_param = name
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = re.sub(r"\bs\d+\b", lambda found: names.get(found[0], found[0]), dim.dim_param)
+
+
+def save_graph(model: Any, path: Path) -> None:
+    """Write one file, or two where weights are larger than a protocol buffer may be."""
+    import onnx
+
+    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    if size > LARGEST:
+        onnx.save(model, path, save_as_external_data=True, location=f"{path.name}_data")
+    else:
+        onnx.save(model, path)
 
 
 @contextmanager
@@ -105,7 +151,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def quantize(path: Path) -> None:
+def quantize(model: Any) -> Any:
     """Weights of matrix products as 8-bit integers; activations are quantized as they come (dynamic quantization).
 
     Weights use 7 bits: on CPUs without VNNI, sums of products of 8-bit integers saturate, and outputs are wrong.
@@ -113,22 +159,7 @@ def quantize(path: Path) -> None:
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    graph = onnx.load(path)
-    del graph.graph.value_info[:]  # the exporter leaves shapes of weights before they were transposed
-    with _quiet():
-        quantize_dynamic(graph, str(path), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
-
-
-def _config(run: LoadedRun) -> dict[str, Any]:
-    """config.json: what a program needs to search with the graphs."""
-    frame = run.tokenizers.frame
-    transformer = isinstance(run.model, Seq2Seq) and isinstance(run.model.decoder, TransformerDecoder)
-    sizes = {"vocab_size": run.tokenizers.target.size, "source_vocab_size": run.tokenizers.source.size}
-    ids = {"decoder_start_token_id": frame.begin, "eos_token_id": END, "bos_token_id": BEGIN, "pad_token_id": END}
-    around = {
-        "source_before": list(frame.source_before),
-        "source_after": list(frame.source_after),
-        "target_before": list(frame.target_before),
-    }
-    kind = "transformer" if transformer else "recurrent"
-    return {"model_type": "weft", "decoder": kind, "is_encoder_decoder": True, **sizes, **ids, **around}
+    with _quiet(), tempfile.TemporaryDirectory(prefix="weft-onnx-") as folder:
+        path = str(Path(folder) / "model.onnx")
+        quantize_dynamic(model, path, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        return onnx.load(path)

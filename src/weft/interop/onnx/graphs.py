@@ -1,10 +1,10 @@
-"""A model as graphs over padded batches: an encoder, and one step of the decoder for each row.
+"""A model as graphs over padded batches.
 
-With a Transformer decoder there are three, as optimum has them:
+With a Transformer decoder there are three; the last two become one file (merging.py):
 
-    encoder_model             input_ids, attention_mask -> last_hidden_state
-    decoder_model             the first token, and the keys and values of the source
-    decoder_with_past_model   every later token, with the keys and values so far
+    encoder_model       input_ids, attention_mask -> last_hidden_state
+    source_keys_values  encoder_hidden_states -> keys and values of the source
+    decoder_model       tokens, and keys and values of the source and of the tokens so far -> logits
 
 With a recurrent decoder there are two: ``encoder_model`` gives what every step reads of the source (memory.*) and the
 first state (present.*), ``decoder_model`` advances the state by one token.
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.step_attention import KeysValues
-from weft.interop.onnx.padded import PaddedAttention, PlainLSTM, PositionTable, run_stack
+from weft.interop.onnx.padded import Layers, PlainLSTM, PositionTable, run_stack, run_transformer
 from weft.interop.onnx.tensor_names import cache_names, tree_names
 from weft.models.cells import LSTM
 from weft.models.encoders import RecurrentEncoder
@@ -27,12 +27,13 @@ from weft.models.recurrent import RecurrentStack
 from weft.models.recurrent_decoder import Memory, RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerStack
-from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
+from weft.models.transformer_decoder import TransformerDecoder
 from weft.models.transformer_encoder import TransformerEncoder
 from weft.ragged import additive_mask
 from weft.tree import leaves, map_tree
 
-BATCH, SOURCE, PAST = "batch_size", "encoder_sequence_length", "past_decoder_sequence_length"
+BATCH, SOURCE = "batch_size", "encoder_sequence_length"
+TARGET, PAST = "decoder_sequence_length", "past_decoder_sequence_length"
 
 
 class Graph(NamedTuple):
@@ -86,16 +87,19 @@ def encode(model: Seq2Seq, ids_BS: Tensor, tokens_BS: Tensor) -> Encoded:
             return Encoded(states_BSD.flip(1), final)
         return Encoded(*run_stack(encoder.stack, embedded_BSE, tokens_BS))
     assert isinstance(encoder, TransformerEncoder)
-    stack, (rows, longest) = encoder.stack, ids_BS.shape
-    positions_N = torch.arange(longest).expand(rows, -1).reshape(-1)
-    stream_ND = stack.embed(embedded_BSE.flatten(0, 1), positions_N, longest)
-    mask_BS = additive_mask(~tokens_BS, stream_ND.dtype)
-    biases = stack.self_attention_biases(longest, stream_ND.device)
-    stream_ND = stack(stream_ND, positions_N, [PaddedAttention(mask_BS, bias) for bias in biases])
-    states_BSD = stack.normalize(stream_ND).view(rows, longest, -1)
+    stack, longest = encoder.stack, ids_BS.shape[1]
+    mask_B11S = additive_mask(~tokens_BS, embedded_BSE.dtype)[:, None, None]
+    biases = _with_mask(stack.self_attention_biases(longest, ids_BS.device), mask_B11S)
+    states_BSD, _ = run_transformer(stack, embedded_BSE, Layers(torch.arange(longest), biases))
     weights_BS1 = tokens_BS[..., None].to(states_BSD.dtype)
     means_BD = (states_BSD * weights_BS1).sum(1) / weights_BS1.sum(1)
     return Encoded(states_BSD, ((means_BD,),))
+
+
+def _with_mask(biases: list[Tensor | None], mask: Tensor) -> list[Tensor | None]:
+    """Bias and mask of each layer; layers that share a bias share the sum."""
+    sums = {id(bias): mask if bias is None else bias + mask for bias in biases}
+    return [sums[id(bias)] for bias in biases]
 
 
 # A Transformer decoder
@@ -112,31 +116,23 @@ class EncoderGraph(nn.Module):
         return encode(self.model, input_ids, attention_mask.bool()).states_BSD
 
 
-class FirstStepGraph(nn.Module):
-    """The first token -> logits (B, 1, V), and keys and values of target and source of every layer."""
+class SourceGraph(nn.Module):
+    """encoder_hidden_states -> keys and values (B, H, S, D) of the source, layer by layer."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
         self.model = model
 
-    def forward(
-        self, input_ids: Tensor, encoder_attention_mask: Tensor, encoder_hidden_states: Tensor
-    ) -> tuple[Tensor, ...]:
-        decoder = self.model.decoder
-        assert isinstance(decoder, TransformerDecoder)
-        layers = []
-        for layer in decoder.stack.layers:
+    def forward(self, encoder_hidden_states: Tensor) -> tuple[Tensor, ...]:
+        tensors: list[Tensor] = []
+        for layer in _decoder_stack(self.model).layers:
             assert layer.cross_attention is not None
-            keys_BSHD, values_BSHD = layer.cross_attention.keys_values(encoder_hidden_states)
-            layers.append(KeysValues(keys_BSHD.transpose(1, 2), values_BSHD.transpose(1, 2)))
-        memory = _memory(tuple(layers), encoder_attention_mask, encoder_hidden_states.dtype)
-        step = self.model.step(input_ids[:, 0], decoder.start(memory), memory)
-        pairs = zip(step.state.layers, layers, strict=True)
-        return (step.logits_RV[:, None], *(tensor for own, source in pairs for tensor in (*own, *source)))
+            tensors += layer.cross_attention.keys_values(encoder_hidden_states)
+        return tuple(part_BSHD.transpose(1, 2) for part_BSHD in tensors)
 
 
-class NextStepGraph(nn.Module):
-    """One token and the past -> logits (B, 1, V), and the longer keys and values of the target."""
+class DecoderGraph(nn.Module):
+    """Tokens (B, T) and the past -> logits (B, T, V), and the longer keys and values of the target."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -146,45 +142,53 @@ class NextStepGraph(nn.Module):
         self, input_ids: Tensor, encoder_attention_mask: Tensor, past: tuple[Tensor, ...]
     ) -> tuple[Tensor, ...]:
         """``past``: keys and values of target and source, layer by layer."""
-        own = tuple(KeysValues(*past[start : start + 2]) for start in range(0, len(past), 4))
-        source = tuple(KeysValues(*past[start + 2 : start + 4]) for start in range(0, len(past), 4))
-        memory = _memory(source, encoder_attention_mask, past[0].dtype)
-        step = self.model.step(input_ids[:, 0], TransformerState(own), memory)
-        return (step.logits_RV[:, None], *leaves(step.state))
+        model, stack = self.model, _decoder_stack(self.model)
+        own = [KeysValues(*past[start : start + 2]) for start in range(0, len(past), 4)]
+        source = [KeysValues(*past[start + 2 : start + 4]) for start in range(0, len(past), 4)]
+        before = past[0].shape[2]
+        positions_S = torch.arange(before + input_ids.shape[1])
+        positions_T = positions_S[before:]
+        causal_TS = additive_mask(positions_S > positions_T[:, None], past[0].dtype)
+        biases = _with_mask(stack.position_biases(positions_T, positions_S), causal_TS)
+        mask_B11S = additive_mask(~encoder_attention_mask.bool(), past[0].dtype)[:, None, None]
+        inputs = Layers(positions_T, biases, own, source, mask_B11S)
+        states_BTD, longer = run_transformer(stack, model.target_embedding(input_ids), inputs)
+        assert isinstance(model.decoder, TransformerDecoder)
+        return (model.output(model.decoder.readout(states_BTD)), *leaves(longer))
 
 
-def _memory(layers: tuple[KeysValues, ...], mask_BS: Tensor, dtype: torch.dtype) -> TransformerMemory:
-    return TransformerMemory(layers, additive_mask(~mask_BS.bool(), dtype)[:, None, None])
+def _decoder_stack(model: Seq2Seq) -> TransformerStack:
+    assert isinstance(model.decoder, TransformerDecoder)
+    return model.decoder.stack
 
 
 def _transformer_graphs(model: Seq2Seq, encoder_inputs: dict[str, Tensor]) -> dict[str, Graph]:
-    assert isinstance(model.decoder, TransformerDecoder)
-    layers = len(model.decoder.stack.layers)
-    encoder, first, following = EncoderGraph(model), FirstStepGraph(model), NextStepGraph(model)
+    stack = _decoder_stack(model)
+    encoder, source, decoder = EncoderGraph(model), SourceGraph(model), DecoderGraph(model)
     states_BSD, mask_BS = encoder(**encoder_inputs), encoder_inputs["attention_mask"]
-    start = {"input_ids": torch.ones(len(mask_BS), 1, dtype=torch.int64), "encoder_attention_mask": mask_BS}
-    first_inputs = {**start, "encoder_hidden_states": states_BSD}
-    _, *past = first(**first_inputs)
-    past = [part.repeat(1, 1, 2, 1) if index % 4 < 2 else part for index, part in enumerate(past)]  # a past of two
-    past_names = cache_names("past_key_values", layers, "decoder", "encoder")
+    tokens_BT = torch.ones(mask_BS.shape[0], 2, dtype=torch.int64)
+    sources = source(states_BSD)
+    own_BHPD = sources[0][:, :, :2]
+    names = cache_names("past_key_values", len(stack.layers), "decoder", "encoder")
+    parts = iter(sources)
+    tensors = {name: own_BHPD.clone() if ".decoder." in name else next(parts) for name in names}
     rows_and_source = {0: BATCH, 1: SOURCE}
-    source_axes = {"encoder_attention_mask": rows_and_source, "encoder_hidden_states": rows_and_source}
-    past_axes = {name: {0: BATCH, 2: PAST if ".decoder." in name else SOURCE} for name in past_names}
+    past_axes = {name: {0: BATCH, 2: PAST if ".decoder." in name else SOURCE} for name in names}
     return {
         "encoder_model": Graph(
             encoder, encoder_inputs, ["last_hidden_state"], dict.fromkeys(encoder_inputs, rows_and_source)
         ),
-        "decoder_model": Graph(
-            first,
-            first_inputs,
-            ["logits", *cache_names("present", layers, "decoder", "encoder")],
-            {"input_ids": {0: BATCH}, **source_axes},
+        "source_keys_values": Graph(
+            source,
+            {"encoder_hidden_states": states_BSD},
+            cache_names("present", len(stack.layers), "encoder"),
+            {"encoder_hidden_states": rows_and_source},
         ),
-        "decoder_with_past_model": Graph(
-            following,
-            {**start, **dict(zip(past_names, past, strict=True))},
-            ["logits", *cache_names("present", layers, "decoder")],
-            {"input_ids": {0: BATCH}, "encoder_attention_mask": rows_and_source, **past_axes},
+        "decoder_model": Graph(
+            decoder,
+            {"input_ids": tokens_BT, "encoder_attention_mask": mask_BS, **tensors},
+            ["logits", *cache_names("present", len(stack.layers), "decoder")],
+            {"input_ids": {0: BATCH, 1: TARGET}, "encoder_attention_mask": rows_and_source, **past_axes},
         ),
     }
 

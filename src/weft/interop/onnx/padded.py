@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention.normalizers import Normalizer, softmax
-from weft.attention.records import AttentionRecorder
-from weft.kernels.varlen_attention import repeat_heads
+from weft.attention.multihead import MultiHeadAttention
+from weft.attention.relative_positions import Rotation
+from weft.attention.step_attention import KeysValues
 from weft.models.cells import LSTM, LayerState
 from weft.models.positions import Learned, Sinusoidal
 
 if TYPE_CHECKING:
     from weft.models.recurrent import RecurrentStack, StackState
+    from weft.models.transformer import TransformerStack
 
 POSITIONS = 4096
 """Positions of a table of sinusoids in a graph."""
@@ -49,37 +51,66 @@ class PlainLSTM(LSTM):
         return torch.sigmoid(leave_BD) * torch.tanh(cell_BD), cell_BD
 
 
-class PaddedAttention:
-    """Every query attends to all keys of its row that are no padding: an `AttentionPattern` without `Layout`."""
+class Layers(NamedTuple):
+    """What Transformer layers read besides their stream."""
 
-    def __init__(self, mask_BS: Tensor, bias: Tensor | None) -> None:
-        """``mask_BS``: additive, −∞ at padding; ``bias``: added to the scores, (1, H, T, S)."""
-        self.mask_BS = mask_BS
-        self.bias = bias
+    positions_T: Tensor
+    biases: list[Tensor | None]
+    """Added to the scores of self-attention, for each layer: (…, T, S)."""
+    past: Sequence[KeysValues] = ()
+    """(B, H, P, D) of earlier tokens, for each layer; empty: there are none."""
+    source: Sequence[KeysValues] = ()
+    """(B, H, S, D) of the source, for each layer."""
+    mask_B11S: Tensor | None = None
+    """Of the source."""
 
-    def attend(
-        self,
-        queries_NHD: Tensor,
-        keys_NHD: Tensor,
-        values_NHD: Tensor,
-        *,
-        dropout: float = 0.0,
-        normalize: Normalizer = softmax,
-        recorder: AttentionRecorder | None = None,
-    ) -> Tensor:
-        """See `AttentionPattern`."""
-        rows, longest = self.mask_BS.shape
-        heads, width = queries_NHD.shape[1:]
-        keys_NHD, values_NHD = (repeat_heads(part, queries_NHD) for part in (keys_NHD, values_NHD))
-        queries_BHTD, keys_BHSD, values_BHSD = (
-            part.view(rows, longest, heads, width).transpose(1, 2) for part in (queries_NHD, keys_NHD, values_NHD)
-        )
-        scores_BHTS = queries_BHTD @ keys_BHSD.transpose(2, 3) / math.sqrt(width)
-        scores_BHTS = scores_BHTS + self.mask_BS[:, None, None]
-        if self.bias is not None:
-            scores_BHTS = scores_BHTS + self.bias
-        outputs_BHTD = normalize(scores_BHTS) @ values_BHSD
-        return outputs_BHTD.transpose(1, 2).reshape(rows * longest, heads, width)
+
+def run_transformer(
+    stack: TransformerStack, embedded_BTE: Tensor, inputs: Layers
+) -> tuple[Tensor, tuple[KeysValues, ...]]:
+    """`TransformerStack` over a padded batch: the states with the final norm; keys and values so far of each layer."""
+    stream_BTD = stack.embed(embedded_BTE, inputs.positions_T, 0)
+    rotation = stack.rotation(inputs.positions_T, stream_BTD.dtype)
+    if rotation is not None:
+        rotation = Rotation(rotation.cosines[None], rotation.sines[None])
+    kept = []
+    for number, layer in enumerate(stack.layers):
+        attention, residual = layer.self_attention, layer.self_attention_residual
+        projected_BHTD = _heads(attention, attention.query_key_value(residual.input(stream_BTD)))
+        kv_heads = attention.kv_heads
+        queries_BHTD, keys_BHSD, values_BHSD = projected_BHTD.split([attention.heads, kv_heads, kv_heads], 1)
+        if rotation is not None:
+            queries_BHTD, keys_BHSD = rotation.rotate(queries_BHTD), rotation.rotate(keys_BHSD)
+        if inputs.past:
+            past = inputs.past[number]
+            keys_BHSD, values_BHSD = torch.cat([past.keys, keys_BHSD], 2), torch.cat([past.values, values_BHSD], 2)
+        own = KeysValues(keys_BHSD, values_BHSD)
+        kept.append(own)
+        stream_BTD = residual.add(stream_BTD, _attend(attention, queries_BHTD, own, inputs.biases[number]))
+        if inputs.source and layer.cross_attention is not None:
+            cross, residual = layer.cross_attention, layer.cross_attention_residual
+            queries_BHTD = _heads(cross, cross.query(residual.input(stream_BTD)))
+            attended_BTD = _attend(cross, queries_BHTD, inputs.source[number], inputs.mask_B11S)
+            stream_BTD = residual.add(stream_BTD, attended_BTD)
+        if layer.feed_forward is not None:
+            residual = layer.feed_forward_residual
+            stream_BTD = residual.add(stream_BTD, layer.feed_forward(residual.input(stream_BTD)))
+    return stack.normalize(stream_BTD), tuple(kept)
+
+
+def _heads(attention: MultiHeadAttention, projected_BTD: Tensor) -> Tensor:
+    return projected_BTD.unflatten(-1, (-1, attention.head_width)).transpose(1, 2)
+
+
+def _attend(attention: MultiHeadAttention, queries_BHTD: Tensor, source: KeysValues, bias: Tensor | None) -> Tensor:
+    """Multi-head attention with its output projection; ``bias``: added to the scores."""
+    keys_BHSD, values_BHSD = source
+    if attention.kv_heads < attention.heads:
+        group = attention.heads // attention.kv_heads
+        keys_BHSD, values_BHSD = (part.repeat_interleave(group, 1) for part in (keys_BHSD, values_BHSD))
+    scores_BHTS = queries_BHTD @ keys_BHSD.transpose(2, 3) / math.sqrt(attention.head_width)
+    weights_BHTS = attention.normalize(scores_BHTS if bias is None else scores_BHTS + bias)
+    return attention.output((weights_BHTS @ values_BHSD).transpose(1, 2).flatten(2))
 
 
 def run_stack(stack: RecurrentStack, inputs_BSD: Tensor, tokens_BS: Tensor) -> tuple[Tensor, StackState]:
