@@ -88,7 +88,7 @@ class CTranslate2Engine:
         if reason is None and (request.return_trace or any(request.prefixes)):
             return "CTranslate2 gives no trace, and its beams take no prefix"
         if reason is None and request.start not in STARTS:
-            return "a beam of CTranslate2 starts with <s> or </s> alone, and this model's outputs with other tokens"
+            return "its outputs start with other tokens than <s> or </s>, which CTranslate2 counts in their length"
         return reason or self._too_large(request)
 
     def _too_large(self, request: EngineRequest) -> str | None:

@@ -3,7 +3,8 @@
 The folder is complete in itself: model.bin, config.json and the vocabularies, which CTranslate2 reads; the recipe and
 the tokenizers of the run, which turn text into token ids and back; and weft.json, which says what was exported. Tokens
 are named by their ids, "17", since a token's text may hold a line end or be spelled like a special token; the special
-tokens are <unk>, <s> and </s>. A source is given with its end token.
+tokens are <unk>, <s> and </s>. A source is given with its end token. A run whose outputs start with other tokens than
+<s>, such as a language, has no start token of its own in CTranslate2: they are the target prefix of every call.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
-from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions
+from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions, token_names
 from weft.translation.engines.ctranslate2.support import STARTS, is_installed, unsupported_model
 
 FORMAT = 2
@@ -58,6 +60,8 @@ class ExportInfo(NamedTuple):
     max_target_length: int | None
     weights: str
     """A hash of the weights that were exported."""
+    start: Sequence[str] = ()
+    """The target prefix of every call, in the languages of the run; empty: none is needed."""
 
     @classmethod
     def read(cls, folder: Path) -> ExportInfo | None:
@@ -101,6 +105,7 @@ def write_model(run: LoadedRun, folder: Path, *, quantization: str = "float32", 
     """Make a folder with the files that `CTranslate2Model` reads."""
     model = _check_exportable(run, quantization)
     assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
+    start, names = run.tokenizers.frame.start, token_names(run.tokenizers.target.size)
     info = ExportInfo(
         source_vocabulary=run.tokenizers.source.size,
         target_vocabulary=run.tokenizers.target.size,
@@ -108,9 +113,9 @@ def write_model(run: LoadedRun, folder: Path, *, quantization: str = "float32", 
         max_source_length=max_positions(model.encoder.stack, positions),
         max_target_length=max_positions(model.decoder.stack, positions),
         weights=hash_tensors(model_tensors(model)),
+        start=[] if start in STARTS else [names[id] for id in start],
     )
-    [start] = run.tokenizers.frame.start
-    spec = make_spec(model, positions=positions, start=start)
+    spec = make_spec(model, positions=positions, start=None if info.start else start[0])
     spec.validate()
     spec.optimize(quantization=quantization)
     folder.mkdir()
@@ -128,10 +133,6 @@ def _check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     reason = unsupported_model(run.recipe.model, loss=run.recipe.training.loss)
     if reason is not None:
         raise RecipeError(f"{name}: {reason}")
-    if run.tokenizers.frame.start not in STARTS:
-        raise RecipeError(
-            f"{name}: its outputs start with other tokens than <s> or </s>, which is all that CTranslate2 is given"
-        )
     if not isinstance(model, Seq2Seq):
         raise RecipeError(f"{name}: an ensemble is not a single model; export its runs one at a time")
     assert isinstance(model.decoder, TransformerDecoder)

@@ -45,10 +45,10 @@ def token_names(size: int) -> list[str]:
     return [*SPECIALS, *map(str, range(len(SPECIALS), size))]
 
 
-def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int = BEGIN) -> Any:
+def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int | None = BEGIN) -> Any:
     """A `ctranslate2.specs.TransformerSpec` with the model's weights, ready to be saved.
 
-    ``start``: the special token that the decoder reads first.
+    ``start``: the special token that the decoder reads first; None: the first token of the target prefix of a call.
     """
     from ctranslate2 import specs
 
@@ -78,7 +78,7 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int = BEGIN)
         SPECIALS[BEGIN],
         SPECIALS[END],
     )
-    spec.config.decoder_start_token = SPECIALS[start]
+    spec.config.decoder_start_token = None if start is None else SPECIALS[start]
     spec.config.add_source_eos = False  # sources are given as the model reads them, with the end token
     spec.config.layer_norm_epsilon = decoder.settings.norm_epsilon  # the encoder's too (`unsupported_model`)
     return spec
