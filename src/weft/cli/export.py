@@ -29,6 +29,7 @@ def command(
 
     ctranslate2: encoder-decoder Transformers, for CTranslate2 (`pip install ctranslate2`).
     huggingface: Transformers that transformers has a class for, for AutoModelForSeq2SeqLM; float32, float16, bfloat16.
+    marian: models that were imported from Marian or OPUS-MT, as its .npz (`pip install PyYAML`); float32.
     onnx: encoder-decoder models, recurrent ones too, for ONNX Runtime (`pip install onnx onnxscript onnxruntime`);
     float32, int8. An adapter is added to the weights.
     """

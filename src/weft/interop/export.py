@@ -31,9 +31,16 @@ def _onnx(run: LoadedRun, folder: Path, quantization: str) -> Path:
     return export_onnx(run, folder, quantization=quantization)
 
 
+def _marian(run: LoadedRun, folder: Path, quantization: str) -> Path:
+    from weft.interop.marian.exporting import export_marian
+
+    return export_marian(run, folder, quantization=quantization)
+
+
 FORMATS: dict[str, Callable[[LoadedRun, Path, str], Path]] = {
     "ctranslate2": _ctranslate2,
     "huggingface": _huggingface,
+    "marian": _marian,
     "onnx": _onnx,
 }
 
