@@ -175,7 +175,14 @@ class TestWhatCanBeCaptured:
 
 
 def test_long_runs_are_compiled() -> None:
-    small = transformer()
+    """Unless all layers have kernels of their own."""
+    stack = {**STACK, "hidden": 32, "heads": 2, "activation": "relu"}
+    published = transformer(encoder=stack, decoder=stack)
+    other = {**stack, "activation": "silu"}
+    small = transformer(encoder=other, decoder=other)
+    assert not should_compile(published, TrainingSettings(steps=10**12))
+    assert should_compile(published, TrainingSettings(steps=10**12, precision="tf32"))
+    assert should_compile(published, TrainingSettings(compile="on"))
     assert not should_compile(small, TrainingSettings(steps=100_000))
     assert should_compile(small, TrainingSettings(steps=10**12))
     assert should_compile(small, TrainingSettings(compile="on"))

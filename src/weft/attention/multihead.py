@@ -18,6 +18,8 @@ from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder
 from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention, step_attention_output
+from weft.kernels.adjacent_heads import split_heads
+from weft.kernels.layer_kernels import linear
 
 
 class Heads(NamedTuple):
@@ -60,7 +62,7 @@ class MultiHeadAttention(nn.Module):
         outputs_NHD = pattern.attend(
             queries_NHD, source.keys, source.values, dropout=dropout, normalize=self.normalize, recorder=recorder
         )
-        return self.output(outputs_NHD.flatten(1))
+        return linear(self.output, outputs_NHD.flatten(1))
 
 
 class SelfAttention(MultiHeadAttention):
@@ -118,8 +120,8 @@ class SelfAttention(MultiHeadAttention):
         return self.output(cache.step(layer, projected_RHD, bias_HT, self.normalize).flatten(1))
 
     def _project(self, stream_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeysValues]:
-        projected_NHD = self._split_heads(self.query_key_value(stream_ND))
-        queries_NHD, keys_NHD, values_NHD = projected_NHD.split([self.heads, self.kv_heads, self.kv_heads], 1)
+        projected_NHD = self._split_heads(linear(self.query_key_value, stream_ND))
+        queries_NHD, keys_NHD, values_NHD = split_heads(projected_NHD, [self.heads, self.kv_heads, self.kv_heads])
         if rotation is not None:
             queries_NHD, keys_NHD = rotation.rotate(queries_NHD), rotation.rotate(keys_NHD)
         return queries_NHD, KeysValues(keys_NHD, values_NHD)
@@ -150,13 +152,13 @@ class CrossAttention(MultiHeadAttention):
         self, stream_ND: Tensor, source_MD: Tensor, pattern: AttentionPattern, recorder: AttentionRecorder | None = None
     ) -> Tensor:
         """Every token attends to the source states of its row."""
-        queries_NHD = self._split_heads(self.query(stream_ND))
+        queries_NHD = self._split_heads(linear(self.query, stream_ND))
         return self._attend(queries_NHD, self.keys_values(source_MD), pattern, recorder)
 
     def keys_values(self, source_MD: Tensor) -> KeysValues:
         """Keys and values (M, H, D) of source states."""
-        keys, values = self.key_value(source_MD).unflatten(-1, (2, self.kv_heads, self.head_width)).unbind(-3)
-        return KeysValues(keys, values)
+        projected_MHD = self._split_heads(linear(self.key_value, source_MD))
+        return KeysValues(*split_heads(projected_MHD, [self.kv_heads, self.kv_heads]))
 
     def step(self, stream_RD: Tensor, source: StepKeysValues) -> tuple[Tensor, Tensor]:
         """One token per row over its source: the output and the weights (R, H, S)."""

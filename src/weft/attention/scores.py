@@ -60,6 +60,11 @@ class HiddenLayerScore(Score):
 
     vector: nn.Parameter
 
+    @property
+    @abstractmethod
+    def query_weight_AD(self) -> Tensor:
+        """W₂."""
+
     @abstractmethod
     def project_queries(self, queries_BTD: Tensor) -> Tensor:
         """W₂ q (B, T, A)."""
@@ -125,6 +130,10 @@ class Additive(HiddenLayerScore):
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return self.key_projection(keys_BSD)
 
+    @property
+    def query_weight_AD(self) -> Tensor:
+        return self.query_projection.weight
+
     def project_queries(self, queries_BTD: Tensor) -> Tensor:
         return self.query_projection(queries_BTD)
 
@@ -142,8 +151,12 @@ class Concat(HiddenLayerScore):
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight[:, self.query_width :])
 
+    @property
+    def query_weight_AD(self) -> Tensor:
+        return self.weight[:, : self.query_width]
+
     def project_queries(self, queries_BTD: Tensor) -> Tensor:
-        return functional.linear(queries_BTD, self.weight[:, : self.query_width])
+        return functional.linear(queries_BTD, self.query_weight_AD)
 
 
 class Cosine(Score):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 CHUNK_LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
-"""Logits that exist at a time."""
+"""Logits that exist at a time, in single precision."""
 
 IGNORE_INDEX = -1
 """A target without loss and gradient (on a GPU only): the padding of a batch of fixed size."""
@@ -34,6 +34,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         vocabulary, device_type = len(bias_V), states_ND.device.type
         rows = max(CHUNK_LOGITS[device_type] // vocabulary, 1)
+        if states_ND.is_cuda and states_ND.dtype != torch.float32:
+            rows *= 2  # in as much memory
         states_grad_ND, weight_grad_VD = torch.empty_like(states_ND), torch.zeros_like(weight_VD)
         bias_grad_V = torch.zeros_like(bias_V)
         cast_weight_VD, cast_bias_V = weight_VD.to(states_ND.dtype), bias_V.to(states_ND.dtype)

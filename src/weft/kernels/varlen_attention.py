@@ -11,6 +11,9 @@ from torch import Tensor
 
 from weft.ragged import Layout
 
+HEAD_WIDTHS = (16, 32, 64, 128)
+"""Head widths for which short rows have a kernel of their own."""
+
 
 def has_varlen_kernel(queries_NHD: Tensor) -> bool:
     """Whether `varlen_attention` can be used for such queries."""
@@ -30,11 +33,11 @@ def varlen_attention(
 
     Outputs of rows without keys are zero.
     """
-    from weft.kernels.triton.short_attention import HEAD_WIDTHS, LONGEST, forward_only, short_attention
+    from weft.kernels.triton.short_attention import LONGEST, forward_only, trained_attention
 
     lengths = (queries.device_offsets, keys.device_offsets, queries.longest, keys.longest)
     if max(queries.longest, keys.longest) <= LONGEST and queries_NHD.shape[-1] in HEAD_WIDTHS:
-        attend = short_attention if torch.is_grad_enabled() else forward_only
+        attend = trained_attention if torch.is_grad_enabled() else forward_only
         return attend(queries_NHD, keys_NHD, values_NHD, *lengths, causal)
 
     from torch.nn.attention.varlen import varlen_attn

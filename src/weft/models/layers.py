@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft.kernels.layer_kernels import dropout_add as fused_dropout_add
+from weft.kernels.layer_kernels import has_layer_kernels
 from weft.ragged import Ragged
 
 _LEVELS = 65_536
@@ -38,8 +40,12 @@ def dropout_mask(shape: Sequence[int], probability: float, dtype: torch.dtype) -
 
 
 def dropout_add(residual: Tensor, values: Tensor, probability: float, training: bool) -> Tensor:
-    """``residual`` plus ``dropout`` of ``values``; on a CPU in one pass over memory."""
-    if not training or probability == 0.0 or residual.is_cuda:
+    """``residual`` plus ``dropout`` of ``values``, in one pass over memory where that is faster."""
+    if not training or probability == 0.0:
+        return residual + values
+    if has_layer_kernels(residual):
+        return fused_dropout_add(residual, values, probability)
+    if residual.is_cuda:
         return residual + dropout(values, probability, training)
     return torch.addcmul(residual, values, dropout_mask(values.shape, probability, values.dtype))
 

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from weft.kernels.cpu.lstm import lstm_layer
 from weft.kernels.deferred_gradients import LinearMap, deferred_linear
+from weft.kernels.layer_kernels import has_lstm_kernels
 from weft.models.cells import LSTM, Cell, LayerState, LayerWeights, initialize, layer_weights, make_layer
 from weft.models.layers import dropout
 from weft.ragged import PaddedTimeMajor, Ragged, TimeMajor
@@ -77,10 +78,15 @@ class RecurrentStack(nn.Module):
         )
 
     @property
+    def is_plain_lstm(self) -> bool:
+        """Whether these are unidirectional LSTM layers without normalization, one on top of the other."""
+        plain = self.connections == "plain" and isinstance(self.norms[0], nn.Identity)
+        return plain and self.cell is LSTM and self.directions == 1
+
+    @property
     def is_single_lstm(self) -> bool:
         """Whether this is one unidirectional LSTM layer without normalization."""
-        plain = self.connections == "plain" and isinstance(self.norms[0], nn.Identity)
-        return plain and self.cell is LSTM and len(self.layers) == self.directions == 1
+        return self.is_plain_lstm and len(self.layers) == 1
 
     def zeros(self, rows: int, like: Tensor) -> StackState:
         """The initial state, with the dtype and device of ``like``."""
@@ -132,6 +138,8 @@ class RecurrentStack(nn.Module):
 
     def _layer(self, level: int, values_ND: Tensor, order: TimeMajor, start: LayerState) -> tuple[Tensor, LayerState]:
         """The outputs of a layer and its last states, both directions concatenated."""
+        if self.cell is LSTM and isinstance(order, PaddedTimeMajor) and has_lstm_kernels(values_ND):
+            return self._padded_lstm(level, values_ND, order, start)
         run: Callable[..., Any] = _padded_direction if isinstance(order, PaddedTimeMajor) else _direction
         if self.cell is LSTM and run is _direction:
             run = _lstm_direction
@@ -142,6 +150,28 @@ class RecurrentStack(nn.Module):
         ]
         outputs, finals = zip(*results, strict=True)
         return torch.cat(outputs, -1), tuple(torch.cat(parts, -1) for parts in zip(*finals, strict=True))
+
+    def _padded_lstm(
+        self, level: int, values_ND: Tensor, order: PaddedTimeMajor, start: LayerState
+    ) -> tuple[Tensor, LayerState]:
+        """`_layer` for an LSTM over a padded batch on a GPU, by `weft.kernels.triton.lstm`."""
+        from weft.kernels.triton.lstm import padded_lstm
+
+        weights = [self.weights(level, direction) for direction in range(self.directions)]
+        inputs = [
+            functional.linear(values_ND, part.input_GD, part.input_bias_G + part.state_bias_G) for part in weights
+        ]
+        sorted_inputs = [order.sort(part, reverse=bool(direction)) for direction, part in enumerate(inputs)]
+        times = (len(order.batch_sizes), -1, sorted_inputs[0].shape[-1])
+        results = padded_lstm(
+            torch.stack([part.view(times) for part in sorted_inputs], 1),
+            torch.stack([part.state_GD for part in weights]),
+            *(torch.stack(part.chunk(self.directions, -1)) for part in start),
+        )
+        by_direction = [[part.flatten(0, 1) for part in result_TKBD.unbind(1)] for result_TKBD in results]
+        outputs = [order.unsort(part, reverse=bool(direction)) for direction, part in enumerate(by_direction[0])]
+        finals = tuple(torch.cat([order.last(part) for part in parts], -1) for parts in by_direction)
+        return torch.cat(outputs, -1), finals
 
     # One time step
 

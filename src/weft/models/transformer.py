@@ -25,6 +25,14 @@ from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder, AttentionRecords
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
+from weft.kernels.layer_kernels import (
+    MAX_NORM_WIDTH,
+    has_feed_forward_kernel,
+    has_norm_kernel,
+    relu_feed_forward,
+    residual_norm,
+)
+from weft.kernels.varlen_attention import HEAD_WIDTHS
 from weft.models.layers import dropout, dropout_add
 from weft.models.positions import Learned, Sinusoidal
 from weft.recipe import ModelSettings, TransformerSettings
@@ -72,7 +80,14 @@ class FeedForward(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
+    @property
+    def is_relu(self) -> bool:
+        """Whether it is the network as published, for which there are kernels."""
+        return self.activation is functional.relu_ and self.dropout == 0.0
+
     def forward(self, stream_ND: Tensor) -> Tensor:
+        if self.is_relu and has_feed_forward_kernel(self.linear1, self.linear2, stream_ND):
+            return relu_feed_forward(self.linear1, self.linear2, stream_ND)
         return self.linear2(dropout(self.activation(self.linear1(stream_ND)), self.dropout, self.training))
 
 
@@ -91,6 +106,8 @@ class ResidualBlock(nn.Module):
 
     def add(self, stream_ND: Tensor, output_ND: Tensor) -> Tensor:
         """The stream after the output of the sub-layer was added."""
+        if not self.pre_norm and has_norm_kernel(self.norm, stream_ND):
+            return residual_norm(self.norm, stream_ND, output_ND, self.dropout if self.training else 0.0)
         added_ND = dropout_add(stream_ND, output_ND, self.dropout, self.training)
         return added_ND if self.pre_norm else normalize(self.norm, added_ND)
 
@@ -102,7 +119,16 @@ def make_norm(settings: TransformerSettings) -> nn.Module:
 
 def normalize(norm: nn.Module, stream_ND: Tensor) -> Tensor:
     """A norm whose result keeps the type of the stream, also where norms are computed in full precision."""
+    if has_norm_kernel(norm, stream_ND):
+        return residual_norm(norm, stream_ND)
     return norm(stream_ND).to(stream_ND.dtype)
+
+
+def has_kernels_for(settings: TransformerSettings) -> bool:
+    """Whether `weft.kernels.layer_kernels` and attention without padding cover layers of these settings."""
+    undropped = settings.attention_dropout == settings.activation_dropout == 0.0
+    plain_scores = settings.positions not in ("rotary", "relative", "alibi") and settings.head_width in HEAD_WIDTHS
+    return undropped and plain_scores and settings.activation == "relu" and settings.hidden <= MAX_NORM_WIDTH
 
 
 class TransformerLayer(nn.Module):
@@ -123,6 +149,8 @@ class TransformerLayer(nn.Module):
         super().__init__()
         width, dropout = settings.hidden, settings.attention_dropout
         heads = Heads(settings.heads, settings.kv_heads, settings.head_width)
+        self.has_kernels = normalize is softmax and source_columns == 1 and has_kernels_for(settings)
+        """Whether all of it but matrix products is done by kernels when it is trained in half precision on a GPU."""
         self.self_attention = SelfAttention(width, heads, dropout=dropout, normalize=normalize)
         self.self_attention_residual = ResidualBlock(settings)
         self.cross_attention: CrossAttention | None = None

@@ -1,4 +1,6 @@
-"""Cross-entropy and its gradient on a GPU: one kernel reads a row of logits twice and overwrites it with the gradient.
+"""Cross-entropy and its gradient on a GPU: one kernel reads a row of logits and overwrites it with the gradient.
+
+A row of at most `WHOLE_ROW` logits is held in registers and read once, a longer one is read twice.
 
 Must equal the CPU branch of `weft.kernels.chunked_cross_entropy`, and so `weft.training.loss.cross_entropy`:
 tests/contracts/test_gpu.py. Imported only if there is a GPU.
@@ -11,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+WHOLE_ROW = 32_768
 BLOCK = 4096
 WARPS = 8
 
@@ -51,18 +54,49 @@ def _row(  # type: ignore[no-untyped-def]
         tl.store(start + columns, gradient.to(logits.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _whole_row(  # type: ignore[no-untyped-def]
+    logits, targets, likelihoods, uniforms, stride, vocabulary, smoothing, block: tl.constexpr
+):
+    """`_row` for a row that fits into one block."""
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(targets + row)
+    start = logits + row * stride
+    columns = tl.arange(0, block)
+    mask = columns < vocabulary
+    values = tl.load(start + columns, mask=mask, other=float("-inf")).to(tl.float32)
+    counted = target >= 0
+    target_logit = tl.load(start + target, mask=counted, other=0.0).to(tl.float32)
+    tl.debug_barrier()  # the logit of the target is read before it is overwritten
+    maximum = tl.max(values, 0)
+    total = tl.sum(tl.where(mask, values, 0.0), 0)
+    powers = tl.exp(values - maximum)
+    exp_sum = tl.sum(powers, 0)
+    log_sum = maximum + tl.log(exp_sum)
+    tl.store(likelihoods + row, tl.where(counted, log_sum - target_logit, 0.0))
+    tl.store(uniforms + row, tl.where(counted, log_sum - total / vocabulary, 0.0))
+    gradient = powers / exp_sum - smoothing / vocabulary
+    gradient = tl.where(columns == target, gradient - (1.0 - smoothing), gradient)
+    gradient = tl.where(counted, gradient, 0.0)
+    tl.store(start + columns, gradient.to(logits.dtype.element_ty), mask=mask)
+
+
 def losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Σ −log p(y) and Σ −mean log p(v) over the rows; ``logits_CV`` is overwritten with the gradient."""
     likelihoods, uniforms = (torch.empty(len(logits_CV), device=logits_CV.device) for _ in range(2))
-    _row[(len(logits_CV),)](
+    vocabulary = logits_CV.shape[1]
+    is_whole = vocabulary <= WHOLE_ROW
+    block = max(triton.next_power_of_2(vocabulary), 1024) if is_whole else BLOCK
+    kernel = _whole_row if is_whole else _row
+    kernel[(len(logits_CV),)](
         logits_CV,
         targets_C,
         likelihoods,
         uniforms,
         logits_CV.stride(0),
-        logits_CV.shape[1],
+        vocabulary,
         smoothing,
-        block=BLOCK,
-        num_warps=WARPS,
+        block=block,
+        num_warps=block // 1024 if is_whole else WARPS,
     )
     return likelihoods.sum(), uniforms.sum()

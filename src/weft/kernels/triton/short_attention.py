@@ -11,15 +11,17 @@ recomputes it instead of storing it. Not for rows longer than `LONGEST`.
 # No `from __future__ import annotations` here: PyTorch evaluates the annotations of a custom operator.
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from weft.kernels.adjacent_heads import empty_gradients
+
 LONGEST = 128
-HEAD_WIDTHS = (16, 32, 64, 128)
-"""Head widths that the kernels support."""
 
 
 @triton.jit
@@ -93,6 +95,8 @@ def _backward(  # type: ignore[no-untyped-def]
     query_start, key_start = tl.load(query_starts + row), tl.load(key_starts + row)
     query_count = tl.load(query_starts + row + 1) - query_start
     key_count = tl.load(key_starts + row + 1) - key_start
+    if query_count + key_count == 0:  # as many rows of a padded batch as not
+        return
     keys_SD = _load(keys, key_start, key_count, kv_head, key_row, key_head, tile_s, width)
     values_SD = _load(values, key_start, key_count, kv_head, value_row, value_head, tile_s, width)
     d_keys_SD = tl.zeros((tile_s, width), tl.float32)
@@ -154,7 +158,7 @@ def short_attention(
     longest_keys: int,
     causal: bool,
 ) -> Tensor:
-    """`forward_only` as an operator with a gradient."""
+    """`forward_only` with a gradient, as an operator that layers can be compiled with."""
     return forward_only(
         queries_NHD, keys_NHD, values_NHD, query_starts, key_starts, longest_queries, longest_keys, causal
     )
@@ -177,9 +181,28 @@ def short_attention_backward(
     longest_keys: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    gradients = [tensor.new_empty(tensor.shape) for tensor in (queries_NHD, keys_NHD, values_NHD)]
+    inputs = (gradients_NHD, queries_NHD, keys_NHD, values_NHD)
+    _write_gradients(*inputs, query_starts, key_starts, longest_queries, longest_keys, causal, gradients)
+    return gradients[0], gradients[1], gradients[2]
+
+
+def _write_gradients(
+    gradients_NHD: Tensor,
+    queries_NHD: Tensor,
+    keys_NHD: Tensor,
+    values_NHD: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    longest_queries: int,
+    longest_keys: int,
+    causal: bool,
+    results: Sequence[Tensor],
+) -> None:
+    """Write the gradients of queries, keys and values to ``results``."""
     heads, kv_heads, width = queries_NHD.shape[1], keys_NHD.shape[1], queries_NHD.shape[2]
-    d_queries_NHD = queries_NHD.new_empty(queries_NHD.shape)
-    d_keys_NHD, d_values_NHD = (keys_NHD.new_empty(keys_NHD.shape) for _ in range(2))
+    d_queries_NHD, d_keys_NHD, d_values_NHD = results
+    assert d_keys_NHD.stride() == d_values_NHD.stride()
     tile_t, tile_s, warps = _tiles(longest_queries, longest_keys)
     _backward[(len(query_starts) - 1, kv_heads)](
         queries_NHD, keys_NHD, values_NHD, gradients_NHD, d_queries_NHD, d_keys_NHD, d_values_NHD,
@@ -189,7 +212,6 @@ def short_attention_backward(
         d_queries_NHD.stride(0), d_queries_NHD.stride(1), d_keys_NHD.stride(0), d_keys_NHD.stride(1),
         groups=heads // kv_heads, causal=causal, tile_t=tile_t, tile_s=tile_s, width=width, num_warps=warps,
     )  # fmt: skip
-    return d_queries_NHD, d_keys_NHD, d_values_NHD
 
 
 @short_attention_backward.register_fake
@@ -211,3 +233,40 @@ def _backward_of_operator(ctx, gradient_NHD):  # type: ignore[no-untyped-def]
 
 
 short_attention.register_autograd(_backward_of_operator, setup_context=_setup_context)
+
+
+class _ShortAttention(torch.autograd.Function):
+    """The same where nothing is compiled: gradients of adjacent heads are adjacent."""
+
+    @staticmethod
+    def forward(ctx: Any, queries_NHD: Tensor, keys_NHD: Tensor, values_NHD: Tensor, *options: Any) -> Tensor:
+        query_starts, key_starts, *ctx.options = options
+        ctx.save_for_backward(queries_NHD, keys_NHD, values_NHD, query_starts, key_starts)
+        return forward_only(queries_NHD, keys_NHD, values_NHD, *options)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_NHD: Tensor) -> tuple[Tensor | None, ...]:
+        queries_NHD, keys_NHD, values_NHD, *starts = ctx.saved_tensors
+        gradients = empty_gradients(queries_NHD, keys_NHD, values_NHD)
+        if gradient_NHD.stride(-1) != 1:
+            gradient_NHD = gradient_NHD.contiguous()
+        _write_gradients(gradient_NHD, queries_NHD, keys_NHD, values_NHD, *starts, *ctx.options, gradients)
+        return *gradients, None, None, None, None, None
+
+
+def trained_attention(
+    queries_NHD: Tensor,
+    keys_NHD: Tensor,
+    values_NHD: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    longest_queries: int,
+    longest_keys: int,
+    causal: bool,
+) -> Tensor:
+    """`forward_only` with a gradient."""
+    attend = short_attention if torch.compiler.is_compiling() else _ShortAttention.apply
+    outputs_NHD: Tensor = attend(
+        queries_NHD, keys_NHD, values_NHD, query_starts, key_starts, longest_queries, longest_keys, causal
+    )
+    return outputs_NHD

@@ -1,0 +1,76 @@
+"""Where layers use kernels of their own in training: on CUDA, Transformers in half, LSTMs in single precision.
+
+In the layers of a Transformer everything that is not a matrix product is fused by hand, forwards and backwards, so that
+they gain nothing from `torch.compile`. Plain counterpart of each function: the module that it is given. Held to it by
+tests/kernels/triton and tests/contracts/test_gpu.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+MAX_NORM_WIDTH = 4096
+
+
+def has_layer_kernels(stream_ND: Tensor) -> bool:
+    """Whether the kernels are for such a stream. Layers that are being compiled are fused by the compiler."""
+    is_half = stream_ND.dtype in (torch.bfloat16, torch.float16) and stream_ND.dim() == 2
+    return is_half and stream_ND.is_cuda and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+def has_lstm_kernels(values: Tensor) -> bool:
+    """Whether LSTMs over padded batches of such values use kernels."""
+    is_single = values.dtype == torch.float32 and not torch.is_autocast_enabled(values.device.type)
+    return is_single and values.is_cuda and torch.is_grad_enabled()
+
+
+def has_norm_kernel(norm: nn.Module, stream_ND: Tensor) -> bool:
+    """Whether `residual_norm` can be used."""
+    is_plain = type(norm) in (nn.LayerNorm, nn.RMSNorm) and stream_ND.shape[-1] <= MAX_NORM_WIDTH
+    return is_plain and has_layer_kernels(stream_ND)
+
+
+def residual_norm(
+    norm: nn.Module, stream_ND: Tensor, output_ND: Tensor | None = None, probability: float = 0.0
+) -> Tensor:
+    """``norm(stream_ND + dropout(output_ND))``; without an output, ``norm(stream_ND)``."""
+    from weft.kernels.triton.residual_norm import Norm, residual_norm
+
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    bias_D = norm.bias if isinstance(norm, nn.LayerNorm) else None
+    return residual_norm(stream_ND, output_ND, Norm(norm.weight, bias_D, norm.eps or 0.0), probability)
+
+
+def dropout_add(stream_ND: Tensor, output_ND: Tensor, probability: float) -> Tensor:
+    """``stream_ND + dropout(output_ND)``."""
+    from weft.kernels.triton.residual_norm import dropout_add
+
+    return dropout_add(stream_ND, output_ND, probability)
+
+
+def is_trained_linear(module: nn.Module) -> bool:
+    """Whether this is a linear layer with a bias that is trained itself: not one with an adapter, for instance."""
+    return type(module) is nn.Linear and module.bias is not None and module.weight.requires_grad
+
+
+def linear(module: nn.Linear, inputs_ND: Tensor) -> Tensor:
+    """``module(inputs_ND)``."""
+    if not (has_layer_kernels(inputs_ND) and is_trained_linear(module)):
+        outputs_ND: Tensor = module(inputs_ND)
+        return outputs_ND
+    from weft.kernels.triton.feed_forward import linear
+
+    return linear(inputs_ND, module.weight, module.bias)
+
+
+def has_feed_forward_kernel(linear1: nn.Linear, linear2: nn.Linear, stream_ND: Tensor) -> bool:
+    """Whether `relu_feed_forward` can be used."""
+    return has_layer_kernels(stream_ND) and is_trained_linear(linear1) and is_trained_linear(linear2)
+
+
+def relu_feed_forward(linear1: nn.Linear, linear2: nn.Linear, stream_ND: Tensor) -> Tensor:
+    """``linear2(relu(linear1(stream_ND)))``."""
+    from weft.kernels.triton.feed_forward import feed_forward
+
+    return feed_forward(stream_ND, linear1.weight, linear1.bias, linear2.weight, linear2.bias)
