@@ -238,3 +238,36 @@ def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:
                     torch.cuda.synchronize()
                     trainer.model.to("cuda")
     assert losses[0] == pytest.approx(losses[1], rel=0.005)
+
+
+RESUMED = {
+    "transformer": (transformer(["norm_placement=post"], "model.dropout=0.3"), "bf16"),
+    "pre-norm transformer": (transformer([], "model.dropout=0.3"), "bf16"),
+    "input feeding": (make_recipe({}, [*VARIANTS["input feeding"], "model.dropout=0.3"]).model, "tf32"),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_resumed_run_draws_the_same_dropout_masks(name: str, tmp_path: Path) -> None:
+    """The losses after a checkpoint are those of a run that was not interrupted."""
+    corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
+    pairs = PairStore(TokenStore.of(corpus), TokenStore.of(corpus))
+    sizes = {"batch_tokens": 400, "validate_every": 0, "save_every": 0, "warmup": 4}
+    model_settings, precision = RESUMED[name]
+
+    def fill(new: RunFolder) -> None:
+        (new.path / "tokenizer.json").write_text("{}")
+
+    def losses(folder: Path, steps: int, *, resumed: bool = False) -> list[float]:
+        settings = TrainingSettings.model_validate({**sizes, "precision": precision, "steps": steps})
+        model = build_model(model_settings, source_size=11, target_size=13)
+        context = TrainingContext(settings, device=torch.device("cuda"))
+        run = RunFolder(folder) if resumed else RunFolder.create(folder, fill)
+        trainer = Trainer(model, StoredCorpus(pairs), context, folder=run)
+        if resumed:
+            trainer.restore()
+        return [event.loss for event in trainer.events() if isinstance(event, Step)]
+
+    whole = losses(tmp_path / "whole", 20)
+    parts = losses(tmp_path / "parts", 12) + losses(tmp_path / "parts", 20, resumed=True)
+    assert len(whole) == 20 and parts == pytest.approx(whole, rel=1e-3)

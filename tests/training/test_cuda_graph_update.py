@@ -22,6 +22,7 @@ from weft.training.cuda_graph_update import (
     StaticSide,
     bucket_length,
     can_capture,
+    layers_to_compile,
     pad,
     padded_rows,
     should_compile,
@@ -182,7 +183,8 @@ def test_long_runs_are_compiled() -> None:
     small = transformer(encoder=other, decoder=other)
     assert not should_compile(published, TrainingSettings(steps=10**12))
     assert should_compile(published, TrainingSettings(steps=10**12, precision="tf32"))
-    assert should_compile(published, TrainingSettings(compile="on"))
+    assert not layers_to_compile(published, TrainingSettings(compile="on"))
+    assert len(layers_to_compile(small, TrainingSettings())) == 2
     assert not should_compile(small, TrainingSettings(steps=100_000))
     assert should_compile(small, TrainingSettings(steps=10**12))
     assert should_compile(small, TrainingSettings(compile="on"))

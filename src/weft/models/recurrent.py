@@ -158,13 +158,12 @@ class RecurrentStack(nn.Module):
         from weft.kernels.triton.lstm import padded_lstm
 
         weights = [self.weights(level, direction) for direction in range(self.directions)]
-        inputs = [
-            functional.linear(values_ND, part.input_GD, part.input_bias_G + part.state_bias_G) for part in weights
-        ]
+        inputs = [functional.linear(values_ND, part.input_GD, part.input_bias_G) for part in weights]
         sorted_inputs = [order.sort(part, reverse=bool(direction)) for direction, part in enumerate(inputs)]
         times = (len(order.batch_sizes), -1, sorted_inputs[0].shape[-1])
+        biases_K1G = torch.stack([part.state_bias_G for part in weights])[:, None]
         results = padded_lstm(
-            torch.stack([part.view(times) for part in sorted_inputs], 1),
+            torch.stack([part.view(times) for part in sorted_inputs], 1) + biases_K1G,
             torch.stack([part.state_GD for part in weights]),
             *(torch.stack(part.chunk(self.directions, -1)) for part in start),
         )

@@ -108,7 +108,9 @@ class TrainingSettings(Settings):
         "auto", description="precision of matrix products; auto: on a GPU bf16, or tf32 for recurrent models; else fp32"
     )
     compile: Literal["auto", "on", "off"] = Field(
-        "auto", description="compile the layers of a Transformer on a GPU; auto: if the run is long enough to gain"
+        "auto",
+        description="compile Transformer layers on a GPU, except those that weft has kernels for; "
+        "auto: if the run is long enough to gain",
     )
     shard: Literal["none", "full"] = Field(
         "none", description="several workers: full shards weights, gradients and optimizer state over them (FSDP)"

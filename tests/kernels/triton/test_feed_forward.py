@@ -32,8 +32,9 @@ def test_linear() -> None:
 
 
 def test_feed_forward() -> None:
+    """Of weights that are not rounded again: else values near zero would be on the other side of the ReLU."""
     torch.manual_seed(1)
-    first, second = nn.Linear(64, 200, device="cuda"), nn.Linear(200, 64, device="cuda")
+    first, second = (nn.Linear(*sizes, device="cuda").bfloat16().float() for sizes in ((64, 200), (200, 64)))
     stream_ND = torch.randn(1003, 64, device="cuda").bfloat16().requires_grad_()
     parameters = [*first.parameters(), *second.parameters()]
     outputs_ND = relu_feed_forward(first, second, stream_ND)
@@ -44,4 +45,4 @@ def test_feed_forward() -> None:
     parameters = [*first.parameters(), *second.parameters()]
     exact = [result_ND, *torch.autograd.grad(result_ND, [exact_ND, *parameters], gradient_ND.double())]
     for part, exact_part in zip(ours, exact, strict=True):
-        assert relative_error(part.detach(), exact_part.detach()) < 2e-2
+        assert relative_error(part.detach(), exact_part.detach()) < 1e-2

@@ -69,4 +69,6 @@ def test_dropout_without_a_norm() -> None:
     kept = of_output != 0
     assert 0.73 < kept.float().mean() < 0.77
     assert torch.equal(added_ND[~kept], stream_ND[~kept])
-    torch.testing.assert_close(of_output[kept].float(), torch.full_like(of_output[kept], 4 / 3).float())
+    torch.testing.assert_close(
+        of_output[kept].float(), torch.full_like(of_output[kept].float(), 4 / 3), rtol=1e-2, atol=0
+    )

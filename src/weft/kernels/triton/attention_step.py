@@ -17,7 +17,7 @@ from torch import Tensor
 from weft.kernels.triton.column_sums import column_sums
 from weft.kernels.triton.lstm import tanh
 
-TILE = 4096
+TILE = 8192
 """Numbers of the keys or values that are read at a time: as many of each vector as fit."""
 
 
@@ -113,8 +113,8 @@ def _keys_gradient(  # type: ignore[no-untyped-def]
 
 def _options(keys_BSA: Tensor, vector_A: Tensor | None) -> dict[str, int]:
     tile_s = max(triton.next_power_of_2(keys_BSA.shape[1]), 16)
-    chunk = min(TILE // tile_s, 128)
-    return {"is_additive": vector_A is not None, "tile_s": tile_s, "chunk": chunk, "num_warps": 4}
+    chunk = min(TILE // tile_s, 256)
+    return {"is_additive": vector_A is not None, "tile_s": tile_s, "chunk": chunk, "num_warps": 8}
 
 
 def attend(

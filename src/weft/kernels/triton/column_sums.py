@@ -49,8 +49,8 @@ def add_partials(partials_KPD: Tensor) -> Tensor:
     """(K, D) the sums over P of (K, P, D), in single precision."""
     count, parts, width = partials_KPD.shape
     sums_KD = torch.empty((count, width), dtype=torch.float32, device=partials_KPD.device)
-    _add_partials[(triton.cdiv(width, 32), count)](
-        partials_KPD, sums_KD, parts, width, tile_p=64, tile_w=32, num_warps=4
+    _add_partials[(triton.cdiv(width, 16), count)](
+        partials_KPD, sums_KD, parts, width, tile_p=128, tile_w=16, num_warps=4
     )
     return sums_KD
 

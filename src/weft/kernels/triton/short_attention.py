@@ -246,11 +246,13 @@ class _ShortAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient_NHD: Tensor) -> tuple[Tensor | None, ...]:
-        queries_NHD, keys_NHD, values_NHD, *starts = ctx.saved_tensors
+        queries_NHD, keys_NHD, values_NHD, query_starts, key_starts = ctx.saved_tensors
         gradients = empty_gradients(queries_NHD, keys_NHD, values_NHD)
         if gradient_NHD.stride(-1) != 1:
             gradient_NHD = gradient_NHD.contiguous()
-        _write_gradients(gradient_NHD, queries_NHD, keys_NHD, values_NHD, *starts, *ctx.options, gradients)
+        inputs = (gradient_NHD, queries_NHD, keys_NHD, values_NHD)
+        longest_queries, longest_keys, causal = ctx.options
+        _write_gradients(*inputs, query_starts, key_starts, longest_queries, longest_keys, causal, gradients)
         return *gradients, None, None, None, None, None
 
 
