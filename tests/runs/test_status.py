@@ -81,6 +81,12 @@ def test_a_damaged_log_is_passed_over(copy, line):
     assert RunStatus.read(copy).state in ("finished", "stopped")
 
 
+def test_an_export_is_no_run(copy):
+    shutil.copytree(copy, copy.parent / "exported")
+    (copy.parent / "exported" / "weft.json").write_text("{}", "utf-8")
+    assert [status.path for status in find_runs(copy.parent)] == [copy]
+
+
 def test_the_newest_first_and_nothing_else(copy):
     runs = copy.parent
     newer = shutil.copytree(copy, runs / "newer")

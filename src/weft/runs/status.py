@@ -22,6 +22,8 @@ from weft.runs.weights import read_metadata, read_shapes
 
 LOG_TAIL = 1 << 16
 """Bytes at the end of log.jsonl that are read."""
+EXPORT_INFO = "weft.json"
+"""What every folder has that `weft export` wrote."""
 State = Literal["training", "finished", "stopped", "imported", "damaged"]
 """imported: made by `weft import` or `weft pull`, so that the folder has neither checkpoints nor a log."""
 
@@ -81,9 +83,11 @@ def find_runs(folder: Path) -> Iterator[RunStatus]:
 
 
 def _is_run(path: Path) -> bool:
-    """Whether a folder is a run, perhaps a damaged one."""
+    """Whether a folder is a run, perhaps a damaged one; an export is none."""
     run = RunFolder(path)
-    return not path.name.endswith(".part") and any(item.exists() for item in (run.recipe, run.model, run.log))
+    if path.name.endswith(".part") or (path / EXPORT_INFO).exists():
+        return False
+    return any(item.exists() for item in (run.recipe, run.model, run.log))
 
 
 def _read(path: Path) -> RunStatus:

@@ -156,7 +156,7 @@ class Postprocessor:
         text, spans = target.decode(hypothesis.tokens), target.spans(hypothesis.tokens)
         words, word_of_token = split_words(tokenizers.source, source)
         for position in reversed(unknown):
-            column = int(hypothesis.attention_TS[position, : len(source.ids) - 1].argmax())
+            column = int(hypothesis.attention_TS[position, : len(source.ids) - source.after].argmax())
             start, end = spans[position]
             if 0 <= word_of_token[column] < len(words):
                 text = text[:start] + words[word_of_token[column]] + text[end:]

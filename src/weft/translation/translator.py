@@ -347,8 +347,7 @@ class Translator:
 
     def encoded_source(self, source: str) -> tuple[Tokenizers, Sentence]:
         """A source with its ids as the model reads them, and the tokenizers that can read them."""
-        before = len(self.tokenizers.frame.source_before)
-        return self.postprocessor.readable(Sentence(source, self.source_ids(source), before))
+        return self.postprocessor.readable(framed_sentence(source, self.source_ids(source), self.tokenizers.frame))
 
     def source_ids(self, source: str) -> list[int]:
         """The ids of a source as the model reads them."""

@@ -85,7 +85,16 @@ def attention_view(translation: Translation, *, tokens: bool = False) -> Attenti
     if words is not None and not tokens:
         return AttentionView(words, translation.links, "words")
     over_tokens = WordAttention(translation.attention, translation.source_tokens, translation.tokens)
+    if words is not None and _is_all_text(translation, words):
+        links = links_from_weights(over_tokens.weights_TS, threshold=NULL_THRESHOLD) if over_tokens.target else []
+        return AttentionView(over_tokens, links, "tokens")
     return AttentionView(over_tokens, align_words(over_tokens) if words is not None else [], "tokens")
+
+
+def _is_all_text(translation: Translation, words: WordAttention) -> bool:
+    """Whether a source has no end token, nor anything else around its text, as in models of OpenNMT-py."""
+    ends = translation.source_tokens[-1:] == [specials.SPECIALS[specials.END]]
+    return not ends and not words.weights_TS[:, -1].any()
 
 
 def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], list[int]]:

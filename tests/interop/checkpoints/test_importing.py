@@ -16,6 +16,7 @@ from weft.interop.importing import import_model, run_name
 from weft.interop.options import ImportOptions
 from weft.runs.load import load_run
 from weft.text.specials import BEGIN, END
+from weft.translation.word_alignment import attention_view
 
 OPENNMT = Shape(sizes=(23, 19), epsilon=1e-6, pre_norm=True, positions=interleaved, output_bias=True)
 
@@ -89,6 +90,16 @@ def test_sources_without_an_end_token(tmp_path: Path) -> None:
     forced, words = run.attend("w3 w4", "v1 v2")
     assert forced.source_tokens == ["w3", "w4"] and words.source == ["w3", "w4", "</s>"]
     assert (words.weights_TS[:, :2] > 0).all() and (words.weights_TS[:, 2] == 0).all()
+    view = attention_view(forced, tokens=True)
+    assert view is not None and view.links == forced.links and any(source == 1 for source, _ in view.links)
+
+
+def test_the_last_word_of_a_source_may_replace_an_unknown_one(tmp_path: Path) -> None:
+    original = Transformer(toolkit_models.OPENNMT, OPENNMT)
+    original.parameters["generator.bias"][0] = 99  # it writes nothing but unknown tokens
+    torch.save(toolkit_checkpoints.opennmt(original), tmp_path / "m.pt")
+    run = weft.load(import_model(tmp_path / "m.pt", tmp_path / "run"))
+    assert run.translate("Xanadu", kind="greedy", max_length=1, replace_unknown=True, no_loops=False).text == "Xanadu"
 
 
 def test_joey_by_its_folder(tmp_path: Path) -> None:
