@@ -108,6 +108,19 @@ def test_resuming_is_the_same(tiny, base, adapted, tmp_path):
     assert same(weights(tmp_path / "run"), weights(adapted))
 
 
+def test_half_written_files_are_removed(adapted, tmp_path):
+    shutil.copytree(adapted, tmp_path / "run")
+    folder = tmp_path / "run/adapters/default"
+    for name in (".adapter_model.safetensors.123.part", ".adapter_config.json.part", "notes.part"):
+        (folder / name).touch()
+    RunFolder(tmp_path / "run").prune(6, [6])
+    assert {path.name for path in folder.iterdir()} == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "notes.part",
+    }
+
+
 def test_checkpoints_hold_the_adapters_only(adapted):
     tensors = RunFolder(adapted).read_checkpoint().weights
     assert tensors and all(".lora_" in name for name in tensors)

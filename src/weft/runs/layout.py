@@ -57,9 +57,10 @@ CHECKPOINT_FOLDER = re.compile(r"step-[0-9]+|\.step-[0-9]+\.part")
 BEST_FILE = re.compile(r"step-[0-9]+\.safetensors|\.step-[0-9]+\.safetensors\.[0-9]+\.part")
 """The files in training/best/ that weft makes."""
 HALF_WRITTEN = re.compile(
-    r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|metrics\.json|README\.md)(\.[0-9]+)?\.part"
+    r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|metrics\.json|README\.md|"
+    r"adapter_config\.json|adapter_model\.safetensors)(\.[0-9]+)?\.part"
 )
-"""The files in a run folder that a killed process leaves behind."""
+"""The files in a run folder, or in that of an adapter, that a killed process leaves behind."""
 
 
 class Checkpoint(NamedTuple):
@@ -198,7 +199,9 @@ class RunFolder:
         if self.training.is_symlink() or self.best.is_symlink():
             return
         kept = {self.checkpoint_path(step).name, *(f"step-{best_step}.safetensors" for best_step in best)}
-        for folder, names in ((self.training, CHECKPOINT_FOLDER), (self.best, BEST_FILE), (self.path, HALF_WRITTEN)):
+        folders = [(self.training, CHECKPOINT_FOLDER), (self.best, BEST_FILE), (self.path, HALF_WRITTEN)]
+        adapters = [path for path in (self.path / "adapters").glob("*") if path.is_dir() and not path.is_symlink()]
+        for folder, names in [*folders, *((adapter, HALF_WRITTEN) for adapter in adapters)]:
             for path in folder.iterdir():
                 if names.fullmatch(path.name) and path.name not in kept:
                     _remove(path)

@@ -127,7 +127,7 @@ def _trained_file(run: RunFolder, settings: dict[str, Any]) -> Path:
     lora = settings.get("lora")
     if not isinstance(lora, dict) or not lora.get("rank"):
         return run.model
-    return run.path / "adapters" / str(lora.get("name")) / "adapter_model.safetensors"
+    return run.path / "adapters" / str(lora.get("name", "default")) / "adapter_model.safetensors"
 
 
 def _last_events(log: Path) -> Iterator[dict[str, Any]]:
