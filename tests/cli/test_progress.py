@@ -39,6 +39,12 @@ def printed(events: Iterable[Event], **console: object) -> str:
     return stream.getvalue()
 
 
+def test_the_parameters_that_are_trained() -> None:
+    assert " 47,000,000 parameters; " in printed([STARTED], width=300)
+    text = printed([replace(STARTED, trained_parameters=9_216)], width=300)
+    assert " 47,000,000 parameters, 9,216 of them trained; " in text
+
+
 def test_lines_of_a_file_are_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
     list(ProgressReporter()(iter([STARTED, Finished(5_000, "steps", 12.0, 5_000)])))
     first, *_ = capsys.readouterr().err.splitlines()

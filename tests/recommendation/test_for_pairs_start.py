@@ -30,10 +30,20 @@ def test_no_higher_than_that_of_the_run(recommended, tmp_path):
     assert f"learning rate: 5e-05 (that of {tmp_path / 'run'})" in result.lines()
 
 
-def test_adapters_take_ten_times_as_much(recommended, tmp_path):
+def test_adapters_take_ten_times_that_of_the_run_at_most(recommended, tmp_path):
     result = recommended(5e-6, "training.lora.rank=4")
     assert result.recipe.training.learning_rate == pytest.approx(5e-5)
     assert f"learning rate: 5e-05 (ten times that of {tmp_path / 'run'})" in result.lines()
+
+
+def test_adapters_take_three_times_as_much_as_weights(recommended):
+    weights, adapters = (recommended(0.5, *changes) for changes in ((), ("training.lora.rank=4",)))
+    assert adapters.recipe.training.learning_rate == 3 * weights.recipe.training.learning_rate
+    assert any(line.endswith("(for adapters, three times that of weights)") for line in adapters.lines())
+
+
+def test_the_units_are_those_of_the_run(recommended):
+    assert not [line for line in recommended(0.5).lines() if " units: " in line]
 
 
 def test_a_run_that_learned_at_a_higher_rate(recommended):

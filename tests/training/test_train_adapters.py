@@ -204,6 +204,7 @@ def test_instructions_with_an_imported_model(tmp_path_factory, tmp_path, changes
     recipe = load_recipe(start / "recipe.toml", [train_on, *lines], start=start)
     events = list(train(recipe, tmp_path / "run"))
     assert events[0].pairs == 3
+    assert (events[0].trained_parameters is None) == (not changes)
     before, after = weights(start), weights(tmp_path / "run")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     if "training.lora.rank" in changes:

@@ -96,8 +96,9 @@ class ProgressReporter:
     def _started(self, event: Started) -> None:
         dropped = "; ".join(f"{count:,} {reason}" for reason, count in event.dropped.items())
         pairs = plural(event.pairs, "pair") if event.pairs else "streamed pairs"
+        trained = "" if event.trained_parameters is None else f", {event.trained_parameters:,} of them trained"
         self.console.print(
-            f"{pairs}{f' (dropped: {dropped})' if dropped else ''}; {event.parameters:,} parameters; "
+            f"{pairs}{f' (dropped: {dropped})' if dropped else ''}; {event.parameters:,} parameters{trained}; "
             f"vocabulary {event.source_vocabulary:,} / {event.target_vocabulary:,}; {event.device}"
         )
         self.started = event

@@ -55,6 +55,7 @@ def recommend_recipe(
     if start is not None:
         tree = starting_from(tree, start)
         choices = [choice for choice in choices if not _sets(choice, (["model"], ["tokenizer"]))]
+        choices = [choice for choice in choices if choice.topic != "target units"]
         choices.append(Choice("model and tokenizer", f"those of {start}", "--from"))
         if (rate := _fine_tuning_rate(tree, start, given)) is not None:
             tree["training"]["learning_rate"] = rate.settings["training.learning_rate"]
@@ -66,14 +67,20 @@ def recommend_recipe(
 
 
 def _fine_tuning_rate(tree: dict[str, Any], start: Path, given: Sequence[Sequence[str]]) -> Choice | None:
-    """A learning rate no higher than that of the run to start from; of adapters, which are few weights, ten times."""
+    """A learning rate no higher than that of the run to start from, if that changes the one in ``tree``.
+
+    For adapters, three times the rate of weights, and no more than ten times that of the run: benchmarks/RESULTS.md.
+    """
     adapters = any([*name][:2] == ["training", "lora"] for name in given)
-    rate = load_recipe(Path(start) / "recipe.toml").training.learning_rate * (10 if adapters else 1)
+    limit = load_recipe(Path(start) / "recipe.toml").training.learning_rate * (10 if adapters else 1)
     chosen = tree.get("training", {}).get("learning_rate")
-    if chosen is None or chosen <= rate:
+    if chosen is None or (chosen <= limit and not adapters):
         return None
-    times = "ten times that" if adapters else "that"
-    return Choice("learning rate", f"{rate:g}", f"{times} of {start}", {"training.learning_rate": rate})
+    if adapters and 3 * chosen <= limit:
+        rate, reason = 3 * chosen, "for adapters, three times that of weights"
+    else:
+        rate, reason = limit, f"{'ten times that' if adapters else 'that'} of {start}"
+    return Choice("learning rate", f"{rate:g}", reason, {"training.learning_rate": rate})
 
 
 def _is_given(part: str, given: Sequence[Sequence[str]]) -> bool:

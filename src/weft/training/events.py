@@ -43,6 +43,8 @@ class Started(Event):
     """How many there will be, unless training ends early."""
     stops_early: bool = False
     """Whether training ends once validations bring no improvement (training.patience)."""
+    trained_parameters: int | None = None
+    """Those that are neither frozen nor below adapters; None: all of them."""
 
 
 @dataclass(frozen=True)

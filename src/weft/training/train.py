@@ -205,18 +205,21 @@ def _events(
     """The events of the loop, with `Started` before them, and the result written before `Finished`."""
     settings = recipe.training
     validations = settings.steps // settings.validate_every if trainer.validator and settings.validate_every else 0
+    weights = [(parameter.numel(), parameter.requires_grad) for parameter in trainer.model.parameters()]
+    parameters, trained = sum(size for size, _ in weights), sum(size for size, is_trained in weights if is_trained)
     yield Started(
         step=trainer.progress.step,
         pairs=0 if recipe.data.streaming else prepared.pairs,
         dropped=dropped,
         source_vocabulary=prepared.tokenizers.source.size,
         target_vocabulary=prepared.tokenizers.target.size,
-        parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
+        parameters=parameters,
         device=str(trainer.context.device),
         steps=settings.steps,
         path=str(trainer.folder.path),
         validations=validations,
         stops_early=bool(validations and settings.patience),
+        trained_parameters=trained if trained < parameters else None,
     )
     if fitted is not None:
         yield fitted
