@@ -29,6 +29,8 @@ def test_what_is_refused(refusal: Callable[..., str], finished: Path, tmp_path: 
         ((finished, "--set", "search.size=3"), "--set search.size=3: expected a setting of the service"),
         ((finished, "--engine", "fast"), "--engine fast: unknown engine"),
         (("--new-key", "me"), "--new-key: needs --key-file FILE"),
+        ((f"both={finished}+",), f"RUN: {finished}+: the + stands between the run folders of an ensemble"),
+        ((f"both={finished}+none",), "none: no such run folder"),
     ):
         assert words in refusal("serve", *arguments)
     assert not served
@@ -45,7 +47,9 @@ def test_names_and_settings(command: Callable[..., Any], finished: Path, served:
         "serve", finished, f"old={finished}", "--host", "0.0.0.0", "--open-to-all", "--set", "max_lines=3", "--open"
     )
     command("serve", finished, finished, "--host", "::", "--key-file", keys, "--precision", "int8", "--port", "0")
-    (first, settings, key_file, options), (second, more, given_keys, _) = served
+    command("serve", f"both={finished}+{other}", f"{finished}+{other}")
+    (first, settings, key_file, options), (second, more, given_keys, _), (ensembles, *_) = served
+    assert ensembles == {"both": (finished, other), "run+run": (finished, other)}
     assert first == {"old": finished, "run": finished} and second == {"run": finished, "run-2": finished}
     assert settings.max_lines == 3 and settings.host == "0.0.0.0" and key_file is None and options["open_browser"]
     assert more.precision == "int8" and more.port == 0 and given_keys == keys

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import math
 import os
 import shutil
@@ -16,15 +18,20 @@ from typing import Any, cast
 import httpx
 import pytest
 
+import weft
 from serve.servers import Running, raw_request, running_server, settings, wait_for
+from weft.errors import DataError
 from weft.serve import create_app
 from weft.serve.admission import Refusal
 from weft.serve.errors import BusyError, ModelUnavailableError, ServiceError
+from weft.serve.facts import facts
 from weft.serve.lanes import Lane
 from weft.serve.metrics import Metrics
 from weft.serve.models import Models, ServedModel, languages_of, modified
 from weft.serve.naming import name_runs
+from weft.serve.operations import translate
 from weft.serve.queueing import Batch, Item, Job
+from weft.serve.worker import Worker
 from weft.training.train import train
 
 LONG = {"text": "a b c " * 200, "search": {"size": 64, "stop": "steps", "max_length": 1000, "no_loops": False}}
@@ -222,6 +229,35 @@ def test_a_model_is_refreshed_once_for_all_who_watch(recurrent_run: Path, monkey
     asyncio.run(test())
 
 
+def test_an_ensemble(recurrent_run: Path, transformer_run: Path, tmp_path: Path) -> None:
+    """Its worker loads all runs; it is reloaded when one of them changes."""
+    copied = tmp_path / "copy"
+    shutil.copytree(recurrent_run, copied)
+
+    async def test() -> None:
+        model = create_app({"both": [recurrent_run, copied]}, settings()).models.by_name["both"]
+        assert model.languages == ("aa", "bb")
+        before = model.written()
+        os.utime(copied / "model.safetensors", (1, 1))
+        assert before != model.written()
+        worker = Worker(io.BytesIO(), io.BytesIO())
+        worker.config = {**model._config(), "device": "cpu"}
+        loaded = worker._load()
+        assert facts(loaded)["architecture"] == "ensemble"
+        [record] = translate(loaded, {"texts": ["a b"], "search": {}, "n_best": 1})
+        alone = weft.load(recurrent_run, device="cpu").translate("a b")
+        assert json.loads(record)["text"] == alone.text, "two equal models"
+
+    asyncio.run(test())
+    with pytest.raises(DataError, match="both: an ensemble of no runs"):
+        create_app({"both": []}, settings())
+    adapter = copied / "adapters" / "medical" / "adapter_model.safetensors"
+    adapter.parent.mkdir(parents=True)
+    adapter.touch()
+    with pytest.raises(DataError, match="copy:medical: in an ensemble only the first run can have an adapter"):
+        create_app({"both": [recurrent_run, f"{copied}:medical"]}, settings())
+
+
 def test_languages(recurrent_run: Path, tmp_path: Path) -> None:
     assert languages_of(recurrent_run, "x") == ("aa", "bb")
     assert languages_of(tmp_path, "x") == ("source", "x")
@@ -245,7 +281,7 @@ def test_a_run_with_one_of_its_adapters(tmp_path: Path) -> None:
     async def test() -> None:
         model = ServedModel("a", f"{tmp_path / 'run'}:legal", settings(), Metrics())
         config = model._config()
-        assert (config["run"], config["adapter"]) == (str(tmp_path / "run"), "legal")
+        assert (config["runs"], config["adapter"]) == ([str(tmp_path / "run")], "legal")
         assert ServedModel("a", tmp_path / "run", settings(), Metrics())._config()["adapter"] is None
 
     asyncio.run(test())

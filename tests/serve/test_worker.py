@@ -101,7 +101,7 @@ def test_errors_are_logged_without_texts(
 def test_no_output_is_longer_than_the_service_allows(recurrent_run: Path) -> None:
     """Whatever the model has learned, and whatever a request asks for."""
     one = Worker(io.BytesIO(), io.BytesIO())
-    one.config = {"run": str(recurrent_run), "device": "cpu", "max_output": 5}
+    one.config = {"runs": [str(recurrent_run)], "device": "cpu", "max_output": 5}
     translator = one._load()
     for search in ({}, {"max_ratio": 20.0}, {"max_extra": 50}):
         output = translator.translate("a b c d a b c d", kind="greedy", min_length=5, **search)

@@ -12,7 +12,7 @@ from weft.activity import activity
 from weft.cli.arguments import Device, Engine, Precision
 from weft.errors import DataError, RecipeError, plural
 from weft.files import lock_owner
-from weft.runs.adapted_run import AdaptedRun
+from weft.serve.naming import Run, check_run, members, name_runs, parse_run
 
 if TYPE_CHECKING:
     from weft.serve.models import Models
@@ -24,7 +24,9 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 def command(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN...", help="Run folders, RUN:ADAPTER, or NAME=RUN.", show_default=False),
+        typer.Argument(
+            metavar="RUN...", help="Run folders, RUN:ADAPTER, NAME=RUN, or an ensemble: RUN+RUN.", show_default=False
+        ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0: any that is free.")] = 8000,
@@ -56,8 +58,8 @@ def command(
     if not runs:
         raise DataError("RUN: missing; name at least one run folder")
     named = _named(runs)
-    for run in named.values():
-        AdaptedRun.parse(run).check()
+    for name, run in named.items():
+        check_run(name, run)
     options: dict[str, Any] = {"device": device, "precision": precision, "engine": engine}
     given = {name: value for name, value in options.items() if value is not None}
     settings = _settings({"host": host, "port": port, **given}, changes)
@@ -78,20 +80,19 @@ def _make_key(key_file: Path | None, name: str) -> None:
     print(f"weft: its hash was added to {key_file}; the key itself is not stored", file=sys.stderr)
 
 
-def _named(runs: list[str]) -> dict[str, Path]:
+def _named(runs: list[str]) -> dict[str, Run]:
     """Run folders by name."""
-    from weft.serve.naming import name_runs
-
-    named: dict[str, Path] = {}
-    unnamed: list[Path] = []
+    named: dict[str, Run] = {}
+    unnamed: list[Run] = []
     for run in runs:
         name, equals, path = run.partition("=")
         if equals and name and not Path(run).exists():
             if name in named:
-                raise DataError(f"RUN: {name} is the name of {named[name]} already; choose another for {path}")
-            named[name] = Path(path)
+                used = "+".join(map(str, members(named[name])))
+                raise DataError(f"RUN: {name} is the name of {used} already; choose another for {path}")
+            named[name] = parse_run(path)
         else:
-            unnamed.append(Path(run))
+            unnamed.append(parse_run(run))
     return named | name_runs(unnamed, used=named)
 
 
@@ -107,7 +108,7 @@ def _settings(given: dict[str, Any], changes: list[str] | None) -> ServeSettings
     return make_settings(given)
 
 
-def _serve(named: dict[str, Path], settings: ServeSettings, key_file: Path | None, *, open_browser: bool) -> None:
+def _serve(named: dict[str, Run], settings: ServeSettings, key_file: Path | None, *, open_browser: bool) -> None:
     try:
         from weft.serve.app import create_app
         from weft.serve.server import address, listen, run
@@ -122,7 +123,7 @@ def _serve(named: dict[str, Path], settings: ServeSettings, key_file: Path | Non
 
     def on_start() -> None:
         print(f"weft: serving {', '.join(named)} at {url}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        for name in (name for name, run in named.items() if lock_owner(AdaptedRun.parse(run).path) is not None):
+        for name in (name for name, run in named.items() if any(lock_owner(member.path) for member in members(run))):
             print(f"weft: watch the training of {name} at {url}#training?run={name}", file=sys.stderr, flush=True)
         _report_models(service.models)
         if open_browser:

@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 
 from weft import __version__
 from weft.errors import DataError
-from weft.runs.adapted_run import AdaptedRun
 from weft.serve import inspection, libretranslate, page, routes, streaming, training
 from weft.serve.errors import ServiceError
 from weft.serve.frames import to_json
@@ -21,23 +20,26 @@ from weft.serve.jobs import ClientLeftError
 from weft.serve.keys import Keys
 from weft.serve.metrics import Metrics
 from weft.serve.models import Models
-from weft.serve.naming import name_runs
+from weft.serve.naming import Run, check_run, name_runs
 from weft.serve.security import Guard
 from weft.serve.settings import ServeSettings
 
-Runs = Path | str | Sequence[Path | str] | Mapping[str, Path | str]
+Runs = Path | str | Sequence[Path | str] | Mapping[str, Path | str | Sequence[Path | str]]
 
 
 def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: Path | str | None = None) -> Service:
     """The application for runs, named after their folders or as given; to be run by any ASGI server, or mounted.
 
-    A run is a folder, or RUN:ADAPTER for a run with one of its adapters.
+    A run is a folder, or RUN:ADAPTER for a run with one of its adapters. Several under one name are an ensemble:
+    ``{"both": ["runs/a", "runs/b"]}``.
 
     Worker processes start with the application, or with the first request; `Service.stop` ends them.
     """
     settings = settings or ServeSettings()
     if isinstance(runs, Mapping):
-        named = {name: Path(run) for name, run in runs.items()}
+        named: dict[str, Run] = {
+            name: Path(run) if isinstance(run, str | Path) else tuple(map(Path, run)) for name, run in runs.items()
+        }
     else:
         named = name_runs([runs] if isinstance(runs, str | Path) else runs)
     if not named:
@@ -45,7 +47,7 @@ def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: P
     for name, run in named.items():
         if not name or "/" in name or not name.isprintable():
             raise DataError(f"serve: {name!r} cannot be the name of a run: it is part of addresses; leave out slashes")
-        AdaptedRun.parse(run).check()
+        check_run(name, run)
     keys = None if key_file is None else Keys.read(Path(key_file))
     metrics = Metrics()
     models = Models(named, settings, metrics)

@@ -13,11 +13,12 @@ from typing import Any
 
 from weft.errors import WeftError, nearest
 from weft.recipe.files import read_tree
-from weft.runs.adapted_run import WEIGHTS, AdaptedRun
+from weft.runs.adapted_run import WEIGHTS
 from weft.runs.layout import RunFolder
 from weft.serve.errors import DeadlineError, ModelUnavailableError, ServiceError
 from weft.serve.lanes import Lane
 from weft.serve.metrics import ABANDONED, READY, REFUSED, RESTARTS, Metrics
+from weft.serve.naming import Run, members
 from weft.serve.queueing import Job
 from weft.serve.settings import ServeSettings
 from weft.serve.worker_process import WorkerEndedError, WorkerProcess
@@ -32,12 +33,12 @@ MAX_FAILURES = 5
 
 
 class ServedModel:
-    """A run under a name."""
+    """A run under a name, or an ensemble of runs."""
 
-    def __init__(self, name: str, run: Path | str, settings: ServeSettings, metrics: Metrics) -> None:
-        """``run``: a run folder, or RUN:ADAPTER."""
+    def __init__(self, name: str, run: Run, settings: ServeSettings, metrics: Metrics) -> None:
         self.name = name
-        self.run, self.adapter = AdaptedRun.parse(run)
+        self.runs = tuple(member.path for member in members(run))
+        self.run, self.adapter = members(run)[0]
         self.settings = settings
         self.metrics = metrics
         self.state = "loading"
@@ -54,10 +55,10 @@ class ServedModel:
         }
         self.tasks: list[asyncio.Task[None]] = []
         self.stopping = False
-        self.weights_time: float | None = None
+        self.weights_time: tuple[float | None, ...] | None = None
         """When the weights were last written, as far as is known."""
         self.refreshing = asyncio.Lock()
-        self.refreshed_time: float | None = None
+        self.refreshed_time: tuple[float | None, ...] | None = None
         """When the weights of the last `refresh` were written."""
         self.version = 0
         """How often a model was loaded."""
@@ -101,7 +102,7 @@ class ServedModel:
     def _config(self) -> dict[str, Any]:
         settings = self.settings
         return {
-            "run": str(self.run),
+            "runs": [str(run) for run in self.runs],
             "adapter": self.adapter,
             "device": settings.device,
             "precision": settings.precision,
@@ -115,7 +116,7 @@ class ServedModel:
     def _on_event(self, event: str, body: bytes) -> None:
         """What the worker says of its model."""
         data = json.loads(body)
-        self.weights_time = modified(self.run)
+        self.weights_time = self.written()
         if event == "ended":
             self.ready.clear()
             self.state = "loading"
@@ -145,8 +146,8 @@ class ServedModel:
 
     async def loaded(self) -> None:
         """Wait until the model can answer, for as long as a request may take."""
-        if self.state == "failed" and self.weights_time != modified(self.run):
-            self.weights_time = modified(self.run)
+        if self.state == "failed" and self.weights_time != self.written():
+            self.weights_time = self.written()
             await self.reload()  # training may have written weights since
         if self.state == "failed":
             raise ModelUnavailableError(f"{self.name}: {self.problem}")
@@ -183,10 +184,14 @@ class ServedModel:
             for lane in self.lanes.values():
                 lane.abandon(job)
 
+    def written(self) -> tuple[float | None, ...]:
+        """When the weights of each run were written."""
+        return tuple(map(modified, self.runs))
+
     async def refresh(self) -> None:
         """Reload the model if its weights have been written since; once for all who ask at the same time."""
         async with self.refreshing:
-            written = modified(self.run)
+            written = self.written()
             if self.state == "failed" or self.refreshed_time != written:
                 await self.reload()
                 self.refreshed_time = written
@@ -214,7 +219,7 @@ class ServedModel:
         from weft.files import lock_owner
 
         source, target = self.languages
-        training = lock_owner(self.run) is not None
+        training = any(lock_owner(run) is not None for run in self.runs)
         return {
             "name": self.name,
             "title": self.name,
@@ -250,7 +255,7 @@ def languages_of(run: Path, name: str) -> tuple[str, str]:
 class Models:
     """All models of a service by name; the first is the default."""
 
-    def __init__(self, runs: Mapping[str, Path | str], settings: ServeSettings, metrics: Metrics) -> None:
+    def __init__(self, runs: Mapping[str, Run], settings: ServeSettings, metrics: Metrics) -> None:
         self.by_name = {name: ServedModel(name, run, settings, metrics) for name, run in runs.items()}
         self.metrics = metrics
         self.draining = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ TRACELESS = ("mbr", "exact", "exhaustive")
 
 def translate(translator: Translator, payload: Payload, observer: StepObserver | None = None) -> list[bytes]:
     """A record for each of the texts."""
+    if payload.get("trace") or payload.get("prefix") or payload.get("prefix_ids"):
+        translator = with_steps(translator)
     translator = in_languages(translator, payload["search"])[0].with_edits(edits_of(payload))
     results = search(translator, payload, observer=observer)
     traced, attention = payload.get("trace", False), payload.get("attention", False)
@@ -68,6 +71,16 @@ def search(translator: Translator, payload: Payload, *, observer: StepObserver |
     return translator.search(request)
 
 
+def with_steps(translator: Translator) -> Translator:
+    """The translator with an engine that shows its steps: PyTorch, also where CTranslate2 is required."""
+    fallback = getattr(translator.engine, "fallback", None)
+    if fallback is None:
+        return translator
+    stepping = copy.copy(translator)
+    stepping.engine = fallback
+    return stepping
+
+
 def _continuation(continuations: Sequence[Translation], prompt: str) -> Translation:
     from dataclasses import replace
 
@@ -97,7 +110,7 @@ def stream(
 ) -> None:
     """Send what the search for one text does: start, step by step, done."""
     settings = translator.search_settings(payload["search"])
-    translator = in_languages(translator, payload["search"])[0]
+    translator = in_languages(with_steps(translator), payload["search"])[0]
     [source] = payload["texts"]
     edited = translator.with_edits(edits_of(payload))
     send(

@@ -95,7 +95,7 @@ class Worker:
 
         translator = self.translator
         assert translator is not None
-        alone = translator.device.type != "cpu" or translator.engine.name != "torch"  # they use all there is for one
+        alone = translator.device.type != "cpu" or translator.engine.name == "ctranslate2"  # it divides batches itself
         parallel = 1 if alone else self._parallel()
         self.send({"event": "ready"}, [to_json({**facts(translator), "parallel_searches": parallel})])
 
@@ -119,7 +119,7 @@ class Worker:
         options = {name: self.config[name] for name in names if name in self.config}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            translator = load(self.config["run"], **options)
+            translator = load(*self.config["runs"], **options)
             if "max_output" in self.config:
                 translator.length_limits = OutputLimits.of(translator.length_limits, self.config["max_output"])
             if translator.source_role != "none":

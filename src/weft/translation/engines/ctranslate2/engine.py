@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from weft.activity import activity
@@ -41,6 +42,7 @@ class CTranslate2Engine:
         self.name = "ctranslate2" if required else "auto"
         self.precision = fallback.precision
         self._model: CTranslate2Model | None = None
+        self._loading = threading.Lock()
 
     def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
         if not request.sources:
@@ -56,9 +58,10 @@ class CTranslate2Engine:
         from weft.translation.engines.ctranslate2.exported import load_exported
         from weft.translation.engines.ctranslate2.search import search
 
-        if self._model is None:
-            with activity("converting the model for CTranslate2"):
-                self._model = load_exported(self.run, "int8" if self.precision == "int8" else "default")
+        with self._loading:  # a service searches in several threads
+            if self._model is None:
+                with activity("converting the model for CTranslate2"):
+                    self._model = load_exported(self.run, "int8" if self.precision == "int8" else "default")
         max_lengths = request.max_lengths(self.fallback.model)
         positions = self._model.info.max_target_length or max(max_lengths)
         within = [min(limit, positions) for limit in max_lengths]
