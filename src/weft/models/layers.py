@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.kernels.layer_kernels import dropout_add as fused_dropout_add
-from weft.kernels.layer_kernels import has_layer_kernels
 from weft.ragged import Ragged
 
 _LEVELS = 65_536
@@ -43,9 +41,11 @@ def dropout_add(residual: Tensor, values: Tensor, probability: float, training: 
     """``residual`` plus ``dropout`` of ``values``, in one pass over memory where that is faster."""
     if not training or probability == 0.0:
         return residual + values
-    if has_layer_kernels(residual):
-        return fused_dropout_add(residual, values, probability)
     if residual.is_cuda:
+        from weft.kernels import layer_kernels
+
+        if layer_kernels.has_layer_kernels(residual):
+            return layer_kernels.dropout_add(residual, values, probability)
         return residual + dropout(values, probability, training)
     return torch.addcmul(residual, values, dropout_mask(values.shape, probability, values.dtype))
 

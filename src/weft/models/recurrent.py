@@ -16,7 +16,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from weft.kernels.cpu.lstm import lstm_layer
 from weft.kernels.deferred_gradients import LinearMap, deferred_linear
-from weft.kernels.layer_kernels import has_lstm_kernels
 from weft.models.cells import LSTM, Cell, LayerState, LayerWeights, initialize, layer_weights, make_layer
 from weft.models.layers import dropout
 from weft.ragged import PaddedTimeMajor, Ragged, TimeMajor
@@ -138,8 +137,11 @@ class RecurrentStack(nn.Module):
 
     def _layer(self, level: int, values_ND: Tensor, order: TimeMajor, start: LayerState) -> tuple[Tensor, LayerState]:
         """The outputs of a layer and its last states, both directions concatenated."""
-        if self.cell is LSTM and isinstance(order, PaddedTimeMajor) and has_lstm_kernels(values_ND):
-            return self._padded_lstm(level, values_ND, order, start)
+        if values_ND.is_cuda and self.cell is LSTM and isinstance(order, PaddedTimeMajor):
+            from weft.kernels.layer_kernels import has_lstm_kernels
+
+            if has_lstm_kernels(values_ND):
+                return self._padded_lstm(level, values_ND, order, start)
         run: Callable[..., Any] = _padded_direction if isinstance(order, PaddedTimeMajor) else _direction
         if self.cell is LSTM and run is _direction:
             run = _lstm_direction

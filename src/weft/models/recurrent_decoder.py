@@ -28,7 +28,6 @@ from weft.models.bridge import make_bridge
 from weft.models.encoders import Encoded
 from weft.models.interface import HiddenStates
 from weft.models.layers import dropout, dropout_mask
-from weft.models.padded_input_feeding import padded_input_feeding
 from weft.models.recurrent import LayerMaps, RecurrentStack, StackState
 from weft.ragged import Ragged
 from weft.recipe import AttentionSettings, ModelSettings, RecurrentDecoderSettings
@@ -286,6 +285,8 @@ class RecurrentDecoder(nn.Module):
             return self._forward_layers
         differentiable_weights = return_attention and torch.is_grad_enabled()
         if embedded.values.is_cuda and not differentiable_weights:
+            from weft.models.padded_input_feeding import padded_input_feeding
+
             return padded_input_feeding(self, embedded)
         if embedded.values.is_cuda or differentiable_weights or not self._is_input_feeding_lstm:
             return None
