@@ -12,6 +12,7 @@ import torch
 from fixtures import pretrained_models
 from fixtures.pretrained_models import KINDS
 from weft.errors import CheckpointError
+from weft.interop.export import export_run
 from weft.interop.huggingface.peft import add_adapter, export_adapter, foreign_projections
 from weft.interop.importing import import_model
 from weft.interop.options import ImportOptions
@@ -82,6 +83,27 @@ def test_there_and_back(imported: tuple[Any, Path], tmp_path: Path) -> None:
     export_adapter(path, name, tmp_path / "back")
     again = peft.PeftModel.from_pretrained(copy.deepcopy(original), tmp_path / "back")
     torch.testing.assert_close(original_log_probabilities(again, run), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_exported_with_the_weights(imported: tuple[Any, Path], tmp_path: Path) -> None:
+    """A run that is exported for transformers with an adapter is the model that PEFT makes of both."""
+    peft = pytest.importorskip("peft")
+    import copy
+
+    from transformers import AutoModelForSeq2SeqLM
+
+    original, path = imported
+    torch.manual_seed(5)
+    config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
+    adapted = peft.get_peft_model(copy.deepcopy(original), config)
+    adapted.save_pretrained(tmp_path / "merged")
+    add_adapter(path, tmp_path / "merged", "merged")
+    export_run(path, to="huggingface", out=tmp_path / "out", adapter="merged")
+    exported = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    run = load_run(path, adapter="none")
+    expected = original_log_probabilities(adapted, run)
+    torch.testing.assert_close(original_log_probabilities(exported, run), expected, rtol=0, atol=1e-4)
 
 
 @pytest.fixture(scope="module")
