@@ -258,7 +258,7 @@ class Ragged:
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> Ragged:
         """A batch from a list of sequences."""
-        if sequences and all(isinstance(sequence, list) for sequence in sequences):
+        if len(sequences) and all(isinstance(sequence, list) for sequence in sequences):
             lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.int64)
             values = torch.tensor(list(chain.from_iterable(sequences)), dtype=torch.int64)
             return cls(values.to(device), Layout(lengths, device))

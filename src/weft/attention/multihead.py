@@ -17,7 +17,13 @@ from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder
 from weft.attention.relative_positions import Rotation
-from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention, step_attention_output
+from weft.attention.step_attention import (
+    History,
+    KeysValues,
+    StepKeysValues,
+    step_attention,
+    step_attention_output,
+)
 from weft.kernels.adjacent_heads import split_heads
 from weft.kernels.layer_kernels import linear
 
@@ -94,16 +100,14 @@ class SelfAttention(MultiHeadAttention):
     def step(
         self,
         stream_RD: Tensor,
-        history: KeysValues,
+        history: History,
         rotation: Rotation | None,
         bias: Tensor | None,
         prefix: StepKeysValues | None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One token per row over a prefix, its history and itself: output, longer history, weights (R, H, S)."""
         queries_RHD, own = self._project(stream_RD, rotation)
-        longer = KeysValues(
-            torch.cat([history.keys, own.keys[:, :, None]], 2), torch.cat([history.values, own.values[:, :, None]], 2)
-        )
+        longer = history.append(own)
         parts = [StepKeysValues(longer.keys, longer.values, bias)]
         parts = parts if prefix is None else [prefix, *parts]
         outputs_RHD, weights_RHS = step_attention(queries_RHD, parts, self.normalize)

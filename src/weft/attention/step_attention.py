@@ -19,6 +19,28 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
+class History(NamedTuple):
+    """Keys and values (R, H, T, D) of the tokens of R hypotheses."""
+
+    keys: Tensor
+    values: Tensor
+    rows_R: Tensor | None = None
+    """Where those of each hypothesis are; None: in its own row."""
+
+    def append(self, own: KeysValues) -> KeysValues:
+        """With the next token (R, H, D) of every hypothesis, each in its own row."""
+        return KeysValues(*(self._append(*both) for both in zip((self.keys, self.values), own, strict=True)))
+
+    def _append(self, history_RHTD: Tensor, token_RHD: Tensor) -> Tensor:
+        if self.rows_R is None:
+            return torch.cat([history_RHTD, token_RHD[:, :, None]], 2)
+        rows, heads, length, width = history_RHTD.shape
+        longer_RHTD = history_RHTD.new_empty(rows, heads, length + 1, width)
+        torch.index_select(history_RHTD, 0, self.rows_R, out=longer_RHTD[:, :, :length])
+        longer_RHTD[:, :, length] = token_RHD
+        return longer_RHTD
+
+
 class StepKeysValues(NamedTuple):
     """Keys and values (B or R, H, S, D) of a search step, and what is added to the scores."""
 

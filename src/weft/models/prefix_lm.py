@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
-from weft.attention.step_attention import KeysValues, StepKeysValues
+from weft.attention.step_attention import History, KeysValues, StepKeysValues
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts
@@ -102,7 +102,9 @@ class PrefixLM(nn.Module):
             StepKeysValues(*layer, mask) if source_length else None
             for layer, mask in zip(memory.layers, masks, strict=True)
         ]
-        stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, source)
+        stream_RD, layers, weights = stack.step(
+            stream_RD, positions_R, [History(*layer) for layer in state.layers], source
+        )
         attention_RS = None
         if source_length:
             attention_RS = renormalize(weights[self.alignment_layer].mean(1)[:, :source_length])

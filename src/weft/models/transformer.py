@@ -24,7 +24,7 @@ from weft.attention.normalizers import Normalizer, make_normalizer, softmax
 from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder, AttentionRecords
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
-from weft.attention.step_attention import KeysValues, StepKeysValues
+from weft.attention.step_attention import History, KeysValues, StepKeysValues
 from weft.kernels.layer_kernels import (
     MAX_NORM_WIDTH,
     has_feed_forward_kernel,
@@ -190,7 +190,7 @@ class TransformerLayer(nn.Module):
     def step(
         self,
         stream_RD: Tensor,
-        history: KeysValues,
+        history: History,
         rotation: Rotation | None,
         bias: Tensor | None,
         source: StepKeysValues | None,
@@ -201,7 +201,7 @@ class TransformerLayer(nn.Module):
         """
         residual = self.self_attention_residual
         prefix = source if self.cross_attention is None else None
-        output_RD, history, weights_RHS = self.self_attention.step(
+        output_RD, longer, weights_RHS = self.self_attention.step(
             residual.input(stream_RD), history, rotation, bias, prefix
         )
         stream_RD = residual.add(stream_RD, output_RD)
@@ -209,7 +209,7 @@ class TransformerLayer(nn.Module):
             residual = self.cross_attention_residual
             output_RD, weights_RHS = self.cross_attention.step(residual.input(stream_RD), source)
             stream_RD = residual.add(stream_RD, output_RD)
-        return self._feed_forward(stream_RD), history, weights_RHS
+        return self._feed_forward(stream_RD), longer, weights_RHS
 
     def _feed_forward(self, stream_ND: Tensor) -> Tensor:
         if self.feed_forward is None:
@@ -292,7 +292,7 @@ class TransformerStack(nn.Module):
         self,
         stream_RD: Tensor,
         positions_R: Tensor,
-        history: Sequence[KeysValues],
+        history: Sequence[History],
         sources: Sequence[StepKeysValues | None],
     ) -> tuple[Tensor, tuple[KeysValues, ...], list[Tensor]]:
         """One token per row through all layers, before the final norm; with the results of each layer's `step`."""
@@ -303,8 +303,8 @@ class TransformerStack(nn.Module):
         weights: list[Tensor] = []
         for layer, layer_history, bias_HTS, source in zip(self.layers, history, biases, sources, strict=True):
             bias = None if bias_HTS is None else bias_HTS[None]
-            stream_RD, layer_history, weights_RHS = layer.step(stream_RD, layer_history, rotation, bias, source)
-            longer.append(layer_history)
+            stream_RD, layer_longer, weights_RHS = layer.step(stream_RD, layer_history, rotation, bias, source)
+            longer.append(layer_longer)
             weights.append(weights_RHS)
         return stream_RD, tuple(longer), weights
 

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from weft.attention.kv_cache import KVCache
 from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
-from weft.attention.step_attention import KeysValues, StepKeysValues
+from weft.attention.step_attention import History, KeysValues, StepKeysValues
 from weft.models.cached_step import CachedState, CachedStateWithAttention, cached_step
 from weft.models.encoders import Encoded
 from weft.models.interface import AlignmentHeads, HiddenStates, alignment_layer, mean_of_heads
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import TransformerSettings
+from weft.tree import select
 
 
 class TransformerMemory(NamedTuple):
@@ -36,9 +37,22 @@ class TransformerState(NamedTuple):
     """The keys and values (R, H, T, D) of the tokens of R hypotheses, for each layer."""
 
     layers: tuple[KeysValues, ...]
+    rows_R: Tensor | None = None
+    """Which row of the layers belongs to each hypothesis; None: its own. The next step copies them in this order."""
+
+    def select_rows(self, rows: Tensor) -> TransformerState:
+        keys_RHTD = self.layers[0].keys
+        if len(rows) != len(keys_RHTD) or keys_RHTD.is_cuda or keys_RHTD.requires_grad:
+            return self.keep_rows(rows)
+        return self._replace(rows_R=rows if self.rows_R is None else self.rows_R.index_select(0, rows))
+
+    def keep_rows(self, rows: Tensor) -> TransformerState:
+        rows = rows if self.rows_R is None else self.rows_R.index_select(0, rows)
+        return TransformerState(select(self.layers, rows))
 
     def with_capacity(self, capacity: int, *, return_attention: bool) -> CachedState:
-        cache = KVCache.of(self.layers, capacity)
+        layers = self.layers if self.rows_R is None else select(self.layers, self.rows_R)
+        cache = KVCache.of(layers, capacity)
         return CachedStateWithAttention(cache) if return_attention else CachedState(cache)
 
 
@@ -74,7 +88,11 @@ class TransformerDecoder(nn.Module):
             else:
                 keys_values = layer.cross_attention.keys_values(states.values)
                 parts = KeysValues(*(states.like(part).to_padded() for part in keys_values))
-            layers.append(KeysValues(parts.keys.transpose(1, 2), parts.values.transpose(1, 2)))
+            keys_BHSD, values_BHSD = parts.keys.transpose(1, 2), parts.values.transpose(1, 2)
+            if not states.values.is_cuda:  # laid out as the products of every step read them, which would copy them
+                keys_BHSD = keys_BHSD.transpose(2, 3).contiguous().transpose(2, 3)
+                values_BHSD = values_BHSD.contiguous()
+            layers.append(KeysValues(keys_BHSD, values_BHSD))
         mask_BHTS = self._column_mask(encoded)
         if mask_BHTS is None:
             mask_BHTS = additive_mask(states.layout.masked_BS, states.values.dtype)[:, None, None]
@@ -104,7 +122,8 @@ class TransformerDecoder(nn.Module):
         time = state.layers[0].keys.shape[2]
         positions_R = torch.full((embedded_RE.shape[0],), time, device=embedded_RE.device)
         stream_RD = stack.embed(embedded_RE, positions_R, time + 1)
-        stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, source)
+        history = [History(*layer, state.rows_R) for layer in state.layers]
+        stream_RD, layers, weights = stack.step(stream_RD, positions_R, history, source)
         attention_RS = mean_of_heads(dict(enumerate(weights)), self.alignment)
         return self.readout(stack.normalize(stream_RD)), TransformerState(layers), attention_RS
 
