@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from fixtures import onnx_models
+from fixtures import onnx_models, pretrained_models
+from fixtures.pretrained_models import KINDS
 from weft.errors import RecipeError, SearchError
+from weft.interop.importing import import_model
 from weft.interop.onnx.exporting import check_exportable, export_onnx
+from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
-from weft.runs.load import LoadedRun
+from weft.runs.load import LoadedRun, load_run
 from weft.translation.engines.interface import EngineRequest
 from weft.translation.engines.torch import TorchEngine
 
@@ -72,6 +75,45 @@ def test_in_onnx_runtime(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_sparse_outputs(tmp_path: Path) -> None:
+    """The logits of entmax are log p: what a search makes of them by a softmax is p."""
+    run = onnx_models.make("gru", loss="entmax15")
+    model = documented()["Model"](export_onnx(run, tmp_path / "export"))
+    source, frame = sources(1)[0], run.tokenizers.frame
+    with torch.no_grad():
+        logits_NV = run.model(Ragged.of([frame.source(source)]), Ragged.of([[*frame.start]])).logits_NV
+    assert (logits_NV == -np.inf).any()
+    np.testing.assert_allclose(np.exp(model.start(source)[0]), logits_NV.exp().numpy(), atol=1e-4, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["t5", "nllb"])
+def test_ids_of_the_original(kind: str, tmp_path: Path) -> None:
+    """Graphs of an imported model have the ids of its tokenizer; the first call is that of optimum."""
+    pytest.importorskip("transformers")
+    options = ImportOptions(*KINDS[kind].languages)
+    pretrained_models.make(kind, tmp_path / "original", end=3.0)
+    run = load_run(import_model(tmp_path / "original", tmp_path / "run", options))
+    names = documented()
+    model = names["Model"](export_onnx(run, tmp_path / "export"))
+    source, target = run.tokenizers
+    ids = [Random(2).choices(range(3, 40), k=5) for _ in range(4)]
+    outputs = [names["greedy_search"](model, [source.external_ids[id] for id in row], LONGEST) for row in ids]
+    settings = make_recipe({"search": {"kind": "greedy", "no_loops": False, "max_length": LONGEST}}).search
+    frame = run.tokenizers.frame
+    request = EngineRequest([frame.source(row) for row in ids], [[] for _ in ids], settings, start=frame.start)
+    found = TorchEngine(run.model, target).search(request)
+    assert outputs == [[target.external_ids[id] for id in best.tokens] for best, *_ in found]
+    config = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert config["model_type"] == {"t5": "t5", "nllb": "m2m_100"}[kind]
+    decoder = model.sessions["decoder_model_merged"]
+    shapes = {tuple(tensor.shape) for tensor in decoder.get_inputs() if ".decoder." in tensor.name}
+    heads = config["num_heads"] if kind == "t5" else config["decoder_attention_heads"]
+    width = config["d_kv"] if kind == "t5" else config["d_model"] // heads
+    assert shapes == {("batch_size", heads, "past_decoder_sequence_length", width)}
+
+
+@pytest.mark.slow
 def test_int8(tmp_path: Path) -> None:
     """Smaller files, with outputs near those in single precision."""
     run = onnx_models.make("transformer")
@@ -96,9 +138,11 @@ def _load(path: Path) -> Any:
 
 
 REFUSED = {
-    "language model": ({"kind": "language_model"}, "model.kind: 'language_model' is not exported to ONNX"),
-    "copying": ({"copy": True}, "model.copy: models that copy are not exported to ONNX"),
-    "columns": ({"sources": {"count": 2}}, "model.sources.count: 2: only one source"),
+    "language model": ({"kind": "language_model"}, "model.kind: 'language_model' is not exported to ONNX: it has no"),
+    "prefix LM": ({"kind": "prefix_lm"}, "model.kind: 'prefix_lm' is not exported to ONNX: it has no encoder"),
+    "copying": ({"copy": True}, "model.copy: copying is not exported to ONNX: it gives probability"),
+    "columns": ({"sources": {"count": 2}}, "model.sources.count: 2 sources are not exported to ONNX"),
+    "hard": ({"attention": {"hard": "zero"}}, "model.attention.hard: 'zero' is not exported to ONNX: the state of"),
 }
 
 
@@ -112,9 +156,10 @@ def test_refused(case: str) -> None:
 
 
 def _values(settings: dict[str, Any], run: LoadedRun) -> dict[str, Any]:
-    if "sources" in settings:
-        return {"sources": run.recipe.model.sources.model_copy(update=settings["sources"])}
-    return settings
+    return {
+        name: getattr(run.recipe.model, name).model_copy(update=value) if isinstance(value, dict) else value
+        for name, value in settings.items()
+    }
 
 
 def test_an_unknown_quantization() -> None:

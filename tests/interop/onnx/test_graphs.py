@@ -72,6 +72,14 @@ def test_logits(kind: str) -> None:
         torch.testing.assert_close(logits_NV, expected_NV, rtol=0, atol=1e-5)
 
 
+def test_sparse_outputs() -> None:
+    model = onnx_models.make("gru", loss="entmax15").model
+    with torch.no_grad():
+        expected_NV = model(Ragged.of(SOURCES), Ragged.of(TARGETS)).logits_NV
+    logits_NV = logits_of(make_graphs(model), together=False).flatten(0, 1)
+    torch.testing.assert_close(logits_NV.exp(), expected_NV.exp(), rtol=0, atol=1e-5)
+
+
 def test_names_of_a_cache() -> None:
     """As optimum and transformers.js have them."""
     graphs = make_graphs(onnx_models.make("transformer").model)

@@ -21,6 +21,7 @@ from weft.interop.export_folder import check_replaceable, write_export
 from weft.interop.onnx.description import describe
 from weft.interop.onnx.graphs import Graph, make_graphs
 from weft.models.seq2seq import Seq2Seq
+from weft.recipe import ModelSettings
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
@@ -77,16 +78,36 @@ def check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     if quantization not in QUANTIZATIONS:
         raise SearchError(f"--quantization {quantization}: not for onnx; {nearest(quantization, QUANTIZATIONS)}")
     name, settings = run.recipe.name, run.recipe.model
-    if settings.kind != "seq2seq":
-        raise RecipeError(f"{name}: model.kind: {settings.kind!r} is not exported to ONNX; only 'seq2seq' is")
-    if settings.sources.count > 1:
-        raise RecipeError(f"{name}: model.sources.count: {settings.sources.count}: only one source is exported to ONNX")
-    if settings.copy:
-        raise RecipeError(f"{name}: model.copy: models that copy are not exported to ONNX")
+    if reason := unsupported(settings):
+        raise RecipeError(f"{name}: {reason}")
     if type(run.model) is not Seq2Seq:
         kind = type(run.model).__name__
         raise RecipeError(f"{name}: a model of class {kind} is not exported to ONNX; only a plain encoder-decoder is")
     return run.model
+
+
+def unsupported(settings: ModelSettings) -> str | None:
+    """Why there are no graphs of such a model, in one line that names the setting; None if there are."""
+    if settings.kind != "seq2seq":
+        return (
+            f"model.kind: {settings.kind!r} is not exported to ONNX: it has no encoder, and the graphs are those of an "
+            "encoder and a decoder ('seq2seq')"
+        )
+    if settings.sources.count > 1:
+        return (
+            f"model.sources.count: {settings.sources.count} sources are not exported to ONNX; encoder_model reads one"
+        )
+    if settings.copy:
+        return (
+            "model.copy: copying is not exported to ONNX: it gives probability to tokens of the source that no "
+            "vocabulary has, for which there is no place among the logits"
+        )
+    if settings.attention.hard != "none":
+        return (
+            f"model.attention.hard: {settings.attention.hard!r} is not exported to ONNX: the state of a step is a "
+            "distribution over alignments, which is conditioned on the token that the search chooses"
+        )
+    return None
 
 
 def trace(graph: Graph) -> Any:
