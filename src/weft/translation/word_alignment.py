@@ -101,7 +101,8 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
     """The words of a text, and the index of the word that each of its tokens belongs to.
 
     Tokens are located by ``tokenizer.spans``, which is right for the text itself as long as an unknown token stands for
-    one character. An unknown word does not, so a word tokenizer's tokens are located by counting words instead.
+    one character. An unknown word does not, so a word tokenizer's tokens are located by counting words instead, and so
+    are those of another tokenizer with as many tokens as there are words between spaces.
     """
     text, ids = sentence.text, sentence.ids
     if specials.END in ids[:-1] and hasattr(tokenizer, "column_tokenizer"):
@@ -114,7 +115,12 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
         else:  # protected symbols are split differently, and so may be the text of an output that was cut off
             text = tokenizer.decode(ids)
     elif len(decoded := tokenizer.decode(ids)) != len(text):
-        text = decoded
+        chunks, end = word_splitting.chunks(text), len(ids) - sentence.after
+        if specials.UNKNOWN in ids and len(chunks) == end - sentence.before:  # a token for each word
+            located = [(chunk.start, chunk.end) for chunk in chunks]
+            spans = [(0, 0)] * sentence.before + located + [(len(text), len(text))] * sentence.after
+        else:
+            text = decoded
     words = word_splitting.split(text)
     return [word.text for word in words], word_indices([(word.start, word.end) for word in words], spans)
 
