@@ -6,6 +6,7 @@ import torch
 from weft.errors import SearchError
 from weft.search.interface import Hypothesis
 from weft.text import specials
+from weft.translation.engines.interface import SearchedBatch
 from weft.translation.postprocessing import Postprocessor
 from weft.translation.word_alignment import Sentence
 
@@ -36,11 +37,12 @@ def test_of_a_whole_translation(copier, monkeypatch, return_attention):
     assert copier.translate("a b", replace_unknown=True).text == plain.text, "nothing is unknown there"
     requests = []
 
-    def search(self, request):
+    def batches(self, request):
         requests.append(request)
-        return [[hypothesis([UNKNOWN], [1], len(source))] for source in request.sources]
+        outputs = [[hypothesis([UNKNOWN], [1], len(source))] for source in request.sources]
+        yield SearchedBatch(range(len(outputs)), outputs)
 
-    monkeypatch.setattr(type(copier.engine), "search", search)
+    monkeypatch.setattr(type(copier.engine), "batches", batches)
     left, replaced = (
         copier.translate("a Zebra d", return_attention=return_attention, replace_unknown=setting).text
         for setting in (False, True)
