@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,9 @@ from weft.models.build import build_model
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
-from weft.search.interface import Hypothesis
+from weft.search.exact import ExactOptions, exact_search, exhaustive_search
+from weft.search.interface import Hypothesis, SearchRequest
+from weft.search.loop import ObservedLoop, StepLoop
 from weft.search.ranking import Ranking, coverage_score
 from weft.tree import select
 
@@ -434,3 +437,34 @@ def test_the_same_on_a_gpu(kind: str) -> None:
     for theirs, ours in zip(*found, strict=True):
         assert scores_of(ours) == pytest.approx(scores_of(theirs), abs=1e-3)
         assert all(one.attention_TS is not None and one.attention_TS.device.type == "cpu" for one in ours)
+
+
+class Leaving:
+    """An observer whose client leaves after some steps."""
+
+    def __init__(self, *steps: int) -> None:
+        self.steps = list(steps)
+        self.asked: list[int] = [0 for _ in steps]
+
+    def on_step(self, sentences, record) -> None:
+        raise AssertionError("these searches show no steps")
+
+    def is_abandoned(self, sentence: int) -> bool:
+        self.asked[sentence] += 1
+        return self.asked[sentence] > self.steps[sentence]
+
+
+@pytest.mark.parametrize("search", [exhaustive_search, exact_search])
+def test_a_search_ends_when_nobody_waits_for_it(search) -> None:
+    """At the next step, for that sentence alone; also if it is one of some that were selected."""
+    memory, options = table(2, 5, seed=3), ExactOptions(Ranking("none"), width=2, max_space=10**6)
+    request = SearchRequest(memory=memory, begin=BEGIN, end=END, max_lengths=[5, 5])
+    complete = search(Table(), request, options)
+    leaving = Leaving(10**9, 2)
+    observed = search(Table(), replace(request, loop=ObservedLoop(leaving)), options)
+    assert tokens_of(observed[0]) == tokens_of(complete[0])
+    assert leaving.asked[1] <= 2 + 3, "once more for each of the descents that follow"
+    assert leaving.asked[0] > leaving.asked[1] and len(observed[1]) == 1
+    loop = ObservedLoop(leaving).of_sentences([1, 0]).of_sentences([1])
+    assert not loop.is_abandoned(0), "the first of all"
+    assert not StepLoop().of_sentences([1]).is_abandoned(0)

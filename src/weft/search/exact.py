@@ -231,6 +231,8 @@ class _Search:
     def _step(self, state: SearchState) -> tuple[SearchState, tuple[()]]:
         children = self._expand(state)
         following = self._next(children)
+        if self.request.loop is not None and self.request.loop.is_abandoned(0):
+            following, self.complete = None, False
         if following is None:
             return state._replace(done_B=torch.ones_like(state.done_B)), ()
         return following, ()
@@ -381,7 +383,8 @@ def _split(request: SearchRequest) -> Iterator[SearchRequest]:
     for row, max_length in enumerate(request.max_lengths):
         memory = select(request.memory, torch.tensor([row], device=request.device))
         plain = replace(request, constraints=(), min_lengths=(), prefixes=())
-        yield replace(plain, memory=memory, max_lengths=[max(max_length, 1)])
+        loop = None if request.loop is None else request.loop.of_sentences([row])
+        yield replace(plain, memory=memory, max_lengths=[max(max_length, 1)], loop=loop)
 
 
 def _check(**counts: int) -> None:

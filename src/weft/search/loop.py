@@ -52,6 +52,14 @@ class StepLoop:
         """The state to go on with; ``sentences_B``: those that took the step."""
         return state
 
+    def of_sentences(self, sentences: Sequence[int]) -> StepLoop:
+        """The loop of a batch of some of the sentences."""
+        return self
+
+    def is_abandoned(self, sentence: int) -> bool:
+        """Whether nobody waits for the output of a sentence; for searches that take steps by themselves."""
+        return False
+
 
 class StepObserver(Protocol):
     """Sees the steps of a search while it goes on. An exception that it raises ends the search."""
@@ -66,11 +74,22 @@ class StepObserver(Protocol):
 class ObservedLoop(StepLoop):
     """A loop that tells an observer of every step."""
 
-    def __init__(self, observer: StepObserver) -> None:
+    def __init__(self, observer: StepObserver, sentences: Sequence[int] | None = None) -> None:
+        """``sentences``: their positions in the batch that the observer knows; None: it is this one."""
         self.observer = observer
+        self.sentences = sentences
+
+    def of_sentences(self, sentences: Sequence[int]) -> ObservedLoop:
+        return ObservedLoop(self.observer, [self._position(sentence) for sentence in sentences])
+
+    def is_abandoned(self, sentence: int) -> bool:
+        return self.observer.is_abandoned(self._position(sentence))
+
+    def _position(self, sentence: int) -> int:
+        return sentence if self.sentences is None else self.sentences[sentence]
 
     def _after_step(self, state: SearchState, sentences_B: Tensor, record: Tree) -> SearchState:
-        sentences = sentences_B.tolist()
+        sentences = [self._position(sentence) for sentence in sentences_B.tolist()]
         self.observer.on_step(sentences, record)
         abandoned = [self.observer.is_abandoned(sentence) for sentence in sentences]
         if not any(abandoned):

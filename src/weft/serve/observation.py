@@ -41,6 +41,8 @@ class StreamObserver:
         self.totals: list[float] = []
 
     def is_abandoned(self, sentence: int) -> bool:
+        if self.abandoned():
+            raise Abandoned
         return False
 
     def on_step(self, sentences: Sequence[int], record: Any) -> None:

@@ -171,6 +171,7 @@ class Worker:
     def _translate(self, frame: Frame) -> None:
         """Rows of several requests that are searched together: a result or an error for each."""
         from weft.serve import operations
+        from weft.serve.limits import EXACT
 
         translator, number = self.translator, frame.header["id"]
         assert translator is not None
@@ -182,7 +183,8 @@ class Worker:
         def translate(rows: list[int]) -> None:
             rows = [row for row in rows if (number, row) not in self.abandoned]
             observer = None
-            if translator.device.type == "cpu":  # steps that are observed cannot be recorded as CUDA graphs
+            exact = payload.get("search", {}).get("kind") in EXACT
+            if translator.device.type == "cpu" or exact:  # steps that are observed cannot be recorded as CUDA graphs
                 observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
             try:
                 records = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)

@@ -115,7 +115,8 @@ def exact(model: StepModel, request: SearchRequest, settings: SearchSettings) ->
 def _select(request: SearchRequest, rows: list[int]) -> SearchRequest:
     """The request for some of its sentences."""
     memory = select(request.memory, torch.tensor(rows, dtype=torch.int64, device=request.device))
-    return replace(request, memory=memory, max_lengths=[request.max_lengths[row] for row in rows])
+    loop = None if request.loop is None else request.loop.of_sentences(rows)
+    return replace(request, memory=memory, max_lengths=[request.max_lengths[row] for row in rows], loop=loop)
 
 
 def _best_of(first: list[Hypothesis], second: list[Hypothesis]) -> list[Hypothesis]:
