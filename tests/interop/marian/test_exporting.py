@@ -90,6 +90,7 @@ def test_other_positions(tmp_path: Path) -> None:
     torch.testing.assert_close(log_probabilities(again), log_probabilities(run), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_opus_mt(tmp_path: Path) -> None:
     """A folder of Hugging Face: vocab.json becomes vocab.yml, beside source.spm and target.spm."""
     pytest.importorskip("transformers")

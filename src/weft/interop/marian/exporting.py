@@ -56,7 +56,9 @@ SHARED = (
 def export_marian(run: LoadedRun, folder: Path, *, quantization: str = "float32") -> Path:
     """Write the folder; an earlier export in it is replaced."""
     if quantization != "float32":
-        raise SearchError(f"--quantization {quantization}: not for marian, whose .npz has float32; see marian-conv")
+        raise SearchError(
+            f"--quantization {quantization}: not for marian; export float32, and quantize it with marian-conv"
+        )
     check_replaceable(folder, "marian")
     name, settings = run.recipe.name, run.recipe.model
     reason = unsupported(settings, run.recipe.training.loss) or _unsupported_run(run)
