@@ -23,27 +23,40 @@ VOCABULARY, SOURCE, TARGET = 32_000, 30, 32
 BEGIN, END = 1, 2
 
 
-def ours(precision: torch.dtype) -> Callable[[list[list[int]], str], int]:
+RNN = [
+    "model.encoder.hidden=512", "model.encoder.layers=2", "model.decoder.hidden=512", "model.decoder.layers=2",
+    "model.attention.score=additive", "model.decoder.input_feeding=true",
+]  # fmt: skip
+
+
+def ours(
+    precision: torch.dtype, network: str = "transformer", *, graphs: bool = True
+) -> Callable[[list[list[int]], str], int]:
+    """``graphs``: whether steps are replayed as CUDA graphs, or launched one kernel after the other."""
     from weft.models.build import build_model
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
     from weft.search.cuda_graphs import CudaGraphLoop
     from weft.search.interface import SearchRequest
+    from weft.translation.engines.encoder_graphs import EncoderGraphs
     from weft.translation.strategies import search
 
     stack = ["kind=transformer", "layers=6", "hidden=512", "heads=8", "feed_forward=2048"]
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in stack]
-    recipe = make_recipe({}, [*changes, "model.embedding=512", "model.tie=all"])
+    changes = [*changes, "model.tie=all"] if network == "transformer" else RNN
+    recipe = make_recipe({}, [*changes, "model.embedding=512"])
     device = torch.device("cuda")
     model = build_model(recipe.model, source_size=VOCABULARY, target_size=VOCABULARY).to(device, precision).eval()
-    loop = CudaGraphLoop(device)
+    loop, encoder = CudaGraphLoop(device) if graphs else None, EncoderGraphs(model, device)
 
     def call(sources: list[list[int]], kind: str) -> int:
         settings = recipe.search.model_copy(update={"kind": kind})
-        batch = Ragged.of(sources, device)
-        batch = Ragged(batch.values, Layout(batch.lengths, device, longest=32))
+        batch = Ragged.of(sources)
         with torch.no_grad():
-            memory = model.encode(batch)
+            memory = encoder.encode(batch, longest=32) if network == "transformer" and graphs else None
+            if memory is None:
+                layout = Layout(batch.lengths, device, longest=32 if network == "transformer" else None)
+                memory = model.encode(Ragged(batch.values.to(device), layout))
         rows = len(sources)
         lengths = [TARGET] * rows
         request = SearchRequest(
@@ -103,8 +116,13 @@ def main() -> None:
     parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 64, 512])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--network", choices=["transformer", "rnn"], default="transformer",
+        help="rnn: LSTMs with attention and input feeding, beside a plain loop over the same steps",
+    )  # fmt: skip
     given = parser.parse_args()
-    mine = ours(torch.bfloat16)
+    rnn = given.network == "rnn"
+    mine = ours(torch.float32 if rnn else torch.bfloat16, given.network)
     if given.profile:
         for rows in given.rows:
             measure(mine, rows, "beam", 2)
@@ -116,8 +134,10 @@ def main() -> None:
                 measure(mine, rows, "beam", 1)
             print(rows, found.key_averages().table(sort_by="cuda_time_total", row_limit=22, max_name_column_width=60))
         return
-    rivals = {"generate": theirs(torch.bfloat16)} if given.rivals else {}
-    if given.rivals:
+    rivals = {"generate": theirs(torch.bfloat16)} if given.rivals and not rnn else {}
+    if given.rivals and rnn:
+        rivals["a plain loop"] = ours(torch.float32, "rnn", graphs=False)
+    elif given.rivals:
         rivals["generate, static cache"] = theirs(torch.bfloat16, cache_implementation="static")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     columns = "".join(f" {name}, tokens/s | ms a call | weft is |" for name in rivals)

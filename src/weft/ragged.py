@@ -259,9 +259,9 @@ class Ragged:
     def of(cls, sequences: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> Ragged:
         """A batch from a list of sequences."""
         if len(sequences) and all(isinstance(sequence, list) for sequence in sequences):
-            lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.int64)
-            values = torch.tensor(list(chain.from_iterable(sequences)), dtype=torch.int64)
-            return cls(values.to(device), Layout(lengths, device))
+            lengths = torch.from_numpy(np.fromiter(map(len, sequences), np.int64, len(sequences)))
+            tokens = np.fromiter(chain.from_iterable(sequences), np.int64, int(lengths.sum()))
+            return cls(torch.from_numpy(tokens).to(device), Layout(lengths, device))
         tensors = [torch.as_tensor(sequence, dtype=torch.int64) for sequence in sequences]
         lengths = torch.tensor([len(tensor) for tensor in tensors], dtype=torch.int64)
         values = torch.cat(tensors) if tensors else torch.zeros(0, dtype=torch.int64)

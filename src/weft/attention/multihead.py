@@ -117,11 +117,15 @@ class SelfAttention(MultiHeadAttention):
         self, stream_RD: Tensor, cache: KVCache, layer: int, rotation: Rotation | None, bias_HT: Tensor | None
     ) -> Tensor:
         """The output of `step` with the history in a cache, to which this token is added in place."""
-        projected_RHD = self._split_heads(self.query_key_value(stream_RD))
-        if rotation is not None:
-            rotated, values_RHD = projected_RHD.split([self.heads + self.kv_heads, self.kv_heads], 1)
-            projected_RHD = torch.cat([rotation.rotate(rotated), values_RHD], 1)
+        projected_RHD = self.rotate_projected(self._split_heads(self.query_key_value(stream_RD)), rotation)
         return self.output(cache.step(layer, projected_RHD, bias_HT, self.normalize).flatten(1))
+
+    def rotate_projected(self, projected_RHD: Tensor, rotation: Rotation | None) -> Tensor:
+        """Queries, keys and values, one head after the other, of which the first two are rotated, if positions are."""
+        if rotation is None:
+            return projected_RHD
+        rotated, values_RHD = projected_RHD.split([self.heads + self.kv_heads, self.kv_heads], 1)
+        return torch.cat([rotation.rotate(rotated), values_RHD], 1)
 
     def _project(self, stream_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeysValues]:
         projected_NHD = self._split_heads(linear(self.query_key_value, stream_ND))

@@ -54,6 +54,13 @@ def cached_step(
     rotation = stack.rotation(positions_R, stream.values_RD.dtype)
     biases = stack.position_biases(cache.length, torch.arange(cache.capacity, device=embedded_RE.device))
     biases = _contiguous(biases)
+    if embedded_RE.is_cuda and not isinstance(state, CachedStateWithAttention):
+        from weft.models.small_step import is_small, small_layers
+
+        if is_small(stack, stream.values_RD):
+            stream = _Stream(small_layers(stack, stream.values_RD, cache, rotation, biases, source))
+            state = state._replace(cache=cache._replace(length=cache.length + 1))
+            return CachedStep(stream.close(stack.final_norm), state, None)
     weights: dict[int, Tensor] = {}
     for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
         residual = layer.self_attention_residual

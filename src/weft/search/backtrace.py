@@ -68,6 +68,13 @@ class BeamRecord(NamedTuple):
     candidates: Candidates | None = None
 
 
+class PackedBeamRecord(NamedTuple):
+    """One step of a beam for one output, made by a kernel (`weft.kernels.triton.beam_update`)."""
+
+    ints_BX: Tensor
+    floats_BX: Tensor
+
+
 class _History(NamedTuple):
     """All steps as one array each, (T, B, K), B in the order of the request."""
 

@@ -37,10 +37,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
-from weft.search.backtrace import BeamRecord, Candidates, backtrace
+from weft.search.backtrace import BeamRecord, Candidates, PackedBeamRecord, backtrace
 from weft.search.constraints import LogitsConstraint, apply_constraints
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
-from weft.search.loop import StepLoop
+from weft.search.loop import ObservedLoop, StepLoop
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
 from weft.search.state import SearchState
 from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extensions
@@ -129,10 +129,15 @@ def beam_search(
         constraints=request.constraints,
         return_attention=request.return_attention,
         return_trace=request.return_trace,
+        is_observed=isinstance(request.loop, ObservedLoop),
     )
     state = SearchState.start(request, repeat(model.start(request.memory), size), rows=size, extra=beam)
     loop = request.loop or StepLoop()
     records = loop.run(step, state, return_attention=request.return_attention or coverage_BKS is not None)
+    if isinstance(records[0].records, PackedBeamRecord):
+        from weft.search.fused_steps import packed_backtrace
+
+        return packed_backtrace(records, request, options.ranking)
     return backtrace(records, request, size, options.ranking, groups=options.groups)
 
 
@@ -147,11 +152,18 @@ class BeamStep:
     constraints: tuple[LogitsConstraint, ...]
     return_attention: bool
     return_trace: bool
+    is_observed: bool = False
+    """Whether somebody reads the record of each step as it is taken."""
 
-    def __call__(self, state: SearchState) -> tuple[SearchState, BeamRecord]:
+    def __call__(self, state: SearchState) -> tuple[SearchState, BeamRecord | PackedBeamRecord]:
         beam: BeamState = state.extra
         sentences, size = beam.totals_BK.shape
         logits_RV, model_state, attention_RS = self.model.step(state.tokens_R, state.model_state, state.memory)
+        if logits_RV.is_cuda and self._is_fused(logits_RV, state):
+            from weft.search.fused_steps import best_tokens, fused_beam_step
+
+            best = best_tokens(logits_RV, 2 * size, state, self.constraints, self.end)
+            return fused_beam_step(state, best, model_state, self.options, self.end)
         coverage_BKS = None
         if attention_RS is not None and beam.coverage_BKS is not None:
             coverage_BKS = beam.coverage_BKS + attention_RS.float().view(sentences, size, -1)
@@ -193,6 +205,16 @@ class BeamStep:
             candidates=candidates,
         )
         return after, record
+
+    def _is_fused(self, logits_RV: Tensor, state: SearchState) -> bool:
+        """Whether most of the step is done by one kernel."""
+        from weft.search.fused_steps import MAX_BEAM, allows_fusion
+
+        options, size = self.options, self.options.size
+        if self.is_observed or self.return_attention or self.return_trace or self.n_best > 1 or size > MAX_BEAM:
+            return False
+        simple = options.groups == 1 and not options.ranking.beta and options.compared(1) == 1
+        return simple and allows_fusion(logits_RV, state, self.constraints, 2 * size)
 
     def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[_Chosen, Candidates | None]:
         """The extensions that end and those that stay in the beam; for a trace, all that were considered."""

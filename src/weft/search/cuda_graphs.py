@@ -5,27 +5,34 @@ So a step is captured once for its shapes and then replayed as a whole. The `Sea
 replay writes the next state into them, and the step's record into a history. There are few shapes: sentences are padded
 with ones that are done, key–value caches have a capacity of 32, 64, 128, … tokens.
 
-The host never waits for the device step by step: the number of active sentences is read a few steps late. When half of
-them are done, or the capacity is used up, the rest moves into buffers of another size.
+The host never waits for the device step by step: which sentences are done is read a few steps late. When half of them,
+or more, are done (`few_active`), or the capacity is used up, the rest moves into buffers of another size.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from weft.search.backtrace import PackedBeamRecord
 from weft.search.loop import Step, StepLoop, StepRecords
 from weft.search.state import SearchState
 from weft.tree import Tree, leaves, map_tree, with_capacity
 
 INITIAL_CAPACITY = 32
 """Tokens that the first buffers can hold."""
-READ_DELAY = 3
-"""After how many steps the number of active sentences is read."""
+READ_DELAY = 2
+"""After how many steps it is read which sentences are done …"""
+FEW_ROWS = 64
+"""… or after one, if there are so few rows that the steps are short."""
+LARGE, SMALL = 512, 32
+"""Sentences: see `few_active`."""
 MEMORY_FRACTION = 0.25
 """Of the device's memory: what the buffers of all graphs that are kept may take together."""
 
@@ -42,13 +49,11 @@ class StepGraph:
         self.state: SearchState = map_tree(torch.clone, state)
         self.capacity = capacity
         self._warm_up()
-        self.active_T = torch.zeros(capacity, dtype=torch.int64, device=self.state.tokens_R.device)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
             self.step_buffers()
-        self.active_on_host = torch.zeros(capacity, dtype=torch.int64, pin_memory=True).unbind(0)
+        self.done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
         self.events = [torch.cuda.Event() for _ in range(capacity)]
-        self.active_on_device = self.active_T.unbind(0)
 
     @property
     def bytes(self) -> int:
@@ -71,23 +76,22 @@ class StepGraph:
 
     def step_buffers(self) -> None:
         """What is captured: one step from the buffers into the buffers."""
-        length_1 = self.state.length_1.clone()
         after, record = self.step(self.state)
         for buffer, leaf in zip(leaves(self.history), leaves(record), strict=True):
-            buffer.index_copy_(0, length_1, leaf[None])
-        self.active_T.index_copy_(0, length_1, (~after.done_B).sum()[None])
+            buffer.index_copy_(0, self.state.length_1, leaf[None])
         _copy(after, self.state)
 
     def replay(self, time: int) -> None:
-        """Launch one step, and the copy of its number of active sentences to the host."""
+        """Launch one step, and the copy to the host of which sentences are done."""
         self.graph.replay()
-        self.active_on_host[time].copy_(self.active_on_device[time], non_blocking=True)
+        self.done_on_host[time].copy_(self.state.done_B, non_blocking=True)
         self.events[time].record(self.stream)
 
     def active(self, time: int) -> int:
         """How many sentences were active after a step."""
         self.events[time].synchronize()
-        return int(self.active_on_host[time])
+        done = self.done_on_host[time].numpy()
+        return len(done) - int(np.count_nonzero(done))
 
     def run(self, state: SearchState, count: int, time: int) -> tuple[StepRecords, int, Tensor]:
         """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
@@ -96,14 +100,17 @@ class StepGraph:
         """
         _copy(state, self.state)
         self.stream = torch.cuda.current_stream() if state.done_B.is_cuda else None
-        start, few = time, len(state.done_B) // 2
+        start, few = time, few_active(len(state.done_B))
+        delay = READ_DELAY if len(state.tokens_R) > FEW_ROWS else 1
         while time < self.capacity:
             self.replay(time)
             time += 1
-            if time - start > READ_DELAY and self.active(time - 1 - READ_DELAY) <= few:
+            if time - start > delay and self.active(time - 1 - delay) <= few:
                 break
-        sentences = state.sentences_B[:count].cpu()
-        records = map_tree(lambda leaf: leaf[start:time, :count].cpu(), self.history)
+        # What the device goes on with stays there; the buffers are overwritten by the next search.
+        take = torch.clone if isinstance(self.history, PackedBeamRecord) else Tensor.cpu
+        sentences = take(state.sentences_B[:count])
+        records = map_tree(lambda leaf: take(leaf[start:time, :count]), self.history)
         return StepRecords(sentences, records), time, (~self.state.done_B[:count]).nonzero()[:, 0]
 
 
@@ -122,6 +129,8 @@ class CudaGraphLoop(StepLoop):
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.graphs: OrderedDict[Hashable, StepGraph] = OrderedDict()
+        self.lock = Lock()
+        """Held while a search uses the buffers."""
         self.pool: Any = None
         self.max_bytes = 0.0
         if device.type == "cuda":
@@ -129,6 +138,10 @@ class CudaGraphLoop(StepLoop):
             self.max_bytes = torch.cuda.get_device_properties(device).total_memory * MEMORY_FRACTION
 
     def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
+        with self.lock:
+            return self._run(step, state, return_attention=return_attention)
+
+    def _run(self, step: Step, state: SearchState, *, return_attention: bool) -> list[StepRecords]:
         def grow(state: SearchState, capacity: int) -> SearchState:
             grown = with_capacity(state.model_state, capacity, return_attention=return_attention)
             return state._replace(model_state=grown)
@@ -146,7 +159,7 @@ class CudaGraphLoop(StepLoop):
             steps.append(records)
             count = active.numel()
             if count:
-                state = graph.state.keep_sentences(active)
+                state = take_sentences(graph.state, active)
                 if time == capacity:
                     capacity *= 2
                     state = grow(state, capacity)
@@ -176,11 +189,23 @@ def padded_count(count: int) -> int:
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
 
 
+def few_active(size: int) -> int:
+    """So few active sentences of a number that the rest moves into smaller buffers; 0: it never does.
+
+    A large batch saves most by becoming smaller; the steps of a small one take the same time whatever its size.
+    """
+    return size // 2 if size > LARGE else size // 4 if size > SMALL else 0
+
+
 def pad_sentences(state: SearchState, size: int) -> SearchState:
     """With ``size`` sentences, those added being done already."""
     count = len(state.sentences_B)
-    if count == size:
-        return state
-    rows = torch.arange(size, device=state.done_B.device)
-    padded = state.keep_sentences(rows.clamp(max=count - 1))
-    return padded._replace(done_B=padded.done_B | (rows >= count))
+    return state if count == size else take_sentences(state, torch.arange(count, device=state.done_B.device))
+
+
+def take_sentences(state: SearchState, sentences: Tensor) -> SearchState:
+    """The given sentences and, up to the next number of sentences that buffers have, others that are done."""
+    count, size = len(sentences), padded_count(len(sentences))
+    rows = torch.arange(size, device=sentences.device)
+    taken = state.keep_sentences(sentences[rows.clamp(max=count - 1)])
+    return taken if count == size else taken._replace(done_B=taken.done_B | (rows >= count))

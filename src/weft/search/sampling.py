@@ -37,7 +37,7 @@ from weft.search.sampling_filters import SamplingFilter, draw, uniforms
 from weft.search.state import SearchState
 from weft.search.top_k import top_k, top_k_constrained
 from weft.search.trace import Draw, PathTrace
-from weft.tree import map_tree, repeat
+from weft.tree import Tree, map_tree, repeat
 
 
 class TokenChooser(Protocol):
@@ -159,6 +159,8 @@ class PathStep:
         paths: PathState = state.extra
         shape = paths.active_BK.shape
         logits_RV, model_state, attention_RS = self.model.step(state.tokens_R, state.model_state, state.memory)
+        if logits_RV.is_cuda and self._is_fused(logits_RV, state, attention_RS):
+            return self._fused(logits_RV, model_state, state)
         tokens_R, log_probs_R, candidates = self._choose(logits_RV, state)
         tokens_BK, log_probs_BK = tokens_R.view(shape), log_probs_R.view(shape)
         continues_BK = paths.active_BK & ~log_probs_BK.isneginf()  # where no token may follow, a hypothesis ends
@@ -170,6 +172,35 @@ class PathStep:
         after = state.advance(model_state, None, tokens_R)
         after = after._replace(extra=PathState(active_BK, paths.rng_keys_B), done_B=~active_BK.any(1))
         return after, PathRecord(tokens_BK, log_probs_BK, continues_BK, attention_BKS, candidates)
+
+    def _is_fused(self, logits_RV: Tensor, state: SearchState, attention_RS: Tensor | None) -> bool:
+        """Whether most of the step is done by one kernel."""
+        from weft.search.fused_steps import allows_fusion
+
+        plain = self.chooser is GREEDY and not self.traced_candidates and state.extra.active_BK.shape[1] == 1
+        plain = plain and (attention_RS is None or not self.return_attention)
+        return plain and allows_fusion(logits_RV, state, self.constraints, 1)
+
+    def _fused(self, logits_RV: Tensor, model_state: Tree, state: SearchState) -> tuple[SearchState, PathRecord]:
+        """The rest of a step of greedy search."""
+        from weft.kernels.triton.path_update import path_update
+        from weft.search.fused_steps import best_tokens
+
+        log_probs_R1, tokens_R1 = best_tokens(logits_RV, 1, state, self.constraints, self.end)
+        paths: PathState = state.extra
+        update = path_update(
+            log_probs_R1[:, 0],
+            tokens_R1[:, 0],
+            active_B1=paths.active_BK,
+            max_lengths_B=state.limits.max_lengths_B,
+            length_1=state.length_1,
+            history_RW=state.history_RW,
+            end=self.end,
+        )
+        after = state._replace(history_RW=None).advance(model_state, None, tokens_R1[:, 0])
+        extra = PathState(update.active_B1, paths.rng_keys_B)
+        after = after._replace(history_RW=update.history_RW, extra=extra, done_B=update.done_B)
+        return after, PathRecord(tokens_R1, log_probs_R1, update.continues_B1, None, None)
 
     def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[Tensor, Tensor, PathCandidates | None]:
         """The next token of each row, its log p (−∞ where no token may follow), and what a trace shows."""

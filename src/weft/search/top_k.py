@@ -12,8 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.search.constraints import LogitsConstraint, NoLoops, apply_constraints
-from weft.search.loops import LoopLimits
+from weft.search.constraints import LogitsConstraint, apply_constraints
 from weft.search.state import SearchState
 
 BLOCK = 64
@@ -77,9 +76,11 @@ def top_k_constrained(
     The log-probabilities of all other tokens are never computed. The logits are overwritten. On a GPU the kernel
     `weft.kernels.triton.top_k` does the same.
     """
-    simple = not constraints or (len(constraints) == 1 and isinstance(constraints[0], NoLoops))
-    if logits_RV.is_cuda and simple and state.limits.prefixes_BP is None and k <= logits_RV.shape[1]:
-        return _top_k_on_gpu(logits_RV, totals_BK, k, state, constraints, end)
+    if logits_RV.is_cuda:
+        from weft.search.fused_steps import allows_fusion, best_tokens
+
+        if allows_fusion(logits_RV, state, constraints, k):
+            return _best_of_rows(totals_BK, *best_tokens(logits_RV, k, state, constraints, end))
     totals_BK = totals_BK - log_sum_exp(logits_RV).view_as(totals_BK)
     scores_RV = apply_constraints(logits_RV, state, constraints, end, in_place=True)
     if k == totals_BK.shape[1] == 1:
@@ -88,26 +89,9 @@ def top_k_constrained(
     return top_k_extensions(scores_RV, totals_BK, k)
 
 
-def _top_k_on_gpu(
-    logits_RV: Tensor,
-    totals_BK: Tensor,
-    k: int,
-    state: SearchState,
-    constraints: Sequence[LogitsConstraint],
-    end: int,
-) -> Extensions:
-    from weft.kernels.triton.top_k import top_k_tokens
-
-    loop_limits = constraints[0].limits if constraints and isinstance(constraints[0], NoLoops) else None
-    log_probs_RC, tokens_RC = top_k_tokens(
-        logits_RV,
-        k,
-        end=end,
-        history_RW=None if loop_limits is None else state.history_RW,
-        loop_limits=loop_limits or LoopLimits(),
-        min_lengths_B=state.limits.min_lengths_B,
-        length_1=state.length_1,
-    )
+def _best_of_rows(totals_BK: Tensor, log_probs_RC: Tensor, tokens_RC: Tensor) -> Extensions:
+    """The best extensions of each sentence among those of its hypotheses."""
+    k = tokens_RC.shape[1]
     sentences, size = totals_BK.shape
     if size == 1:
         return Extensions(totals_BK + log_probs_RC, torch.zeros_like(tokens_RC), tokens_RC)

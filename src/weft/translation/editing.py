@@ -16,7 +16,7 @@ def edited_translator(translator: Translator, edits: AttentionEdits) -> Translat
     """A translator of the same model with edits, by PyTorch."""
     model, device = edit_attention(translator.model, edits), translator.device
     engine = TorchEngine(model, translator.tokenizers.target, device=device, seed=translator.recipe.seed)
-    engine.loop = None  # a step of a search differs from the others: it cannot be recorded once for all
+    engine.loop = engine.encoder_graphs = None  # the steps of a search differ: they cannot be recorded once for all
     edited = type(translator)(
         model, translator.tokenizers, translator.recipe, device=device, engine=engine, folder=translator.folder
     )

@@ -103,12 +103,19 @@ class Postprocessor:
         counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
         inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
-        values: dict[str, Any] = {"attention": None, "word_attention": None, "alternatives": (), "trace": None}
         ended, gaps = hypotheses.ended_BN[:, 0].tolist(), hypotheses.gaps_BN[:, 0].tolist()
         translations = []
         for row, (source, text) in enumerate(zip(sources, texts, strict=True)):
-            values["source"], values["text"], values["ended"] = source.text, text, ENDED[ended[row]]
-            values["gap"] = gaps[row] if gaps[row] == gaps[row] else None  # NaN: there is none
+            values: dict[str, Any] = {
+                "source": source.text,
+                "text": text,
+                "attention": None,
+                "word_attention": None,
+                "ended": ENDED[ended[row]],
+                "gap": gaps[row] if gaps[row] == gaps[row] else None,  # NaN: there is none
+                "alternatives": (),
+                "trace": None,
+            }
             translations.append(Translation.lazy(values, _Details(hypotheses, row, source, self.tokenizers)))
         return translations
 

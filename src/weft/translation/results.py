@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -67,10 +66,11 @@ class Translation:
     """Every step of the search, if requested."""
 
     @classmethod
-    def lazy(cls, values: Mapping[str, Any], others: TranslationFields) -> Translation:
-        """A translation with these values; the other fields are computed when they are first read."""
+    def lazy(cls, values: dict[str, Any], others: TranslationFields) -> Translation:
+        """A translation that keeps these values; the other fields are computed when they are first read."""
         translation = cls.__new__(cls)
-        vars(translation).update(values, _others=others)
+        values["_others"] = others
+        object.__setattr__(translation, "__dict__", values)
         return translation
 
     if not TYPE_CHECKING:

@@ -32,6 +32,7 @@ from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
     from weft.search.loop import StepLoop
+    from weft.translation.engines.encoder_graphs import EncoderGraphs
 
 LENGTH_MULTIPLE = 16
 """With CUDA graphs the longest source of a batch is rounded up to a multiple of this, so that fewer shapes occur."""
@@ -70,10 +71,14 @@ class TorchEngine:
         self.step_size: StepSize | None = None
         """Measured before the first large search."""
         self.loop: StepLoop | None = None
+        self.encoder_graphs: EncoderGraphs | None = None
         if self.device.type == "cuda":
+            from weft.models.seq2seq import Seq2Seq
             from weft.search.cuda_graphs import CudaGraphLoop
+            from weft.translation.engines.encoder_graphs import EncoderGraphs
 
             self.loop = CudaGraphLoop(self.device)
+            self.encoder_graphs = EncoderGraphs(model, self.device) if type(model) is Seq2Seq else None
 
     def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
@@ -112,10 +117,18 @@ class TorchEngine:
 
     def _rows_at_once(self, request: EngineRequest) -> int:
         """How many rows of a batch fit in memory: all of them, unless the search is large."""
-        if self._is_small(request) or request.settings.kind in ("exact", "exhaustive"):
+        if (
+            self._chooses_by_memory(request)
+            or self._is_small(request)
+            or request.settings.kind in ("exact", "exhaustive")
+        ):
             return len(request.sources)
         lengths = request.max_lengths(self.model)
         return sentences_at_once(request, self._step_size(request), max_lengths=lengths, device=self.device)
+
+    def _chooses_by_memory(self, request: EngineRequest) -> bool:
+        """Whether batches are as large as the memory of the device allows."""
+        return request.settings.batch_tokens == "auto" and self.device.type == "cuda" and not request.prompts
 
     def _is_small(self, request: EngineRequest) -> bool:
         """Whether a search is so small that its memory need not be estimated."""
@@ -137,7 +150,7 @@ class TorchEngine:
         lengths = np.array([len(source) for source in request.sources], dtype=np.int64)
         if not request.prompts:
             order = np.argsort(lengths, kind="stable")
-            if request.settings.batch_tokens == "auto" and self.device.type == "cuda":
+            if self._chooses_by_memory(request):
                 yield from (order[part].tolist() for part in self._memory_slices(request.select(order.tolist())))
                 return
             yield from (order[part].tolist() for part in budget_slices([lengths[order]], [budget]))
@@ -149,19 +162,18 @@ class TorchEngine:
 
     def _memory_slices(self, request: EngineRequest) -> list[slice]:
         """Batches of sources that are sorted by length, chosen by the memory that is free."""
-        available = device_memory(self.device)
-        if available is None or self._is_small(request):
+        if self._is_small(request) or (available := device_memory(self.device)) is None:
             return [slice(0, len(request.sources))] if request.sources else []
-        max_lengths = request.max_lengths(self.model)
-        return memory_slices(request, self._step_size(request), max_lengths=max_lengths, available=available)
+        size, max_lengths = self._step_size(request), request.max_lengths(self.model)
+        sentences_at_once(request, size, max_lengths=max_lengths, device=self.device)  # fails if it is none
+        return memory_slices(request, size, max_lengths=max_lengths, available=available)
 
     def _encode(self, request: EngineRequest) -> tuple[StepModel, Any]:
         """What steps are taken with: the model, and the memory of the sources."""
         batch = Ragged.of(request.sources)
         with torch.no_grad():
             if not request.prompts:
-                memory = self.model.encode(self._to_device(batch))
-                return self._started(request.start), memory
+                return self._started(request.start), self._encode_sources(batch)
             from weft.models.prompted_lm import PromptedLM
 
             model = PromptedLM(self.model, specials.BEGIN)
@@ -209,19 +221,29 @@ class TorchEngine:
         plain = request.prompts or len(request.start) > 1  # a CUDA graph begins with an empty cache
         return None if plain else self.loop
 
-    def _to_device(self, batch: Ragged) -> Ragged:
-        """The batch on the device, its longest length rounded up where steps are recorded as CUDA graphs."""
+    def _encode_sources(self, batch: Ragged) -> Any:
+        """The memory of sources. With CUDA graphs their longest length is rounded up, so that fewer shapes occur."""
+        longest = self._rounded_length(batch.layout.longest)
+        if longest is None:
+            return self.model.encode(batch.to(self.device))
+        memory = None if self.encoder_graphs is None else self.encoder_graphs.encode(batch, longest=longest)
+        if memory is not None:
+            return memory
+        layout = Layout(batch.lengths, self.device, longest=longest)
+        return self.model.encode(Ragged(batch.values.to(self.device), layout))
+
+    def _rounded_length(self, longest: int) -> int | None:
+        """What the longest length is rounded up to; None: it is not."""
         if self.loop is None:
-            return batch.to(self.device)
+            return None
         from weft.models.transformer_encoder import TransformerEncoder
 
-        longest = -(-batch.layout.longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         encoder = getattr(self.model, "encoder", None)
         if not isinstance(encoder, TransformerEncoder):
-            return batch.to(self.device)
-        if encoder.stack.max_positions is not None and longest > encoder.stack.max_positions:
-            return batch.to(self.device)
-        return Ragged(batch.values.to(self.device), Layout(batch.lengths, self.device, longest=longest))
+            return None
+        longest = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        limit = encoder.stack.max_positions
+        return None if limit is not None and longest > limit else longest
 
     def _phrases(self, setting: str, phrases: Sequence[str]) -> list[list[int]]:
         """Phrases as token ids."""

@@ -1,0 +1,100 @@
+"""Text to text on one GPU: a trained run, lines in, lines out; beside the same searches by ids.
+
+    python benchmarks/translate_gpu.py RUN FILE             sentences and output tokens per second, GPU and CPU busy
+    python benchmarks/translate_gpu.py RUN FILE --profile   and the kernels that take the time
+
+The file is translated three times: a first pass captures CUDA graphs and fills the cache of words, and the faster of
+the other two is counted (`Translator.translate_lines`; `weft translate FILE` does the same). By ids: the same windows,
+already tokenized, without postprocessing. The latency is that of `translate` for one source of eight tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import weft
+from weft.data.reading.lines import chunk_lines
+from weft.evaluation.resource_usage import cpu_seconds
+from weft.evaluation.translation_speed import percentile
+from weft.translation.engines.interface import searched_batches
+from weft.translation.pipeline import tokenize
+from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES, Translator
+
+
+def by_text(run: Translator, lines: list[str], search: dict[str, Any]) -> tuple[float, int, float]:
+    """Seconds, output tokens and CPU seconds."""
+    start, cpu = time.monotonic(), cpu_seconds()
+    results = list(run.translate_lines(lines, **search))
+    seconds, cpu = time.monotonic() - start, cpu_seconds() - cpu
+    return seconds, sum(len(result.ids) for result in results), cpu
+
+
+def by_ids(run: Translator, lines: list[str], search: dict[str, Any]) -> tuple[float, int]:
+    """Seconds and output tokens."""
+    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=WINDOW_CHARACTERS)
+    requests = [tokenize(run, replace(run.request(window, **search), return_attention=False)) for window in windows]
+    start, tokens = time.monotonic(), 0
+    for request in requests:
+        for batch in searched_batches(run.engine, request.engine_request):
+            tokens += int(batch.hypotheses.token_counts_BN.sum())  # type: ignore[attr-defined]
+    return time.monotonic() - start, tokens
+
+
+def busy(run: Translator, lines: list[str], search: dict[str, Any], *, table: bool) -> float:
+    """The share of the time in which a kernel runs."""
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        seconds, _, _ = by_text(run, lines, search)
+    averages = profile.key_averages()
+    if table:
+        print(averages.table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=70))
+    return sum(event.self_device_time_total for event in averages) / 1e6 / seconds
+
+
+def latency(run: Translator, lines: list[str], search: dict[str, Any], calls: int) -> tuple[float, float]:
+    """p50 and p99 in milliseconds of sources of eight tokens."""
+    chosen = [line for line in lines if len(run.tokenizers.source.encode(line)) == 8][: calls + 50]
+    times = []
+    for line in chosen:
+        start = time.perf_counter()
+        run.translate([line], return_attention=False, **search)
+        times.append(1000 * (time.perf_counter() - start))
+    return percentile(times[50:], 50), percentile(times[50:], 99)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--lines", type=int, default=70_000)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--kinds", nargs="*", default=["beam", "greedy"])
+    given = parser.parse_args()
+    run = weft.load(given.run, device="cuda")
+    lines = given.file.read_text("utf-8").split("\n")[:-1][: given.lines]
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {run!r}, {len(lines):,} lines")
+    for kind in given.kinds:
+        search = {"kind": kind, "batch_tokens": "auto"}
+        cold = by_text(run, lines, search)[0]
+        seconds, tokens, cpu = min(by_text(run, lines, search) for _ in range(2))
+        id_seconds, id_tokens = min(by_ids(run, lines, search) for _ in range(2))
+        p50, p99 = latency(run, lines, search, 300)
+        share = busy(run, lines[: 5 * WINDOW_LINES], search, table=given.profile)
+        record = {
+            "kind": kind, "first pass s": cold, "sentences/s": len(lines) / seconds, "tokens/s": tokens / seconds,
+            "tokens/s by ids": id_tokens / id_seconds, "text/ids": id_seconds / seconds, "cores": cpu / seconds,
+            "GPU busy": share, "p50 ms": p50, "p99 ms": p99, "tokens": tokens,
+            "memory GiB": torch.cuda.max_memory_allocated() / 2**30,
+        }  # fmt: skip
+        print(json.dumps({name: round(v, 3) if isinstance(v, float) else v for name, v in record.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What a step of greedy search does after the best token of every row is known, in one kernel.
+
+Plain counterpart: `weft.search.sampling.PathStep` after `top_k_constrained`, for one hypothesis per sentence. Held to
+it by tests/search/test_cuda_graphs.py. One program per sentence.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _path_update(  # type: ignore[no-untyped-def]
+    log_probs, tokens, active, max_lengths, length, history, continues, new_active, new_done, new_history,
+    end, window, window_tile: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    token = tl.load(tokens + row)
+    goes_on = tl.load(active + row).to(tl.int1) & (tl.load(log_probs + row) > float("-inf"))
+    is_active = goes_on & (token != end) & (tl.load(max_lengths + row) > tl.load(length) + 1)
+    tl.store(continues + row, goes_on)
+    tl.store(new_active + row, is_active)
+    tl.store(new_done + row, ~is_active)
+    if window_tile > 1:
+        back = tl.arange(0, window_tile)
+        old = tl.load(history + row * window + back + 1, mask=back + 1 < window, other=0)
+        tl.store(new_history + row * window + back, tl.where(back + 1 < window, old, token), mask=back < window)
+
+
+class PathUpdate(NamedTuple):
+    """The state of the sentences after a step."""
+
+    continues_B1: Tensor
+    """Whether the hypothesis had not ended before the step, and a token could follow."""
+    active_B1: Tensor
+    done_B: Tensor
+    history_RW: Tensor | None
+
+
+def path_update(
+    log_probs_R: Tensor,
+    tokens_R: Tensor,
+    *,
+    active_B1: Tensor,
+    max_lengths_B: Tensor,
+    length_1: Tensor,
+    history_RW: Tensor | None,
+    end: int,
+) -> PathUpdate:
+    """``log_probs_R``, ``tokens_R``: the best token of every sentence; the rest is the state before the step."""
+    rows = len(tokens_R)
+    assert active_B1.shape == (rows, 1) and log_probs_R.is_contiguous() and tokens_R.is_contiguous()
+    window = 0 if history_RW is None else history_RW.shape[1]
+    update = PathUpdate(
+        torch.empty_like(active_B1),
+        torch.empty_like(active_B1),
+        active_B1.new_empty(rows),
+        None if history_RW is None else torch.empty_like(history_RW),
+    )
+    unused = tokens_R
+    _path_update[(rows,)](
+        log_probs_R, tokens_R, active_B1, max_lengths_B, length_1, unused if history_RW is None else history_RW,
+        update.continues_B1, update.active_B1, update.done_B,
+        unused if update.history_RW is None else update.history_RW,
+        end, window, window_tile=triton.next_power_of_2(max(window, 1)), num_warps=1,
+    )  # fmt: skip
+    return update

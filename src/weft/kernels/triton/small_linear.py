@@ -1,0 +1,119 @@
+"""Linear maps of few rows on CUDA, together with what stands before and after them in a Transformer layer.
+
+    y = r + act(W norm(x) + b)        each of norm, act and r is optional
+
+Plain counterpart: `plain_small_linear` below, which is PyTorch's functions one after the other. Held to it by
+tests/kernels/triton/test_small_linear.py. With one sentence, a step of a search is limited by the number of kernels and
+not by what they compute: three of them become one here. One program computes some columns of all rows; the norm of the
+rows, which is cheap, is computed by each.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, nn
+from torch.nn import functional
+
+MAX_ROWS = 16
+"""Rows up to which this kernel is used."""
+COLUMNS = 16
+"""Columns of one program."""
+
+
+@triton.jit
+def _small_linear(  # type: ignore[no-untyped-def]
+    x, weight, bias, norm_weight, norm_bias, residual, y,
+    rows, width, columns, x_stride, epsilon,
+    norm: tl.constexpr, relu: tl.constexpr, has_bias: tl.constexpr, has_residual: tl.constexpr,
+    row_tile: tl.constexpr, column_tile: tl.constexpr, tile: tl.constexpr,
+):  # fmt: skip
+    """``norm``: 0 none, 1 LayerNorm, 2 RMSNorm."""
+    m = tl.arange(0, row_tile)
+    n = tl.program_id(0) * column_tile + tl.arange(0, column_tile)
+    d = tl.arange(0, tile)
+    row_valid, column_valid = m < rows, n < columns
+    mean = tl.zeros([row_tile], tl.float32)
+    scale = tl.zeros([row_tile], tl.float32)
+    if norm > 0:
+        if norm == 1:
+            total = tl.zeros([row_tile], tl.float32)
+            for first in range(0, width, tile):
+                valid = row_valid[:, None] & (first + d < width)[None, :]
+                values = tl.load(x + m[:, None] * x_stride + (first + d)[None, :], mask=valid, other=0.0)
+                total += tl.sum(values.to(tl.float32), 1)
+            mean = total / width
+        square = tl.zeros([row_tile], tl.float32)
+        for first in range(0, width, tile):
+            valid = row_valid[:, None] & (first + d < width)[None, :]
+            values = tl.load(x + m[:, None] * x_stride + (first + d)[None, :], mask=valid, other=0.0).to(tl.float32)
+            values = tl.where(valid, values - mean[:, None], 0.0)
+            square += tl.sum(values * values, 1)
+        scale = 1.0 / tl.sqrt(square / width + epsilon)
+    sums = tl.zeros([row_tile, column_tile], tl.float32)
+    for first in range(0, width, tile):
+        inside = first + d < width
+        valid = row_valid[:, None] & inside[None, :]
+        values = tl.load(x + m[:, None] * x_stride + (first + d)[None, :], mask=valid, other=0.0)
+        if norm > 0:
+            factors = tl.load(norm_weight + first + d, mask=inside, other=0.0).to(tl.float32)
+            normalized = (values.to(tl.float32) - mean[:, None]) * scale[:, None] * factors[None, :]
+            if norm == 1:
+                normalized += tl.load(norm_bias + first + d, mask=inside, other=0.0).to(tl.float32)[None, :]
+            values = tl.where(valid, normalized, 0.0).to(values.dtype)
+        weights = tl.load(
+            weight + n[None, :] * width + (first + d)[:, None],
+            mask=inside[:, None] & column_valid[None, :],
+            other=0.0,
+        )
+        sums += tl.dot(values, weights)
+    if has_bias:
+        sums += tl.load(bias + n, mask=column_valid, other=0.0).to(tl.float32)[None, :]
+    if relu:
+        sums = tl.maximum(sums, 0.0)
+    stored = row_valid[:, None] & column_valid[None, :]
+    if has_residual:
+        added = tl.load(residual + m[:, None] * columns + n[None, :], mask=stored, other=0.0).to(tl.float32)
+        sums = added + sums.to(y.dtype.element_ty).to(tl.float32)
+    tl.store(y + m[:, None] * columns + n[None, :], sums.to(y.dtype.element_ty), mask=stored)
+
+
+def small_linear(
+    x_RD: Tensor,
+    linear: nn.Linear,
+    *,
+    norm: nn.Module | None = None,
+    relu: bool = False,
+    residual_RE: Tensor | None = None,
+) -> Tensor:
+    """A linear map of at most `MAX_ROWS` rows, in bf16 or fp16."""
+    rows, width = x_RD.shape
+    weight_ED, bias_E = linear.weight, linear.bias
+    columns = len(weight_ED)
+    assert rows <= MAX_ROWS and x_RD.stride(1) == 1 and weight_ED.is_contiguous() and weight_ED.dtype == x_RD.dtype
+    assert norm is None or isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    y_RE = torch.empty((rows, columns), dtype=x_RD.dtype, device=x_RD.device)
+    norm_bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
+    _small_linear[(triton.cdiv(columns, COLUMNS),)](
+        x_RD, weight_ED, weight_ED if bias_E is None else bias_E,
+        weight_ED if norm is None else norm.weight, weight_ED if norm_bias is None else norm_bias,
+        x_RD if residual_RE is None else residual_RE, y_RE,
+        rows, width, columns, x_RD.stride(0), 0.0 if norm is None else norm.eps or 0.0,
+        norm=0 if norm is None else 1 if norm_bias is not None else 2, relu=relu, has_bias=bias_E is not None,
+        has_residual=residual_RE is not None, row_tile=MAX_ROWS, column_tile=COLUMNS,
+        tile=min(512, max(16, triton.next_power_of_2(width))), num_warps=4, num_stages=2,
+    )  # fmt: skip
+    return y_RE
+
+
+def plain_small_linear(
+    x_RD: Tensor,
+    linear: nn.Linear,
+    *,
+    norm: nn.Module | None = None,
+    relu: bool = False,
+    residual_RE: Tensor | None = None,
+) -> Tensor:
+    """The same by PyTorch, for tests."""
+    y_RE = linear(x_RD if norm is None else norm(x_RD))
+    y_RE = functional.relu(y_RE) if relu else y_RE
+    return y_RE if residual_RE is None else residual_RE + y_RE

@@ -1,0 +1,74 @@
+"""Search steps of a Transformer decoder for few rows on a GPU, such as those of one sentence.
+
+Plain counterpart: the loop over layers of `weft.models.cached_step.cached_step`, which does the same with one kernel
+for each norm, product, activation and addition. Held to it by tests/models/test_small_step.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from weft.attention.kv_cache import KVCache
+from weft.attention.multihead import CrossAttention, MultiHeadAttention
+from weft.attention.relative_positions import Rotation
+from weft.attention.step_attention import StepKeysValues, step_attention_output
+from weft.kernels.triton.small_linear import MAX_ROWS, small_linear
+from weft.models.transformer import ACTIVATIONS, TransformerLayer, TransformerStack
+
+DTYPES = (torch.bfloat16, torch.float16)
+
+
+def is_small(stack: TransformerStack, stream_RD: Tensor) -> bool:
+    """Whether there are so few rows, and the layers are such, that this module can step them."""
+    return len(stream_RD) <= MAX_ROWS and stream_RD.dtype in DTYPES and all(map(_is_plain, stack.layers))
+
+
+def _is_plain(layer: TransformerLayer) -> bool:
+    """A pre-norm layer with cross-attention to one source and a feed-forward network, in one precision."""
+    if type(layer.cross_attention) is not CrossAttention or layer.feed_forward is None:
+        return False
+    residuals = (layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
+    norms = all(one.pre_norm and isinstance(one.norm, nn.LayerNorm | nn.RMSNorm) for one in residuals)
+    return norms and all(
+        type(linear) is nn.Linear and linear.weight.dtype in DTYPES and linear.weight.is_contiguous()
+        for linear in _linears(layer)
+    )
+
+
+def _linears(layer: TransformerLayer) -> list[nn.Module]:
+    own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
+    assert cross is not None and network is not None
+    return [own.query_key_value, own.output, cross.query, cross.output, network.linear1, network.linear2]
+
+
+def small_layers(
+    stack: TransformerStack,
+    stream_RD: Tensor,
+    cache: KVCache,
+    rotation: Rotation | None,
+    biases: Sequence[Tensor | None],
+    source: Sequence[StepKeysValues],
+) -> Tensor:
+    """The stream after all layers, before the final norm."""
+    for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
+        own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
+        assert cross is not None and network is not None
+        projected = small_linear(stream_RD, own.query_key_value, norm=layer.self_attention_residual.norm)
+        projected_RHD = own.rotate_projected(_heads(own, projected), rotation)
+        attended = cache.step(number, projected_RHD, biases[number], own.normalize).flatten(1)
+        stream_RD = small_linear(attended, own.output, residual_RE=stream_RD)
+        queries = small_linear(stream_RD, cross.query, norm=layer.cross_attention_residual.norm)
+        attended = step_attention_output(_heads(cross, queries), keys_values, cross.normalize).flatten(1)
+        stream_RD = small_linear(attended, cross.output, residual_RE=stream_RD)
+        is_relu = network.activation is ACTIVATIONS["relu"]
+        hidden = small_linear(stream_RD, network.linear1, norm=layer.feed_forward_residual.norm, relu=is_relu)
+        hidden = hidden if is_relu else network.activation(hidden)
+        stream_RD = small_linear(hidden, network.linear2, residual_RE=stream_RD)
+    return stream_RD
+
+
+def _heads(attention: MultiHeadAttention, projected: Tensor) -> Tensor:
+    return projected.unflatten(1, (-1, attention.head_width))
