@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.ragged import FixedLayout, Layout, Ragged, additive_mask
+from weft.ragged import DeviceLayout, FixedLayout, Layout, Ragged, additive_mask
 
 quick = settings(deadline=None, max_examples=50)
 
@@ -174,3 +174,12 @@ def test_values_must_fit_the_lengths() -> None:
 def test_additive_mask():
     mask = additive_mask(torch.tensor([[True, False], [False, False]]), torch.float64)
     assert mask.dtype == torch.float64 and mask.tolist() == [[-math.inf, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("lengths", [[3, 1, 4], [2, 0, 5, 0], [0]])
+def test_indices_that_are_computed_on_the_device(lengths):
+    """The same as those that are computed on the CPU."""
+    plain, other = (kind(torch.tensor(lengths), longest=6) for kind in (Layout, DeviceLayout))
+    for name in ("device_offsets", "device_lengths", "row_ids", "positions", "padded_indices", "masked_BS"):
+        assert torch.equal(getattr(other, name), getattr(plain, name)), name
+        assert getattr(other, name).dtype == getattr(plain, name).dtype

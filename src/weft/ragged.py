@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def additive_mask(masked: Tensor, dtype: torch.dtype) -> Tensor:
@@ -182,6 +183,31 @@ class Layout:
     def time_major(self) -> TimeMajor:
         """The order of a recurrence over this batch."""
         return TimeMajor(self)
+
+
+class DeviceLayout(Layout):
+    """The same, with index tensors that are computed on the device: for large batches on a GPU."""
+
+    @cached_property
+    def device_offsets(self) -> Tensor:
+        return functional.pad(self.device_lengths.cumsum(0), (1, 0)).to(torch.int32)
+
+    @cached_property
+    def row_ids(self) -> Tensor:
+        rows = torch.arange(self.rows, device=self.device)
+        return rows.repeat_interleave(self.device_lengths, output_size=self.total)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        return torch.arange(self.total, device=self.device) - self.device_offsets[self.row_ids]
+
+    @cached_property
+    def padded_indices(self) -> Tensor:
+        return self.row_ids * self.longest + self.positions
+
+    @cached_property
+    def masked_BS(self) -> Tensor:
+        return torch.arange(self.longest, device=self.device) >= self.device_lengths[:, None].clamp(min=1)
 
 
 class FixedLayout(Layout):

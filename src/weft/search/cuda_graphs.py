@@ -117,8 +117,11 @@ class StepGraph:
 def _copy(values: Tree, buffers: Tree) -> None:
     pairs = [(old, new) for old, new in zip(leaves(buffers), leaves(values), strict=True) if old is not new]
     changed = [(old, new) for old, new in pairs if old.data_ptr() != new.data_ptr()]
-    if changed:
-        torch._foreach_copy_([old for old, _ in changed], [new for _, new in changed])
+    by_type: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
+    for old, new in changed:
+        by_type.setdefault(old.dtype, []).append((old, new))
+    for pairs in by_type.values():  # of one type they are copied by one kernel
+        torch._foreach_copy_([old for old, _ in pairs], [new for _, new in pairs])
 
 
 class CudaGraphLoop(StepLoop):

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from weft.translation.engines.interface import Engine, EngineRequest, SearchedBatch, searched_batches
 
-SWITCH_SECONDS = 0.0002
+SWITCH_SECONDS = 0.00002
 """How long a thread may keep the interpreter from another one that needs it."""
 Results = queue.SimpleQueue[SearchedBatch | BaseException | None]
 

@@ -13,7 +13,7 @@ from torch import nn
 from weft.activity import activity
 from weft.errors import SearchError
 from weft.models.interface import Model
-from weft.ragged import Layout, Ragged, budget_slices
+from weft.ragged import DeviceLayout, Layout, Ragged, budget_slices
 from weft.runs.size_limits import device_memory
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
 from weft.text import specials
@@ -229,7 +229,8 @@ class TorchEngine:
         memory = None if self.encoder_graphs is None else self.encoder_graphs.encode(batch, longest=longest)
         if memory is not None:
             return memory
-        layout = Layout(batch.lengths, self.device, longest=longest)
+        kind = DeviceLayout if self.device.type == "cuda" else Layout
+        layout = kind(batch.lengths, self.device, longest=longest)
         return self.model.encode(Ragged(batch.values.to(self.device), layout))
 
     def _rounded_length(self, longest: int) -> int | None:
