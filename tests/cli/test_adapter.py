@@ -95,7 +95,7 @@ def test_other_commands(runs, tmp_path):
     )
     assert first != second
     worker = Worker(io.BytesIO(), io.BytesIO())
-    worker.config = {"run": str(adapted), "device": "cpu", "adapter": "none"}
+    worker.config = {"runs": [str(adapted)], "device": "cpu", "adapter": "none"}
     expected = load(runs / "base", device="cpu").score([Pair("a", "a")])
     assert worker._load().score([Pair("a", "a")])[0].token_scores == expected[0].token_scores
 

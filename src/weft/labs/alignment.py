@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.evaluation.ibm1 import fit_ibm1
 from weft.labs import short_sentences
 from weft.labs.lab import Lab, LabResult

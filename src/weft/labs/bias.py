@@ -19,8 +19,7 @@ from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.labs.detection import DETECTORS, RATES, area_under_curve, roc_curve
 from weft.labs.lab import Lab, LabResult
 from weft.labs.professions import VERBS, WOMEN, fluency, is_feminine, majority, nonsense, statements

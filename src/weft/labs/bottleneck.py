@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.labs.lab import Lab, LabResult
 from weft.labs.letters import draw_letters, share_right, training_settings
 from weft.labs.training import train_model

@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from timeit import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.labs.graph_paths import count_operations
 from weft.labs.lab import Lab, LabResult
 from weft.labs.trials import run_trials

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.charts.chart import Chart
-from weft.charts.table import Table
+from weft.charts import Chart, Table
 from weft.errors import DataError
 from weft.evaluation.environment import environment
 from weft.files import save_text

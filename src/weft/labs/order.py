@@ -20,8 +20,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import weft
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.labs.lab import Lab, LabResult
 from weft.labs.trials import Trials, run_trials
 from weft.labs.verdicts import Verdict, below, judge, within

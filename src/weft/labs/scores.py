@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.labs import short_sentences
 from weft.labs.comparisons import honest_difference, largest_difference, order_text
 from weft.labs.lab import Lab, LabResult

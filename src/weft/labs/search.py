@@ -17,8 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import weft
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Table
+from weft.charts import Chart, Series, Table
 from weft.labs.lab import Lab, LabResult
 from weft.labs.training import train_model
 from weft.labs.trials import run_trials

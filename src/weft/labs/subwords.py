@@ -18,8 +18,7 @@ from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from weft.charts.chart import Chart, Series
-from weft.charts.table import Row, Table
+from weft.charts import Chart, Row, Series, Table
 from weft.data.pairs import Pair
 from weft.labs.lab import Lab, LabResult
 from weft.labs.merge_ties import LECTURE, first_in_text, learn_merges, tied_pairs

@@ -13,9 +13,10 @@ from weft.recipe.choices import StrategyName, UtilityName
 def _check_batch_tokens(value: object) -> object:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT):
         return value
-    small = isinstance(value, float | str) or (isinstance(value, int) and abs(value) <= 10 * MAX_COUNT)
-    given = repr(value)[:40] if small else f"a value of type {type(value).__name__}"
-    raise ValueError(f"search.batch_tokens: {given} was given; expected a whole number from 1 to {MAX_COUNT}, or auto")
+    from weft.recipe.messages import shown  # which imports this module
+
+    expected = f"expected a whole number from 1 to {MAX_COUNT}, or auto"
+    raise ValueError(f"search.batch_tokens: {shown(value)} was given; {expected}")
 
 
 BatchTokens = Annotated[Count | Literal["auto"], BeforeValidator(_check_batch_tokens)]
