@@ -121,6 +121,7 @@ def assert_equal(one: Path, other: Path) -> None:
     assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_two_workers(tmp_path: Path) -> None:
     """One run folder, one path on stdout, and a recipe that says how many batches an update has."""
     out = tmp_path / "run"
@@ -137,6 +138,7 @@ def test_what_a_worker_is_told() -> None:
     assert without_worker_options(given) == ["train", "x", "--set", "a=b", "--resume"]
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_takes_its_workers_along(tmp_path: Path) -> None:
     """They end, say so in the log, and hold the folder until then; a new process can take it at once."""
     out = tmp_path / "run"

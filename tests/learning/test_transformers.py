@@ -91,6 +91,7 @@ def test_every_kind_of_positions_learns_order(positions: str, sequences: Toy) ->
     assert learned(settings(stack, stack), "reverse", sequences, steps=steps) >= 0.95
 
 
+@pytest.mark.slow
 def test_without_positions_order_cannot_be_known(sequences: Toy) -> None:
     """A source is then a set with counts: of several symbols no one can say which came last."""
     stack = {**STACK, "positions": "none"}

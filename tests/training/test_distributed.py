@@ -106,7 +106,7 @@ def assert_same_run(one, other):
 
 
 class TestTheSameRun:
-    @pytest.mark.parametrize("count", [2, 4])
+    @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
     def test_with_dropout_in_any_number(self, trained, count):
         assert_same_run(trained("lstm", 1), trained("lstm", count))
 

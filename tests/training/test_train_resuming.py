@@ -229,6 +229,7 @@ RENAMES = ("rename", "replace", "save")
 CHANGES = ("rename", "replace", "mkdir", "unlink", "rmdir", "fsync")
 
 
+@pytest.mark.slow
 def test_killed_at_every_rename_of_a_file(train_elsewhere, tmp_path, straight):
     changes = {**PLAIN, "training.steps": 2}
     check_every_call(train_elsewhere, changes, tmp_path, straight(changes), RENAMES, range(1, 1000))

@@ -121,6 +121,7 @@ list(ProcessRunner(Slots(["cpu"], 1), Path(sys.argv[2])).run([Job.from_json(sys.
 """
 
 
+@pytest.mark.slow
 def test_after_kill_9_a_worker_saves_its_checkpoint_and_nothing_is_lost(tiny, tmp_path):
     """A real worker, whose parent is killed while it trains; then the job is done to its end."""
     endless = {"training.steps": 10**6, "training.validate_every": 10**6 // 8, "data.valid_size": 5}

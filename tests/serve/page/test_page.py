@@ -206,7 +206,7 @@ def answer(source, target):
     return events(("start", start), *steps, ("done", {"translation": translation, "winner": None}))
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=pytest.mark.slow)])
 def test_right_to_left_scripts_and_sentences_of_sixty_words(visit, width):
     visitor = visit(viewport={"width": width, "height": 800})
     arabic = "ذهب الولد إلى المدرسة صباحا مع أخته الصغيرة"
