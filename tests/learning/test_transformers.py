@@ -42,12 +42,8 @@ def learned(chosen: ModelSettings, task: str, sequences: Toy, *, steps: int = 32
     )
 
 
-QUICK = {("gru", "transformer")}
-
-
-@pytest.mark.parametrize(
-    ("encoder", "decoder"), [pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow) for pair in NEW]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("encoder", "decoder"), NEW)
 def test_every_pairing_learns_to_reverse(encoder: str, decoder: str, sequences: Toy) -> None:
     steps = 220 if encoder in CELLS else 400 if encoder == "attention" and decoder == "transformer" else 320
     assert learned(settings(ENCODERS[encoder], DECODERS[decoder]), "reverse", sequences, steps=steps) >= 0.95

@@ -172,6 +172,7 @@ class TestSharded:
     def test_weights_are_those_of_one_process(self, trained, model):
         assert_same_run(trained(model, 1), trained(model, 2, {"training.shard": "full"}))
 
+    @pytest.mark.slow
     def test_batches_that_do_not_divide(self, trained):
         odd = {"training.accumulate": 3}
         sharded = {**odd, "training.shard": "full"}
