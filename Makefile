@@ -73,10 +73,10 @@ pages: .venv/installed
 labs: .venv/installed         ## run the labs that have no result in build/labs, and write docs/labs.md
 	$(BIN)/python tools/labs.py
 
-performance: .venv/installed  ## measure how cost grows on this CPU (seven minutes), and write docs/performance.md
+performance: .venv/installed  ## measure how cost grows on this CPU (three minutes), and write docs/performance.md
 	mkdir -p build
-	$(BIN)/weft bench scale tatoeba --device cpu --minutes 3 --json > build/cpu-transformer.json
-	$(BIN)/weft bench scale multi30k-rnn --device cpu --minutes 3 --json > build/cpu-rnn.json
+	$(BIN)/weft bench scale tatoeba --device cpu --minutes 1.5 --json > build/cpu-transformer.json
+	$(BIN)/weft bench scale multi30k-rnn --device cpu --minutes 0.9 --json > build/cpu-rnn.json
 	$(BIN)/python tools/performance.py cpu-transformer=build/cpu-transformer.json cpu-rnn=build/cpu-rnn.json
 
 pictures: .venv/installed     ## train `grammar` and draw the pictures of the README

@@ -36,12 +36,12 @@ class Section(NamedTuple):
 SECTIONS = {
     "cpu-transformer": Section(
         "A Transformer on a CPU",
-        "weft bench scale tatoeba --device cpu --minutes 3",
+        "weft bench scale tatoeba --device cpu --minutes 1.5",
         ("time-source-length", "time-batch", "time-beam", "memory-batch"),
     ),
     "cpu-rnn": Section(
         "A recurrent model on a CPU",
-        "weft bench scale multi30k-rnn --device cpu --minutes 3",
+        "weft bench scale multi30k-rnn --device cpu --minutes 0.9",
         ("time-source-length", "time-batch"),
     ),
     "gpu-transformer": Section(
