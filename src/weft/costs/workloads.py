@@ -6,6 +6,7 @@ the device: CUDA graphs where there are some. Learning rates are zero, so that t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -67,7 +68,7 @@ class Workload(Protocol):
     def case(self, sizes: Sizes) -> TorchCase: ...
 
 
-class TorchCase:
+class TorchCase(ABC):
     """A phase at given sizes."""
 
     def __init__(self, device: torch.device, persistent_bytes: int) -> None:
@@ -90,14 +91,14 @@ class TorchCase:
         self.transient_bytes = peak_memory(self.run, self.device)
         return None if self.transient_bytes is None else self.persistent_bytes + self.transient_bytes
 
+    @abstractmethod
     def work(self) -> Work:
         """What one unit needs at least."""
-        raise NotImplementedError
 
-    def _run(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _run(self) -> None: ...
 
-    def _release(self) -> None:
+    def _release(self) -> None:  # noqa: B027 (most have nothing to release)
         """Release what a call leaves behind and the next one replaces."""
 
 

@@ -13,6 +13,7 @@ Torch is not imported here.
 from __future__ import annotations
 
 from weft.recipe import ModelSettings, Recipe, TransformerSettings
+from weft.recipe.portability import only_in_weft
 
 CLASSES = {
     "marian": "MarianMTModel",
@@ -76,16 +77,8 @@ def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
 
 
 def _unsupported_model(settings: ModelSettings, loss: str) -> str | None:
-    if loss != "cross_entropy":
-        return f"training.loss: transformers has no output layer for {loss!r}; only for 'cross_entropy'"
-    if settings.kind != "seq2seq":
-        return f"model.kind: {settings.kind!r} is not exported to transformers; only 'seq2seq' is"
-    if settings.sources.count > 1:
-        return f"model.sources.count: {settings.sources.count} sources are not known to transformers; it has one"
-    if settings.attention.normalizer != "softmax":
-        return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to transformers"
-    if settings.copy:
-        return "model.copy: copying is not known to transformers"
+    if reason := only_in_weft(settings, "transformers", loss=loss):
+        return reason
     for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
         if not isinstance(stack, TransformerSettings) or stack.kind != "transformer":
             return f"model.{side}.kind: {stack.kind!r}: transformers has no such sequence-to-sequence model"

@@ -1,8 +1,8 @@
 """Searching on several cores: every batch is dealt out to threads, each of which computes on one core.
 
 Many operations of a search step are too small to be divided among cores, so a core that searches a share of the
-sentences by itself is busier than one that takes part in every operation. The results are the same, in the same order:
-sentences are searched independently of each other.
+sentences by itself is busier than one that takes part in every operation. Results keep their order;
+scores may differ in their last digits, as products of fewer rows do.
 """
 
 from __future__ import annotations

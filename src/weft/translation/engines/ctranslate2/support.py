@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from weft.recipe import ModelSettings, SearchSettings, TransformerSettings
+from weft.recipe.portability import only_in_weft
 from weft.text.specials import BEGIN, END
 from weft.translation.setting_scopes import irrelevant_settings
 
@@ -34,18 +35,10 @@ def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -
 
     ``loss``: the recipe's training.loss.
     """
-    if loss != "cross_entropy":
-        return f"training.loss: CTranslate2 has no output layer for {loss!r}; only for 'cross_entropy'"
-    if settings.kind != "seq2seq":
-        return f"model.kind: {settings.kind!r} is not exported to CTranslate2; only 'seq2seq' is"
-    if settings.sources.count > 1:
-        return f"model.sources.count: {settings.sources.count} sources are not known to CTranslate2; it has one"
-    if settings.attention.normalizer != "softmax":
-        return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to CTranslate2"
+    if reason := only_in_weft(settings, "CTranslate2", loss=loss):
+        return reason
     if reason := _unsupported_alignment(settings):
         return f"model.decoder.alignment_heads: {reason}; set it to []"
-    if settings.copy:
-        return "model.copy: copying is not known to CTranslate2"
     for side, stack in (("encoder", settings.encoder), ("decoder", settings.decoder)):
         if not isinstance(stack, TransformerSettings):
             return f"model.{side}.kind: {stack.kind!r} is recurrent; CTranslate2 holds 'transformer' only"
