@@ -21,6 +21,7 @@ from weft.models.interface import Model
 from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
+from weft.training.eager_optimizers import eager_optimizer
 from weft.training.loss import Loss, batch_loss
 from weft.training.parameter_groups import group_rate, parameter_groups
 from weft.training.precision import allow_tf32, autocast, resolve_precision
@@ -76,11 +77,11 @@ def make_optimizer(model: Model, settings: TrainingSettings) -> torch.optim.Opti
     parameters = parameter_groups(model, settings)
     if settings.optimizer == "sgd":
         fused = not is_sharded(first)  # PyTorch has no fused SGD for sharded parameters
-        return torch.optim.SGD(
+        return eager_optimizer(torch.optim.SGD)(
             parameters, lr=learning_rate, momentum=settings.momentum, weight_decay=weight_decay, fused=fused
         )
     optimizer = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return optimizer(
+    return eager_optimizer(optimizer)(
         parameters,
         lr=learning_rate,
         betas=(settings.beta1, settings.beta2),

@@ -1,0 +1,58 @@
+"""Optimizers without PyTorch's compiler: the same updates, and the compiler is not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from weft.training.eager_optimizers import eager_optimizer
+
+KINDS = {torch.optim.SGD: {"momentum": 0.9}, torch.optim.Adam: {}, torch.optim.AdamW: {"weight_decay": 0.1}}
+
+
+def updated(kind: type[Optimizer], options: dict[str, float]) -> tuple[list[torch.Tensor], object]:
+    """Weights and state after three updates, the optimizer having been saved and loaded before the last one."""
+    torch.manual_seed(1)
+    layer = nn.Linear(3, 2)
+    groups = [{"params": [layer.weight]}, {"params": [layer.bias], "lr": 0.01}]
+    optimizer = kind(groups, lr=0.1, fused=True, **options)
+    for update in range(3):
+        if update == 2:
+            state = optimizer.state_dict()
+            optimizer = kind(groups, lr=0.5, fused=True, **options)
+            optimizer.load_state_dict(state)
+        optimizer.zero_grad(set_to_none=True)
+        layer(torch.randn(4, 3)).square().sum().backward()
+        optimizer.step()
+    return list(layer.parameters()), optimizer.state_dict()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_updates_are_those_of_pytorch(kind: type[Optimizer]) -> None:
+    weights, state = updated(eager_optimizer(kind), KINDS[kind])
+    expected_weights, expected_state = updated(kind, KINDS[kind])
+    assert all(torch.equal(one, other) for one, other in zip(weights, expected_weights, strict=True))
+    assert repr(state) == repr(expected_state)
+
+
+def test_training_does_not_import_the_compiler(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+import weft
+small = {"hidden": 4}
+recipe = weft.make_recipe({"name": "small", "model": {"embedding": 4, "encoder": small, "decoder": small},
+    "data": {"train": sys.argv[1], "valid": sys.argv[1]}, "training": {"steps": 2, "validate_every": 1}})
+steps = [event.step for event in weft.train(recipe, Path(sys.argv[2]))]
+print(max(steps), "torch._dynamo" in sys.modules)
+"""
+    (tmp_path / "pairs.tsv").write_text("a b\tb a\nc\tc\n", "utf-8")
+    arguments = [str(tmp_path / "pairs.tsv"), str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 False\n"
