@@ -70,13 +70,27 @@ def test_the_warm_up_does_not_count(world: Callable[..., World]) -> None:
 def test_it_ends_in_time_with_a_few_rounds_of_each(world: Callable[..., World]) -> None:
     made = world(lambda size: 0.01 + 0.001 * size**1.5)
     measured = made.sweep(seconds=10.0)
-    assert 5 < len(measured.points) < len(DOUBLED) and made.now < 12.0
+    assert 5 < len(measured.points) < len(DOUBLED) and made.now - measured.setup < 10.0
     assert measured.stop is not None and measured.stop.reason == TIME
     assert measured.stop.size == 2 * measured.points[-1].size
     assert all(len(point.samples) >= MIN_ROUNDS for point in measured.points)
     growth = fit_growth(*measured.curve("seconds"))
     assert growth.exponent is not None and growth.exponent.mean == pytest.approx(1.5, abs=0.02)
     assert growth.fixed == pytest.approx(0.01, rel=0.05)
+
+
+def test_compilation_takes_no_time_from_the_sweep(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world(lambda size: 0.001)
+    run = MadeUpCase.run
+
+    def compile_first(case: MadeUpCase) -> None:
+        made.now += 7.0 if case.first else 0.0
+        run(case)
+
+    monkeypatch.setattr(MadeUpCase, "run", compile_first)
+    measured = made.sweep((1, 2, 4), seconds=1.0)
+    assert len(measured.points) == 3 and measured.stop is None
+    assert measured.setup == pytest.approx(3 * 7.004)
 
 
 def test_rounds_go_up_and_down(world: Callable[..., World]) -> None:

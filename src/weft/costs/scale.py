@@ -112,7 +112,7 @@ class Scale:
 
 
 def measure_scale(recipe: Recipe, *, minutes: float = 1.0, vary: Sequence[str] = (), at: Sequence[str] = ()) -> Scale:
-    """Measure how time and memory grow, in about so many minutes.
+    """Measure how time and memory grow, in about so many minutes; on a GPU kernels are compiled in addition.
 
     ``vary``: only these sizes; ``at``: other sizes than the usual ones for those that stay, such as ``batch=64``.
     """
@@ -173,6 +173,7 @@ class _Meter:
         seconds = max(share * (self.end - time.monotonic()), 0.0)
         sizes = axis.values(smallest)
         measured = measure_sweep(sizes, make, seconds=seconds, available_memory=self.available_memory)
+        self.end += measured.setup
         works = tuple(cases[point.size].work() for point in measured.points)
         peaks = self.peaks[workload.precision]
         self.curves.append(Curve(phase, axis, measured, works, peaks, self.available_memory))
@@ -201,11 +202,13 @@ class _Meter:
         return self.workload[1]
 
     def _warm_up(self, workload: Workload) -> None:
-        """Import, compile and select what a phase needs at any size."""
+        """Import, compile and select what a phase needs at any size; the time for that is not counted."""
+        start = time.monotonic()
         with suppress(InputTooLongError, MemoryExhaustedError):
             case = workload.case(self.base._replace(batch=1))
             for _ in range(case.warmups):
                 case.run()
+        self.end += time.monotonic() - start
 
     def _collect(self) -> None:
         """Release the memory of what was measured before."""

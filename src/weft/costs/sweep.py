@@ -1,8 +1,9 @@
 """One size varied: which of its values fit into the time, and how long each takes.
 
 Sizes are tried from the smallest on, each with a warm-up that does not count. The next one is tried only if it and the
-repetitions of all are expected to fit into the time and into memory. Then all are repeated in rounds, upwards and
-downwards in turn, so that a machine that becomes slower, or warmer, changes all sizes alike; the median counts.
+repetitions of all are expected to fit into the time and into memory; the time to compile kernels and to capture CUDA
+graphs, in the first calls at each size, is not counted. Then all are repeated in rounds, upwards and downwards in turn,
+so that a machine that becomes slower, or warmer, changes all sizes alike; the median counts.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class Measured:
 
     points: tuple[Point, ...]
     stop: Stop | None
+    setup: float = 0.0
+    """Seconds by which the first calls of all sizes took longer than the later ones."""
 
     def curve(self, attribute: str) -> tuple[list[int], list[float]]:
         """Sizes and values of an attribute of the points, where it is known."""
@@ -83,12 +86,16 @@ class _Tried:
     def __init__(self, size: int, case: Case) -> None:
         self.size, self.case = size, case
         self.samples: list[float] = []
+        start = time.perf_counter()
         case.run()
         self.memory = case.memory()
         for _ in range(case.warmups - 2):
             case.run()
+        warm = time.perf_counter()
         self.expected = self._time()
         """Seconds of the first call after the warm-up."""
+        self.setup = max(warm - start - case.warmups * self.expected, 0.0)
+        """Seconds by which the calls of the warm-up took longer."""
 
     def _time(self) -> float:
         start = time.perf_counter()
@@ -111,7 +118,8 @@ def measure_sweep(
     tried: list[_Tried] = []
     stop = None
     for size in sizes:
-        if reason := _does_not_fit(tried, time.perf_counter() - start, seconds, available_memory):
+        spent = time.perf_counter() - start - sum(item.setup for item in tried)
+        if reason := _does_not_fit(tried, spent, seconds, available_memory):
             stop = Stop(size, reason)
             break
         try:
@@ -122,13 +130,14 @@ def measure_sweep(
         except MemoryExhaustedError:
             stop = Stop(size, MEMORY, predicted=False)
             break
+    setup = sum(item.setup for item in tried)
     for number in range(MAX_ROUNDS if tried else 0):
         for item in tried if number % 2 == 0 else reversed(tried):
             item.measure()
-        spent = time.perf_counter() - start
+        spent = time.perf_counter() - start - setup
         if number + 1 >= MIN_ROUNDS and spent + sum(item.samples[-1] for item in tried) > seconds:
             break
-    return Measured(tuple(item.point() for item in tried), stop)
+    return Measured(tuple(item.point() for item in tried), stop, setup)
 
 
 def _does_not_fit(tried: list[_Tried], spent: float, seconds: float, available_memory: int | None) -> str:

@@ -250,6 +250,12 @@ class SearchWorkload:
 class EncoderWorkload(SearchWorkload):
     """Encoding a batch of sources."""
 
+    def __init__(self, recipe: Recipe, device: torch.device, vocabulary: int) -> None:
+        super().__init__(recipe, device, vocabulary)
+        is_recurrent = any(isinstance(module, nn.RNNBase) for module in self.model(vocabulary).modules())
+        if device.type == "cuda" and self.precision == "fp32" and is_recurrent and torch.backends.cudnn.allow_tf32:
+            self.precision = "tf32"  # cuDNN's products
+
     def case(self, sizes: Sizes) -> EncoderCase:
         return EncoderCase(self.recipe, self.device, sizes, self.model(sizes.vocabulary))
 
