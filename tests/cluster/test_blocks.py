@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from weft.cluster import blocks as cluster_blocks
-from weft.cluster.blocks import find_blocks, merge_blocks, translate_block
+from weft.cluster.blocks import Output, Work, find_blocks, merge_blocks, translate_to_files
 from weft.data.reading.lines import BadLine
 from weft.errors import DataError
 
@@ -22,16 +22,25 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_blocks, "BLOCK_LINES", 3)
 
 
-def upper(sources, first_line):
-    texts = ["?" if isinstance(one, BadLine) else one.upper() for one in sources]
-    return texts, "".join(f"{number} {text}\n" for number, text in enumerate(texts, first_line))
+def upper(windows):
+    """Reads two windows ahead."""
+    waiting = []
+    for window in windows:
+        texts = ["?" if isinstance(one, BadLine) else one.upper() for one in window.sources]
+        lines = "".join(f"{number} {text}\n" for number, text in enumerate(texts, window.first_line))
+        waiting.append(Output(texts, lines))
+        if len(waiting) > 2:
+            yield waiting.pop(0)
+    yield from waiting
 
 
 def translated(path: Path, column: str = "source") -> Path:
     blocks = find_blocks(str(path))
     outputs = [path.parent / f"block-{block.number}" for block in blocks]
-    for block, output in reversed([*zip(blocks, outputs, strict=True)]):
-        translate_block(block, output, upper, column=column)
+    for output in outputs:
+        output.unlink(missing_ok=True)
+    work = [Work(block, str(output)) for block, output in zip(blocks, outputs, strict=True)]
+    translate_to_files(reversed(work), upper, column=column)
     merge_blocks(outputs, path.parent / "out", parquet=path.suffix == ".parquet")
     return path.parent / "out"
 
@@ -83,3 +92,11 @@ def test_parquet(tmp_path) -> None:
 def test_a_compressed_file(tmp_path) -> None:
     with pytest.raises(DataError, match="is compressed, so it has no blocks; decompress it"):
         find_blocks(str(tmp_path / "source.txt.gz"))
+
+
+def test_blocks_that_exist_are_skipped(tmp_path) -> None:
+    path, output = tmp_path / "source.txt", tmp_path / "block"
+    path.write_text("a\n")
+    output.write_text("b\n")
+    translate_to_files([Work(block, str(output)) for block in find_blocks(str(path))], upper, column="source")
+    assert output.read_text() == "b\n"

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from weft.cluster import blocks as cluster_blocks
+from weft.cluster.blocks import Output, Work
 from weft.cluster.job import ClusterJob
-from weft.cluster.ray_pool import Pool, Work, translate_blocks
+from weft.cluster.ray_pool import Pool, translate_blocks
 from weft.errors import DataError
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
@@ -44,15 +45,16 @@ def test_a_worker_that_is_killed(job: ClusterJob, tmp_path: Path) -> None:
     marker = str(tmp_path / "killed")
 
     def make_translate():
-        def translate(sources, first_line):
+        def translate(windows):
             import os
             import signal
             from pathlib import Path
 
-            if first_line == 101 and not Path(marker).exists():
-                Path(marker).touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            return [], "".join(f"{source.upper()}\n" for source in sources)
+            for window in windows:
+                if window.first_line == 101 and not Path(marker).exists():
+                    Path(marker).touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield Output([], "".join(f"{source.upper()}\n" for source in window.sources))
 
         return translate
 
@@ -63,10 +65,10 @@ def test_a_worker_that_is_killed(job: ClusterJob, tmp_path: Path) -> None:
 
 def test_an_error_is_one_line(job: ClusterJob) -> None:
     def make_translate():
-        def translate(sources, first_line):
+        def translate(windows):
             from weft.errors import DataError
 
-            raise DataError(f"line {first_line} is bad")
+            raise DataError(f"line {next(windows).first_line} is bad")
 
         return translate
 
@@ -74,19 +76,28 @@ def test_an_error_is_one_line(job: ClusterJob) -> None:
         run(job, make_translate)
 
 
+def test_no_gpu(job: ClusterJob) -> None:
+    blocks = job.find_blocks()
+    work = [Work(block, str(job.block_path(block))) for block in job.unfinished(blocks)]
+    with pytest.raises(DataError, match=r"^--gpus 99: this machine has \d+ GPUs? that Ray can see$"):
+        list(translate_blocks(work, lambda: None, Pool("local", 1, 99), column="source"))
+
+
 DRIVER = """
 from pathlib import Path
 from weft.cluster import blocks
 from weft.cluster.job import ClusterJob
-from weft.cluster.ray_pool import Pool, Work, translate_blocks
+from weft.cluster.blocks import Work
+from weft.cluster.ray_pool import Pool, translate_blocks
 
 blocks.BLOCK_LINES = 10
 
 def make_translate():
-    def translate(sources, first_line):
+    def translate(windows):
         import time
-        time.sleep(0.5)
-        return [], "".join(f"{{source.upper()}}\\n" for source in sources)
+        for window in windows:
+            time.sleep(0.5)
+            yield blocks.Output([], "".join(f"{{source.upper()}}\\n" for source in window.sources))
     return translate
 
 job = ClusterJob.make([{source!r}], Path({output!r}))
@@ -114,7 +125,11 @@ def test_a_driver_that_is_killed(job: ClusterJob, tmp_path: Path) -> None:
     assert 0 < left < 200
 
     def make_translate():
-        return lambda sources, first_line: ([], "".join(f"{source.upper()}\n" for source in sources))
+        def translate(windows):
+            for window in windows:
+                yield Output([], "".join(f"{source.upper()}\n" for source in window.sources))
+
+        return translate
 
     assert run(job, make_translate) <= left
     assert job.result(source).read_text().splitlines() == [line.upper() for line in LINES]

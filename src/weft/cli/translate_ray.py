@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from weft.activity import activity
+from weft.cli.translate_windows import format_window, search_windows
 from weft.errors import DataError, plural
 
 if TYPE_CHECKING:
     from weft.cli.translate import Job
-    from weft.cluster.blocks import Source, Translate
+    from weft.cluster.blocks import Output, Source, Translate, Window
 
 SourceFiles = Annotated[
     list[str] | None,
@@ -26,7 +28,8 @@ RayAddress = Annotated[
     typer.Option("--ray", metavar="ADDRESS|local", help="Translate FILEs on a Ray cluster, into the folder --output."),
 ]
 RayWorkers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="--ray: actors that hold the model; by default one a core.")
+    int | None,
+    typer.Option("--workers", min=1, help="--ray: actors that hold the model; by default one per core or --gpus."),
 ]
 RayGpus = Annotated[float | None, typer.Option("--gpus", min=0.0, help="--ray: GPUs of each actor, such as 1 or 0.5.")]
 RayColumn = Annotated[
@@ -60,14 +63,24 @@ class MakeTranslate:
         self.job = job
 
     def __call__(self) -> Translate:
-        from weft.cli.translate_windows import translate_window
+        from weft.cluster.blocks import Output
 
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         model, job = self.job.load(), self.job
 
-        def translate(sources: Sequence[Source], first_line: int) -> tuple[list[str], str]:
-            translations, content = translate_window(model, job, sources, first_line)
-            return [translation.text for translation in translations], content
+        def translate(windows: Iterable[Window]) -> Iterator[Output]:
+            read: deque[Window] = deque()
+
+            def sources() -> Iterator[list[Source]]:
+                for window in windows:
+                    read.append(window)
+                    yield window.sources
+
+            for lines, results in search_windows(model, job, sources()):
+                window = read.popleft()
+                of_file = job._replace(file=window.file)
+                translations, content = format_window(of_file, lines, results, window.first_line)
+                yield Output([translation.text for translation in translations], content)
 
         return translate
 
@@ -75,8 +88,9 @@ class MakeTranslate:
 def translate_on_ray(job: Job, files: Sequence[str], output: Path | None, options: RayOptions) -> None:
     """Translate files block by block; a rerun continues where the last one ended."""
     from weft.cli.translate import fingerprint
+    from weft.cluster.blocks import Work
     from weft.cluster.job import ClusterJob
-    from weft.cluster.ray_pool import Pool, Work, translate_blocks
+    from weft.cluster.ray_pool import Pool, translate_blocks
 
     if output is None:
         raise DataError(f"--ray {options.address}: needs --output DIR, the folder of the outputs")
@@ -100,7 +114,7 @@ def translate_on_ray(job: Job, files: Sequence[str], output: Path | None, option
     job = job._replace(arguments=job.arguments._replace(run=run, more=more))
     if unfinished:
         work = [Work(block, str(cluster_job.block_path(block))) for block in unfinished]
-        pool = Pool(options.address, options.workers or os.cpu_count() or 1, options.gpus or 0.0)
+        pool = Pool(options.address, options.workers, options.gpus or 0.0)
         with activity("translating", "lines", total=left) as translating:
             for lines in translate_blocks(work, MakeTranslate(job), pool, column=options.column):
                 translating.done += lines

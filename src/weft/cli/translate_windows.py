@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,22 +27,35 @@ def translated_windows(
     may come later, in a pipe, a window is written before the next one is waited for.
     """
     from weft.data.reading.lines import is_seekable
+
+    windows = job.windows(stream)
+    if is_seekable(job.file):
+        yield from search_windows(model, job, windows)
+        return
+    for window in windows:
+        yield window, _each_line(model, job, _readable(window))
+
+
+def search_windows(
+    model: Translator, job: Job, windows: Iterable[list[str | BadLine]]
+) -> Iterator[tuple[list[str | BadLine], list[Translation | DataError]]]:
+    """Every window with the results of its lines that can be read; on a GPU, windows are read ahead."""
     from weft.translation.pipeline import overlaps, search_each
 
-    if not overlaps(model) or not is_seekable(job.file):
-        for window in job.windows(stream):
+    if not overlaps(model):
+        for window in windows:
             yield window, _each_line(model, job, _readable(window))
         return
-    windows: deque[list[str | BadLine]] = deque()
+    waiting: deque[list[str | BadLine]] = deque()
 
     def requests() -> Iterator[TranslationRequest]:
-        for window in job.windows(stream):
-            windows.append(window)
+        for window in windows:
+            waiting.append(window)
             request = model.request(_readable(window), **job.settings)
             yield replace(request, n_best=job.format.n_best, return_attention=job.needs_attention)
 
     for outcome in search_each(model, requests()):
-        window = windows.popleft()
+        window = waiting.popleft()
         if isinstance(outcome, list):
             yield window, list(outcome)
         else:
@@ -64,16 +77,10 @@ def _each_line(model: Translator, job: Job, lines: Sequence[str]) -> list[Transl
     return process_each(lines, translate)
 
 
-def translate_window(
-    model: Translator, job: Job, window: Sequence[str | BadLine], first_line: int
-) -> tuple[list[Translation], str]:
-    """The translations of the lines that are not skipped, and the output of all of them."""
-    return format_window(job, window, _each_line(model, job, _readable(window)), first_line)
-
-
 def format_window(
     job: Job, window: Sequence[str | BadLine], results: Sequence[Translation | DataError], first_line: int
 ) -> tuple[list[Translation], str]:
+    """The translations of the lines that are not skipped, and the output of all of them."""
     from weft.data.reading.lines import BadLine, display_name
 
     remaining = iter(results)

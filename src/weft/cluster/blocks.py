@@ -7,7 +7,8 @@ The output of a block is a file of its own, which appears complete in one rename
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -21,8 +22,28 @@ BLOCK_BYTES = 1 << 20
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 """By the end of a file's name; all others are lines of text."""
 Source = str | BadLine
-Translate = Callable[[Sequence[Source], int], tuple[list[str], str]]
-"""From sources, and the number of the first, to their texts and to the lines of a text file."""
+
+
+class Window(NamedTuple):
+    """Sources that are searched together."""
+
+    file: str
+    first_line: int
+    """The number of the first in the file."""
+    sources: list[Source]
+
+
+class Output(NamedTuple):
+    """What is written for a window."""
+
+    texts: list[str]
+    """One for each source, for a column."""
+    lines: str
+    """For a text file."""
+
+
+Translate = Callable[[Iterable[Window]], Iterator[Output]]
+"""The output of each window, in order; it may read windows ahead."""
 
 
 class Block(NamedTuple):
@@ -40,6 +61,13 @@ class Block(NamedTuple):
     @property
     def format(self) -> str:
         return FORMATS.get(Path(self.file).suffix.lower(), "text")
+
+
+class Work(NamedTuple):
+    """A block, and where its output goes."""
+
+    block: Block
+    output: str
 
 
 def find_blocks(file: str) -> list[Block]:
@@ -78,26 +106,50 @@ def _parquet_blocks(file: str) -> list[Block]:
     ]
 
 
-def translate_block(block: Block, output: Path, translate: Translate, *, column: str) -> None:
-    """Translate a block into a file."""
+def translate_to_files(work: Iterable[Work], translate: Translate, *, column: str) -> None:
+    """Translate blocks into files, each as soon as it is done; those that exist are skipped."""
+    opened: deque[tuple[Path, Save]] = deque()
+
+    def windows() -> Iterator[Window]:
+        for block, output in work:
+            if not Path(output).exists():
+                sources, save = _open(block, column)
+                opened.append((Path(output), save))
+                yield Window(block.file, block.first_line, sources)
+
+    for output in translate(windows()):
+        path, save = opened.popleft()
+        save(path, output)
+
+
+Save = Callable[[Path, Output], None]
+"""Write the output of a block."""
+
+
+def _open(block: Block, column: str) -> tuple[list[Source], Save]:
+    """The sources of a block, and the function that writes their output."""
     if block.format == "parquet":
         table = _read_rows(block)
         if column not in table.column_names:
             raise DataError(f"{block.file}: no column {column!r}; it has {', '.join(table.column_names)}")
-        sources = [value if isinstance(value, str) else "" for value in table.column(column).to_pylist()]
-        texts, _ = translate(sources, block.first_line)
-        _write_rows(output, table, texts)
-        return
+        values = table.column(column).to_pylist()
+        sources: list[Source] = [value if isinstance(value, str) else "" for value in values]
+        return sources, lambda path, output: _write_rows(path, table, output.texts)
     lines = list(_read_block(block))
     if block.format == "text":
-        content = translate(lines, block.first_line)[1]
-    else:
-        numbered = enumerate(lines, block.first_line)
-        records = [_record(line, column, f"{block.file}:{number}") for number, line in numbered]
-        texts, _ = translate([record[column] for record in records], block.first_line)
-        added = [{**record, "translation": text} for record, text in zip(records, texts, strict=True)]
-        content = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in added)
-    with replacing(output) as file:
+        return lines, lambda path, output: _write_text(path, output.lines)
+    numbered = enumerate(lines, block.first_line)
+    records = [_record(line, column, f"{block.file}:{number}") for number, line in numbered]
+
+    def save(path: Path, output: Output) -> None:
+        added = [{**record, "translation": text} for record, text in zip(records, output.texts, strict=True)]
+        _write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in added))
+
+    return [record[column] for record in records], save
+
+
+def _write_text(path: Path, content: str) -> None:
+    with replacing(path) as file:
         file.write(content.encode("utf-8"))
 
 
