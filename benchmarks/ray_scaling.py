@@ -6,7 +6,7 @@
 The rate is that of the blocks in the middle, by the times at which their outputs were written: without the start of Ray
 and of the workers, and without the end, when some of them have run out of blocks. The random Transformer is that of
 ctranslate2_engine.py (3 + 3 layers, 256 wide, outputs of about 14 tokens), searched greedily by PyTorch on one core.
-With --gpus, the time at which `weft translate` writes each window to a pipe is taken in the same way; ``seconds`` is the
+With --gpus, the times at which `weft translate` writes its windows to a pipe are taken likewise; ``seconds`` is the
 whole command in both cases.
 """
 
