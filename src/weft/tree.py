@@ -29,7 +29,7 @@ class RowState(Protocol):
 class FixedCapacity(Protocol):
     """A tree that can be given room for tokens to come, so that its shapes stay the same from step to step."""
 
-    def with_capacity(self, capacity: int, *, return_attention: bool) -> Tree:
+    def with_capacity(self, tokens: int, *, return_attention: bool) -> Tree:
         """See `with_capacity`."""
 
 
@@ -57,14 +57,14 @@ def keep(tree: Tree, rows: Tensor) -> Tree:
     return _map(lambda leaf: leaf.index_select(0, rows), tree, RowState, lambda state: state.keep_rows(rows))
 
 
-def with_capacity(tree: Tree, capacity: int, *, return_attention: bool) -> Tree:
-    """The same with shapes that do not change until it holds ``capacity`` tokens, where it can be given them.
+def with_capacity(tree: Tree, tokens: int, *, return_attention: bool) -> Tree:
+    """The same with shapes that do not change for so many more tokens, where it can be given them.
 
     ``return_attention``: whether the steps to come shall return attention weights.
     """
 
     def fix(state: Tree) -> Tree:
-        return state.with_capacity(capacity, return_attention=return_attention)
+        return state.with_capacity(tokens, return_attention=return_attention)
 
     return _map(lambda leaf: leaf, tree, FixedCapacity, fix)
 

@@ -21,12 +21,13 @@ def draw(*shape: int, seed: int) -> Tensor:
 @pytest.mark.parametrize("biased", [False, True])
 def test_steps(biased: bool, kv_heads: int, start: int) -> None:
     """From an empty or a filled history, with rows selected and dropped and the capacity extended."""
-    rows, capacity = 4, 4
+    rows = 4
     growing = [KeysValues(*draw(2, rows, kv_heads, start, WIDTH, seed=layer).unbind(0)) for layer in range(LAYERS)]
-    cache = KVCache.of(tuple(growing), capacity)
+    cache = KVCache.of(tuple(growing), 4)
+    assert cache.capacity == (32 + 4 if start else 4), "few different capacities, whatever was stored before"
     for time in range(start, 9):
         if time == cache.capacity:
-            cache = cache.with_capacity(2 * time, return_attention=False)
+            cache = cache.with_capacity(time, return_attention=False)
             assert cache.capacity == 2 * time
         assert cache.length.tolist() == [time]
         bias_HT = draw(HEADS, cache.capacity, seed=time) if biased else None
@@ -50,7 +51,26 @@ def test_steps(biased: bool, kv_heads: int, start: int) -> None:
         growing = [KeysValues(layer.keys[chosen], layer.values[chosen]) for layer in growing]
 
 
-def test_capacity_never_shrinks() -> None:
-    none = torch.zeros(2, 1, 0, WIDTH)
-    cache = KVCache.of((KeysValues(none, none),), 8)
-    assert cache.with_capacity(4, return_attention=False) is cache
+@pytest.mark.parametrize("kv_heads", [2, 6])
+def test_a_prefix_precedes_the_history(kv_heads: int) -> None:
+    """Two hypotheses per source; the weights are over the prefix and the cache together."""
+    rows, sources, length, width = 6, 3, 7, WIDTH
+    none = torch.zeros(rows, kv_heads, 0, width, dtype=torch.float64)
+    cache, growing = KVCache.of((KeysValues(none, none),), 4), KeysValues(none, none)
+    prefix = StepKeysValues(
+        draw(sources, kv_heads, length, width, seed=1), draw(sources, kv_heads, length, width, seed=2),
+        draw(sources, HEADS, 1, length, seed=3),
+    )  # fmt: skip
+    for time in range(4):
+        projected_RHD = draw(rows, HEADS + 2 * kv_heads, width, seed=10 + time)
+        queries_RHD, keys_RHD, values_RHD = projected_RHD.split([HEADS, kv_heads, kv_heads], 1)
+        growing = KeysValues(
+            torch.cat([growing.keys, keys_RHD[:, :, None]], 2), torch.cat([growing.values, values_RHD[:, :, None]], 2)
+        )
+        expected, weights_RHS = step_attention(queries_RHD, [prefix, StepKeysValues(*growing)])
+        torch.testing.assert_close(cache.step(0, projected_RHD, None, prefix=prefix), expected)
+        outputs, own_RHS = cache.step_with_weights(0, projected_RHD, None, prefix=prefix)
+        torch.testing.assert_close(outputs, expected)
+        torch.testing.assert_close(own_RHS[:, :, : length + time + 1], weights_RHS)
+        assert not own_RHS[:, :, length + time + 1 :].any()
+        cache = cache._replace(length=cache.length + 1)

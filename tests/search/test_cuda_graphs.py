@@ -9,7 +9,8 @@ import torch
 
 from fixtures.search_requests import beam, draw, greedy
 from fixtures.small_networks import neural
-from fixtures.table_model import END, Table, table
+from fixtures.table_model import BEGIN, END, Table, table
+from weft.models.prompted_lm import PromptedLM
 from weft.ragged import Ragged
 from weft.search.constraints import NoLoops, NoRepeatNgrams
 from weft.search.cuda_graphs import CudaGraphLoop, StepGraph, padded_count
@@ -17,6 +18,7 @@ from weft.search.loops import LoopLimits
 from weft.search.ranking import Ranking
 from weft.search.sampling import Sampler
 from weft.search.sampling_filters import SamplingFilter
+from weft.translation.engines.started_model import StartedModel
 from weft.tree import map_tree
 
 
@@ -43,6 +45,7 @@ def loop_for(device):
     return (CudaGraphLoop if device == "cuda" else EagerLoop)(torch.device(device))
 
 
+WITH_SOURCE = ["after", "feeding", "transformer", "copying", "copying transformer", "prefix lm"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SEARCHES = {
     "beam": lambda *given, **more: beam(*given, size=3, n_best=2, **more),
@@ -89,20 +92,60 @@ def test_a_table_is_searched_the_same(search):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("kind", ["after", "feeding", "transformer", "copying", "copying transformer", "lm"])
+@pytest.mark.parametrize("kind", [*WITH_SOURCE, "lm", "plain lm", "transformer lm"])
 def test_a_network_is_searched_the_same(kind, search, device):
-    if kind == "lm" and search == "covering":
-        pytest.skip("its history grows")
+    if kind not in WITH_SOURCE and search == "covering":
+        pytest.skip("there is no source to cover")
     if device == "cpu" and kind != "transformer" and search not in ("beam with attention", "sample"):
         pytest.skip("the steps of the other networks change no shapes")
+    if device == "cpu" and kind in ("plain lm", "transformer lm"):
+        pytest.skip("they continue prompts below")
     model = copy.deepcopy(neural(kind, vocabulary=9)).to(device)
-    sources = [[], [], []] if kind == "lm" else [[3, 7, 5], [10], [4, 4, 4, 4, 4, 4, 4, 4, 4]]
-    memory = model.encode(Ragged.of(sources, device))
+    sources = [[3, 7, 5], [10], [4, 4, 4, 4, 4, 4, 4, 4, 4]] if kind in WITH_SOURCE else [[], [], []]
+    check(search, model, model.encode(Ragged.of(sources, device)), device)
+
+
+def check(search, model, memory, device, repeats=2):
     common = {"device": torch.device(device)}
     expected = SEARCHES[search](model, memory, [7, 40, 5], **common)
     loop = loop_for(device)
-    for _ in range(2):
+    for _ in range(repeats):
         same(SEARCHES[search](model, memory, [7, 40, 5], **common, loop=loop), expected)
+    assert loop.graphs, "no shape changed from step to step"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("search", [name for name in SEARCHES if name != "covering"])
+@pytest.mark.parametrize("kind", ["lm", "plain lm", "transformer lm"])
+@torch.no_grad()
+def test_prompts_are_continued_the_same(kind, search, device):
+    """The cache begins with a prompt; prompts of similar lengths use the same graphs."""
+    if device == "cpu" and search != ("sample" if kind == "lm" else "greedy"):
+        pytest.skip("the steps before the search are the same")
+    model = PromptedLM(copy.deepcopy(neural(kind, vocabulary=9)).to(device), BEGIN)
+    prompts_BM = torch.tensor([[3, 7, 5, 4, 6], [8, 8, 8, 8, 8], [4, 5, 6, 7, 8]], device=device)
+    check(search, model, model.encode(prompts_BM), device, repeats=1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["feeding", "transformer", "prefix lm"])
+@torch.no_grad()
+def test_a_start_of_several_tokens(kind, device):
+    """Such as a language token: the cache begins with what precedes it."""
+    model = StartedModel(copy.deepcopy(neural(kind, vocabulary=9)).to(device), (END, 6))
+    memory = model.model.encode(Ragged.of([[3, 7, 5], [10], [4, 4, 4, 4]], device))
+    check("beam with attention" if kind == "transformer" else "beam", model, memory, device, repeats=1)
+
+
+@torch.no_grad()
+def test_graphs_are_shared_by_prompts_of_similar_lengths():
+    loop = loop_for("cpu")
+    network = neural("transformer lm", vocabulary=9)
+    for length in (2, 5, 9, 32):
+        model = PromptedLM(network, BEGIN)
+        memory = model.encode(torch.full((2, length), 4))
+        greedy(model, memory, [6, 6], loop=loop)
+    assert len(loop.graphs) == 1
 
 
 def test_sizes():

@@ -12,6 +12,9 @@ from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention
 from weft.ragged import additive_mask
 
+LENGTH_MULTIPLE = 32
+"""A cache that begins with tokens has storage for a multiple of this many of them, so that few shapes occur."""
+
 
 class KVCache(NamedTuple):
     """The keys and values of all tokens of R hypotheses, with storage for more; written in place.
@@ -31,13 +34,14 @@ class KVCache(NamedTuple):
         return self.rows_RT.shape[1]
 
     @classmethod
-    def of(cls, layers: tuple[KeysValues, ...], capacity: int) -> KVCache:
-        """The same tokens as in tensors that grow with each step."""
+    def of(cls, layers: tuple[KeysValues, ...], tokens: int) -> KVCache:
+        """The same tokens as in tensors that grow with each step, with storage for at least so many more."""
         rows, heads, length, width = layers[0].keys.shape
         device = layers[0].keys.device
+        capacity = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE + tokens
         if length:
             cache = cls(layers, _own_rows(rows, length, device), torch.full((1,), length, device=device))
-            return cache.with_capacity(capacity, return_attention=False)
+            return cache.with_capacity(capacity - length, return_attention=False)
         storage = layers[0].keys.new_zeros(len(layers), 2, rows, heads, capacity, width)  # one allocation for all
         layers = tuple(KeysValues(*layer.unbind(0)) for layer in storage.unbind(0))
         return cls(layers, _own_rows(rows, capacity, device), torch.zeros(1, dtype=torch.int64, device=device))
@@ -51,48 +55,62 @@ class KVCache(NamedTuple):
         layers = tuple(KeysValues(*(part.contiguous() for part in kept._stored(layer))) for layer in self.layers)
         return self._replace(layers=layers, rows_RT=_own_rows(len(rows), self.capacity, rows.device))
 
-    def with_capacity(self, capacity: int, *, return_attention: bool) -> KVCache:
-        """The same with storage for this many tokens, or as it is where it has more."""
-        missing = capacity - self.capacity
-        if missing <= 0:
-            return self
+    def with_capacity(self, tokens: int, *, return_attention: bool) -> KVCache:
+        """The same with storage for so many more tokens."""
         layers = tuple(
-            KeysValues(*(functional.pad(part, (0, 0, 0, missing)) for part in layer)) for layer in self.layers
+            KeysValues(*(functional.pad(part, (0, 0, 0, tokens)) for part in layer)) for layer in self.layers
         )
-        device = self.rows_RT.device
+        capacity, device = self.capacity + tokens, self.rows_RT.device
         stored_T = torch.arange(capacity, device=device) < self.length
-        rows_RT = functional.pad(self.rows_RT, (0, missing))
+        rows_RT = functional.pad(self.rows_RT, (0, tokens))
         rows_RT = torch.where(stored_T, rows_RT, _own_rows(len(rows_RT), capacity, device))
         return self._replace(layers=layers, rows_RT=rows_RT)
 
     def step(
-        self, layer: int, projected_RHD: Tensor, bias_HT: Tensor | None, normalize: Normalizer = softmax
+        self,
+        layer: int,
+        projected_RHD: Tensor,
+        bias_HT: Tensor | None,
+        normalize: Normalizer = softmax,
+        prefix: StepKeysValues | None = None,
     ) -> Tensor:
         """Store each hypothesis's next token in a layer and attend to its history with it: outputs (R, H, D).
 
-        ``projected_RHD``: queries, keys and values, one head after the other.
+        ``projected_RHD``: queries, keys and values, one head after the other. ``prefix``: what precedes the history.
         """
+        if projected_RHD.is_cuda and normalize is softmax:
+            from weft.kernels.triton.step_attention import HEAD_WIDTHS, Cache, Source, cached_attention
+
+            if projected_RHD.shape[-1] in HEAD_WIDTHS:
+                cache = Cache(*self.layers[layer], self.rows_RT, self.length, bias_HT)
+                heads = projected_RHD.shape[1] - 2 * cache.keys_RHTD.shape[1]
+                source = None if prefix is None else Source(*prefix)
+                return cached_attention(projected_RHD, heads, cache, updates_rows=layer == 0, source=source)
+        return self.step_with_weights(layer, projected_RHD, bias_HT, normalize, prefix)[0]
+
+    def step_with_weights(
+        self,
+        layer: int,
+        projected_RHD: Tensor,
+        bias_HT: Tensor | None,
+        normalize: Normalizer = softmax,
+        prefix: StepKeysValues | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """`step` without a kernel: the outputs, and the weights (R, H, S + T) over the prefix and the cache."""
         keys_RHTD, values_RHTD = self.layers[layer]
         kv_heads = keys_RHTD.shape[1]
         heads = projected_RHD.shape[1] - 2 * kv_heads
-        first = layer == 0  # the indices are common to all layers
-        if projected_RHD.is_cuda and normalize is softmax:
-            from weft.kernels.triton.step_attention import HEAD_WIDTHS, cached_attention
-
-            if projected_RHD.shape[-1] in HEAD_WIDTHS:
-                stored = (keys_RHTD, values_RHTD, self.rows_RT, self.length)
-                return cached_attention(projected_RHD, heads, *stored, bias_HT, updates_rows=first)
         queries_RHD, new_keys, new_values = projected_RHD.split([heads, kv_heads, kv_heads], 1)
         keys_RHTD.index_copy_(2, self.length, new_keys[:, :, None])
         values_RHTD.index_copy_(2, self.length, new_values[:, :, None])
-        if first:
+        if layer == 0:  # the indices are common to all layers
             own_rows_R1 = torch.arange(len(self.rows_RT), device=self.rows_RT.device)[:, None]
             self.rows_RT.index_copy_(1, self.length, own_rows_R1)
         future_T = torch.arange(self.capacity, device=self.rows_RT.device) > self.length
         mask_T = additive_mask(future_T, queries_RHD.dtype)
         bias = mask_T if bias_HT is None else bias_HT[:, None].to(mask_T.dtype) + mask_T
         history = StepKeysValues(*self._stored(self.layers[layer]), bias.view(1, -1, 1, self.capacity))
-        return step_attention(queries_RHD, [history], normalize)[0]
+        return step_attention(queries_RHD, [history] if prefix is None else [prefix, history], normalize)
 
     def _stored(self, layer: KeysValues) -> KeysValues:
         """A layer's keys and values (R, H, T, D) gathered by ``rows_RT``."""

@@ -114,11 +114,31 @@ class SelfAttention(MultiHeadAttention):
         return self.output(outputs_RHD.flatten(1)), longer, weights_RHS
 
     def step_in_cache(
-        self, stream_RD: Tensor, cache: KVCache, layer: int, rotation: Rotation | None, bias_HT: Tensor | None
+        self,
+        stream_RD: Tensor,
+        cache: KVCache,
+        layer: int,
+        rotation: Rotation | None,
+        bias_HT: Tensor | None,
+        prefix: StepKeysValues | None = None,
     ) -> Tensor:
         """The output of `step` with the history in a cache, to which this token is added in place."""
         projected_RHD = self.rotate_projected(self._split_heads(self.query_key_value(stream_RD)), rotation)
-        return self.output(cache.step(layer, projected_RHD, bias_HT, self.normalize).flatten(1))
+        return self.output(cache.step(layer, projected_RHD, bias_HT, self.normalize, prefix).flatten(1))
+
+    def step_in_cache_with_weights(
+        self,
+        stream_RD: Tensor,
+        cache: KVCache,
+        layer: int,
+        rotation: Rotation | None,
+        bias_HT: Tensor | None,
+        prefix: StepKeysValues | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The same with the weights (R, H, S) over the prefix and the cache."""
+        projected_RHD = self.rotate_projected(self._split_heads(self.query_key_value(stream_RD)), rotation)
+        outputs_RHD, weights_RHS = cache.step_with_weights(layer, projected_RHD, bias_HT, self.normalize, prefix)
+        return self.output(outputs_RHD.flatten(1)), weights_RHS
 
     def rotate_projected(self, projected_RHD: Tensor, rotation: Rotation | None) -> Tensor:
         """Queries, keys and values, one head after the other, of which the first two are rotated, if positions are."""

@@ -80,10 +80,10 @@ def step_attention(
 def step_attention_output(queries_RHD: Tensor, source: StepKeysValues, normalize: Normalizer = softmax) -> Tensor:
     """The outputs of `step_attention` over a source, without the weights: on CUDA by one kernel."""
     if queries_RHD.is_cuda and source.bias is not None and normalize is softmax:
-        from weft.kernels.triton.step_attention import HEAD_WIDTHS, source_attention
+        from weft.kernels.triton.step_attention import HEAD_WIDTHS, Source, source_attention
 
         if queries_RHD.shape[-1] in HEAD_WIDTHS and source.bias.shape[1:3] == (1, 1):
-            return source_attention(queries_RHD, source.keys_BHSD, source.values_BHSD, source.bias[:, 0, 0])
+            return source_attention(queries_RHD, Source(*source))
     return step_attention(queries_RHD, [source], normalize)[0]
 
 

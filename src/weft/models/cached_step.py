@@ -1,8 +1,9 @@
-"""Search steps of a Transformer decoder in a key–value cache of fixed capacity.
+"""Search steps of a Transformer in a key–value cache of fixed capacity.
 
-Plain counterpart: `TransformerDecoder.step` with a `TransformerState`, whose tensors grow; held to it by
-tests/models/test_cached_step.py. Here no shape depends on the number of tokens and nothing waits for the device, so
-that a step can be captured as a CUDA graph; on CUDA each residual addition is fused with the norm that follows it.
+Plain counterparts: `TransformerDecoder.step` with a `TransformerState` and `PrefixLM.step` with a `PrefixState`, whose
+tensors grow; held to them by tests/models/test_cached_step.py. Here no shape depends on the number of tokens and
+nothing waits for the device, so that a step can be captured as a CUDA graph; on CUDA each residual addition is fused
+with the norm that follows it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.kv_cache import KVCache
-from weft.attention.step_attention import StepKeysValues
+from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.interface import AlignmentHeads, mean_of_heads
 from weft.models.transformer import ResidualBlock, TransformerLayer, TransformerStack, normalize
 
@@ -23,6 +24,12 @@ class CachedState(NamedTuple):
     """The state of hypotheses whose keys and values are in a cache."""
 
     cache: KVCache
+
+    @staticmethod
+    def of(layers: tuple[KeysValues, ...], tokens: int, *, return_attention: bool) -> CachedState:
+        """The same history as in tensors that grow with each step, with storage for at least so many more tokens."""
+        cache = KVCache.of(layers, tokens)
+        return CachedStateWithAttention(cache) if return_attention else CachedState(cache)
 
 
 class CachedStateWithAttention(CachedState):
@@ -36,20 +43,30 @@ class CachedStep(NamedTuple):
     """After the final norm."""
     state: CachedState
     attention_RS: Tensor | None
-    """Mean weights of the heads that are the word alignment, if the state asks for them."""
+    """Mean weights of the heads that are the word alignment, if the state asks for them: over the source or, without
+    cross-attention, over the source and the cache."""
 
 
 def cached_step(
     stack: TransformerStack,
     embedded_RE: Tensor,
     state: CachedState,
-    source: Sequence[StepKeysValues],
+    source: Sequence[StepKeysValues | None],
     alignment: AlignmentHeads,
+    source_lengths_R: Tensor | None = None,
 ) -> CachedStep:
-    """One token per row; ``source``: keys and values of the source for each layer."""
+    """One token per row; ``source``: keys and values of the source for each layer.
+
+    Without cross-attention the source, if any, is a prefix of the history: positions continue those of the source,
+    whose lengths are given.
+    """
     cache = state.cache
-    longest = min(cache.capacity, stack.max_positions or cache.capacity)  # finished rows may run past the last position
-    positions_R = cache.length.clamp(max=longest - 1).expand(len(embedded_RE))
+    longest = cache.capacity
+    if source_lengths_R is not None and source[0] is not None:
+        longest += source[0].keys_BHSD.shape[2]
+    longest = min(longest, stack.max_positions or longest)  # finished rows may run past the last position
+    next_R = cache.length if source_lengths_R is None else cache.length + source_lengths_R
+    positions_R = next_R.clamp(max=longest - 1).expand(len(embedded_RE))
     stream = _Stream(stack.embed(embedded_RE, positions_R, longest))
     rotation = stack.rotation(positions_R, stream.values_RD.dtype)
     biases = stack.position_biases(cache.length, torch.arange(cache.capacity, device=embedded_RE.device))
@@ -63,13 +80,19 @@ def cached_step(
             return CachedStep(stream.close(stack.final_norm), state, None)
     weights: dict[int, Tensor] = {}
     for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
-        residual = layer.self_attention_residual
-        output_RD = layer.self_attention.step_in_cache(stream.input(residual), cache, number, rotation, biases[number])
-        stream.add(residual, output_RD)
+        residual, attention = layer.self_attention_residual, layer.self_attention
         returned = number in alignment and isinstance(state, CachedStateWithAttention)
-        weights_RHS = _cross_attention(layer, stream, keys_values, return_attention=returned)
-        if weights_RHS is not None:
-            weights[number] = weights_RHS
+        prefix = keys_values if layer.cross_attention is None else None
+        given = (stream.input(residual), cache, number, rotation, biases[number], prefix)
+        if returned and prefix is not None:
+            output_RD, weights[number] = attention.step_in_cache_with_weights(*given)
+        else:
+            output_RD = attention.step_in_cache(*given)
+        stream.add(residual, output_RD)
+        if layer.cross_attention is not None and keys_values is not None:
+            weights_RHS = _cross_attention(layer, stream, keys_values, return_attention=returned)
+            if weights_RHS is not None:
+                weights[number] = weights_RHS
         if layer.feed_forward is not None:
             residual = layer.feed_forward_residual
             stream.add(residual, layer.feed_forward(stream.input(residual)))

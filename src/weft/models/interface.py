@@ -10,7 +10,7 @@ tensor of ``memory`` is the source sentence, that of ``state`` the hypothesis. T
 adjacent, so R is a multiple of B. `forward` and repeated `step` must give the same logits.
 
 A model may have more, which callers detect with ``isinstance``: `HasOutputLayer`, `HasTargetLogProbabilities`,
-`HasCopyProbabilities` and `HasMaxTargetLength`.
+`HasCopyProbabilities`, `HasMaxTargetLength` and `ReadsPrompts`.
 """
 
 from __future__ import annotations
@@ -151,6 +151,14 @@ class HasMaxTargetLength(Protocol):
 
     def max_target_length(self, source_length: int) -> int | None:
         """The longest target for a source of this length; None: unlimited."""
+
+
+@runtime_checkable
+class ReadsPrompts(Protocol):
+    """A language model that reads the tokens of a prompt at once."""
+
+    def read_prompts(self, tokens_BT: Tensor, memory: Any) -> Any:
+        """The state after these tokens, which is that after as many steps."""
 
 
 def alignment_weights(records: Sequence[AttentionRecord], source: Layout) -> Tensor | None:

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import History, KeysValues, StepKeysValues
+from weft.models.cached_step import CachedState, cached_step
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts
 from weft.models.transformer import TransformerStack
-from weft.ragged import Ragged, additive_mask
+from weft.ragged import Layout, Ragged, additive_mask
 
 
 class PrefixMemory(NamedTuple):
@@ -37,6 +38,9 @@ class PrefixState(NamedTuple):
     """The keys and values (R, H, T, D) of the tokens of R hypotheses, for each layer."""
 
     layers: tuple[KeysValues, ...]
+
+    def with_capacity(self, tokens: int, *, return_attention: bool) -> CachedState:
+        return CachedState.of(self.layers, tokens, return_attention=return_attention)
 
 
 class PrefixLM(nn.Module):
@@ -68,48 +72,76 @@ class PrefixLM(nn.Module):
         masked_BS = torch.arange(layout.longest, device=weight.device) >= layout.device_lengths[:, None]
         layers = stack.empty_history(source.rows, weight)
         if self.source_embedding is not None and layout.total:
-            stream_ND = stack.embed(self.source_embedding(source.values), layout.positions, layout.longest)
-            patterns = patterns_by_layer(
-                lambda bias: RaggedAttention("encoder", layout, layout, bias=bias),
-                stack.self_attention_biases(layout.longest, stream_ND.device),
-            )
-            rotation = stack.rotation(layout.positions, stream_ND.dtype)
-            padded: list[KeysValues] = []
-            for layer, pattern in zip(stack.layers, patterns, strict=True):
-                inputs_ND = layer.self_attention_residual.input(stream_ND)
-                keys_values = layer.self_attention.keys_values(inputs_ND, rotation)
-                padded.append(KeysValues(*(source.like(part).to_padded().transpose(1, 2) for part in keys_values)))
-                stream_ND = layer(stream_ND, pattern, rotation)
-            layers = tuple(padded)
+            layers = self._keys_values(source, self.source_embedding, causal=False)
         mask_BS = additive_mask(masked_BS, weight.dtype)
         return PrefixMemory(layers, mask_BS[:, None, None], layout.device_lengths)
+
+    def _keys_values(self, tokens: Ragged, embedding: Embedding, *, causal: bool) -> tuple[KeysValues, ...]:
+        """The keys and values (B, H, T, D) of tokens in each layer; ``causal``: of a history, else of a source."""
+        stack, layout = self.stack, tokens.layout
+        stream_ND = stack.embed(embedding(tokens.values), layout.positions, layout.longest)
+        patterns = patterns_by_layer(
+            lambda bias: RaggedAttention("encoder", layout, layout, causal=causal, bias=bias),
+            stack.self_attention_biases(layout.longest, stream_ND.device),
+        )
+        rotation = stack.rotation(layout.positions, stream_ND.dtype)
+        padded: list[KeysValues] = []
+        for layer, pattern in zip(stack.layers, patterns, strict=True):
+            inputs_ND = layer.self_attention_residual.input(stream_ND)
+            keys_values = layer.self_attention.keys_values(inputs_ND, rotation)
+            padded.append(KeysValues(*(tokens.like(part).to_padded().transpose(1, 2) for part in keys_values)))
+            if len(padded) < len(stack.layers):  # nothing reads the stream after the last layer
+                stream_ND = layer(stream_ND, pattern, rotation)
+        return tuple(padded)
 
     def start(self, memory: PrefixMemory) -> PrefixState:
         return PrefixState(self.stack.empty_history(len(memory.lengths_B), memory.mask_B11S))
 
-    def step(self, tokens_R: Tensor, state: PrefixState, memory: PrefixMemory) -> StepOutput:
+    def read_prompts(self, tokens_BT: Tensor, memory: PrefixMemory) -> PrefixState:
+        """Of a language model; see `ReadsPrompts`."""
+        rows, length = tokens_BT.shape
+        layout = Layout(torch.full((rows,), length), tokens_BT.device)
+        return PrefixState(self._keys_values(Ragged(tokens_BT.flatten(), layout), self.target_embedding, causal=True))
+
+    def step(self, tokens_R: Tensor, state: PrefixState | CachedState, memory: PrefixMemory) -> StepOutput:
+        if isinstance(state, CachedState):
+            return self._cached_step(tokens_R, state, memory)
         stack, time = self.stack, state.layers[0].keys.shape[2]
-        sources, source_length = len(memory.lengths_B), memory.mask_B11S.shape[-1]
-        positions_B = memory.lengths_B + time
-        positions_R = positions_B.repeat_interleave(len(tokens_R) // sources)
+        source_length = memory.mask_B11S.shape[-1]
+        positions_R = (memory.lengths_B + time).repeat_interleave(len(tokens_R) // len(memory.lengths_B))
         # The exact length only where there is a limit to check: it waits for the device.
         longest = time + 1 + (int(memory.lengths_B.max()) if stack.max_positions else source_length)
         stream_RD = stack.embed(self.target_embedding(tokens_R), positions_R, longest)
-        source_S = torch.arange(source_length, device=tokens_R.device)
-        biases = stack.position_biases(positions_B[:, None], source_S[None])
-        masks = [memory.mask_B11S if bias is None else memory.mask_B11S + bias for bias in biases]
-        source = [
-            StepKeysValues(*layer, mask) if source_length else None
-            for layer, mask in zip(memory.layers, masks, strict=True)
-        ]
         stream_RD, layers, weights = stack.step(
-            stream_RD, positions_R, [History(*layer) for layer in state.layers], source
+            stream_RD, positions_R, [History(*layer) for layer in state.layers], self._step_sources(memory, time)
         )
         attention_RS = None
         if source_length:
             attention_RS = renormalize(weights[self.alignment_layer].mean(1)[:, :source_length])
         states_RD = self.readout(stack.normalize(stream_RD))
         return StepOutput(self.output(states_RD), PrefixState(layers), attention_RS)
+
+    def _cached_step(self, tokens_R: Tensor, state: CachedState, memory: PrefixMemory) -> StepOutput:
+        """`step` with the history in a cache of fixed capacity."""
+        lengths_R = memory.lengths_B.repeat_interleave(len(tokens_R) // len(memory.lengths_B))
+        sources = self._step_sources(memory, state.cache.length)
+        embedded_RE = self.target_embedding(tokens_R)
+        stream_RD, state, attention_RS = cached_step(
+            self.stack, embedded_RE, state, sources, {self.alignment_layer: None}, lengths_R
+        )
+        if attention_RS is not None:
+            attention_RS = renormalize(attention_RS[:, : memory.mask_B11S.shape[-1]])
+        return StepOutput(self.output(self.readout(stream_RD)), state, attention_RS)
+
+    def _step_sources(self, memory: PrefixMemory, time: int | Tensor) -> list[StepKeysValues | None]:
+        """Each layer's keys and values of the source as a step attends to them, after ``time`` target tokens."""
+        length = memory.mask_B11S.shape[-1]
+        if not length:
+            return [None] * len(memory.layers)
+        source_S = torch.arange(length, device=memory.mask_B11S.device)
+        biases = self.stack.position_biases((memory.lengths_B + time)[:, None], source_S[None])
+        masks = [memory.mask_B11S if bias is None else memory.mask_B11S + bias for bias in biases]
+        return [StepKeysValues(*layer, mask) for layer, mask in zip(memory.layers, masks, strict=True)]
 
     def output_layer(self) -> Output:
         return self.output

@@ -8,12 +8,15 @@ So the loss is that of the target alone, and the model reads in training what it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from weft.models.interface import Model, StepOutput
+from weft.attention.kv_cache import LENGTH_MULTIPLE
+from weft.models.interface import Model, ReadsPrompts, StepOutput
 from weft.ragged import Layout, Ragged
 
 
@@ -30,46 +33,58 @@ def prepend_prompts(source: Ragged, inputs: Ragged) -> tuple[Ragged, Tensor]:
 
 
 class PromptMemory(NamedTuple):
-    """A language model that has read its prompts except for their last tokens."""
+    """What a language model knows before its prompts, and the prompts."""
 
     memory: Any
     """The memory of the model."""
-    state: Any
-    last_B: Tensor
+    prompts_BM: Tensor
+    """Padded on the right to a multiple of `LENGTH_MULTIPLE`, so that the steps of a search have few shapes."""
+    lengths_B: Tensor
+    """Of the prompts; all are equal."""
 
 
 class PromptState(NamedTuple):
     """The state of a hypothesis."""
 
     state: Any
-    """The state of the model."""
+    """The state of the model, which has read the prompt except for its last token."""
+    last_R: Tensor
+    """The last token of the prompt …"""
     started_R: Tensor
-    """Whether a step was taken. The first step reads the last token of the prompt instead of the begin symbol."""
+    """… and whether it was read: the first step reads it instead of the begin symbol."""
 
 
+@dataclass(frozen=True)
 class PromptedLM:
     """A language model after prompts of one length, for search: its hypotheses are the continuations alone."""
 
-    def __init__(self, model: Model, begin: int) -> None:
-        self.model = model
-        self.begin = begin
+    model: Model
+    begin: int
 
     def encode(self, prompts_BM: Tensor) -> PromptMemory:
-        """Read ``<s> x_1 … x_{m−1}``."""
-        rows = len(prompts_BM)
+        """The memory of prompts ``x_1 … x_m``."""
+        rows, length = prompts_BM.shape
         empty = Layout(torch.zeros(rows, dtype=torch.int64), prompts_BM.device)
         memory = self.model.encode(Ragged(prompts_BM.new_zeros(0), empty))
-        state = self.model.start(memory)
-        begin_B1 = prompts_BM.new_full((rows, 1), self.begin)
-        for tokens_B in torch.cat([begin_B1, prompts_BM[:, :-1]], 1).unbind(1):
-            _, state, _ = self.model.step(tokens_B, state, memory)
-        return PromptMemory(memory, state, prompts_BM[:, -1])
+        padded_BM = functional.pad(prompts_BM, (0, -length % LENGTH_MULTIPLE))
+        return PromptMemory(memory, padded_BM, torch.full((rows,), length, device=prompts_BM.device))
 
     def start(self, memory: PromptMemory) -> PromptState:
-        return PromptState(memory.state, torch.zeros_like(memory.last_B, dtype=torch.bool))
+        """After ``<s> x_1 … x_{m−1}``: read at once on a GPU, step by step on a CPU."""
+        prompts_BM = memory.prompts_BM[:, : int(memory.lengths_B[0])]
+        begin_B1 = prompts_BM.new_full((len(prompts_BM), 1), self.begin)
+        tokens_BM = torch.cat([begin_B1, prompts_BM[:, :-1]], 1)
+        if prompts_BM.is_cuda and isinstance(self.model, ReadsPrompts):
+            state = self.model.read_prompts(tokens_BM, memory.memory)
+        else:
+            state = self.model.start(memory.memory)
+            for tokens_B in tokens_BM.unbind(1):
+                _, state, _ = self.model.step(tokens_B, state, memory.memory)
+        last_B = prompts_BM[:, -1]
+        return PromptState(state, last_B, torch.zeros_like(last_B, dtype=torch.bool))
 
     def step(self, tokens_R: Tensor, state: PromptState, memory: PromptMemory) -> StepOutput:
-        last_R = memory.last_B.repeat_interleave(len(tokens_R) // len(memory.last_B))
-        tokens_R = torch.where(state.started_R, tokens_R, last_R)
+        tokens_R = torch.where(state.started_R, tokens_R, state.last_R)
         output = self.model.step(tokens_R, state.state, memory.memory)
-        return StepOutput(output.logits_RV, PromptState(output.state, torch.ones_like(state.started_R)), None)
+        after = PromptState(output.state, state.last_R, torch.ones_like(state.started_R))
+        return StepOutput(output.logits_RV, after, None)

@@ -1,4 +1,4 @@
-"""Search steps of a Transformer decoder for few rows on a GPU, such as those of one sentence.
+"""Search steps of a Transformer for few rows on a GPU, such as those of one sentence.
 
 Plain counterpart: the loop over layers of `weft.models.cached_step.cached_step`, which does the same with one kernel
 for each norm, product, activation and addition. Held to it by tests/models/test_small_step.py.
@@ -27,10 +27,12 @@ def is_small(stack: TransformerStack, stream_RD: Tensor) -> bool:
 
 
 def _is_plain(layer: TransformerLayer) -> bool:
-    """A pre-norm layer with cross-attention to one source and a feed-forward network, in one precision."""
-    if type(layer.cross_attention) is not CrossAttention or layer.feed_forward is None:
+    """A pre-norm layer with a feed-forward network, and cross-attention to one source or none, in one precision."""
+    cross = layer.cross_attention
+    if not (cross is None or type(cross) is CrossAttention) or layer.feed_forward is None:
         return False
-    residuals = (layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
+    residuals = [layer.self_attention_residual, layer.feed_forward_residual]
+    residuals += [] if cross is None else [layer.cross_attention_residual]
     norms = all(one.pre_norm and isinstance(one.norm, nn.LayerNorm | nn.RMSNorm) for one in residuals)
     return norms and all(
         type(linear) is nn.Linear and linear.weight.dtype in DTYPES and linear.weight.is_contiguous()
@@ -40,8 +42,9 @@ def _is_plain(layer: TransformerLayer) -> bool:
 
 def _linears(layer: TransformerLayer) -> list[nn.Module]:
     own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
-    assert cross is not None and network is not None
-    return [own.query_key_value, own.output, cross.query, cross.output, network.linear1, network.linear2]
+    assert network is not None
+    of_cross = [] if cross is None else [cross.query, cross.output]
+    return [own.query_key_value, own.output, *of_cross, network.linear1, network.linear2]
 
 
 def small_layers(
@@ -50,19 +53,21 @@ def small_layers(
     cache: KVCache,
     rotation: Rotation | None,
     biases: Sequence[Tensor | None],
-    source: Sequence[StepKeysValues],
+    source: Sequence[StepKeysValues | None],
 ) -> Tensor:
     """The stream after all layers, before the final norm."""
     for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
         own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
-        assert cross is not None and network is not None
+        assert network is not None
+        prefix = keys_values if cross is None else None
         projected = small_linear(stream_RD, own.query_key_value, norm=layer.self_attention_residual.norm)
         projected_RHD = own.rotate_projected(_heads(own, projected), rotation)
-        attended = cache.step(number, projected_RHD, biases[number], own.normalize).flatten(1)
+        attended = cache.step(number, projected_RHD, biases[number], own.normalize, prefix).flatten(1)
         stream_RD = small_linear(attended, own.output, residual_RE=stream_RD)
-        queries = small_linear(stream_RD, cross.query, norm=layer.cross_attention_residual.norm)
-        attended = step_attention_output(_heads(cross, queries), keys_values, cross.normalize).flatten(1)
-        stream_RD = small_linear(attended, cross.output, residual_RE=stream_RD)
+        if cross is not None and keys_values is not None:
+            queries = small_linear(stream_RD, cross.query, norm=layer.cross_attention_residual.norm)
+            attended = step_attention_output(_heads(cross, queries), keys_values, cross.normalize).flatten(1)
+            stream_RD = small_linear(attended, cross.output, residual_RE=stream_RD)
         is_relu = network.activation is ACTIVATIONS["relu"]
         hidden = small_linear(stream_RD, network.linear1, norm=layer.feed_forward_residual.norm, relu=is_relu)
         hidden = hidden if is_relu else network.activation(hidden)

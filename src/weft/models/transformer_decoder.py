@@ -7,11 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.kv_cache import KVCache
 from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import History, KeysValues, StepKeysValues
-from weft.models.cached_step import CachedState, CachedStateWithAttention, cached_step
+from weft.models.cached_step import CachedState, cached_step
 from weft.models.encoders import Encoded
 from weft.models.interface import AlignmentHeads, HiddenStates, alignment_layer, mean_of_heads
 from weft.models.transformer import TransformerStack
@@ -50,10 +49,9 @@ class TransformerState(NamedTuple):
         rows = rows if self.rows_R is None else self.rows_R.index_select(0, rows)
         return TransformerState(select(self.layers, rows))
 
-    def with_capacity(self, capacity: int, *, return_attention: bool) -> CachedState:
+    def with_capacity(self, tokens: int, *, return_attention: bool) -> CachedState:
         layers = self.layers if self.rows_R is None else select(self.layers, self.rows_R)
-        cache = KVCache.of(layers, capacity)
-        return CachedStateWithAttention(cache) if return_attention else CachedState(cache)
+        return CachedState.of(layers, tokens, return_attention=return_attention)
 
 
 class TransformerDecoder(nn.Module):

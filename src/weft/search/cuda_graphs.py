@@ -145,8 +145,8 @@ class CudaGraphLoop(StepLoop):
             return self._run(step, state, return_attention=return_attention)
 
     def _run(self, step: Step, state: SearchState, *, return_attention: bool) -> list[StepRecords]:
-        def grow(state: SearchState, capacity: int) -> SearchState:
-            grown = with_capacity(state.model_state, capacity, return_attention=return_attention)
+        def grow(state: SearchState, tokens: int) -> SearchState:
+            grown = with_capacity(state.model_state, tokens, return_attention=return_attention)
             return state._replace(model_state=grown)
 
         steps: list[StepRecords] = []
@@ -165,7 +165,7 @@ class CudaGraphLoop(StepLoop):
                 state = take_sentences(graph.state, active)
                 if time == capacity:
                     capacity *= 2
-                    state = grow(state, capacity)
+                    state = grow(state, capacity - time)
         return steps
 
     def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:

@@ -133,6 +133,7 @@ class Postprocessor:
                 attention = attention[:, : len(source.ids)]
                 words = merge_to_words(tokenizers, source, Sentence(text, hypothesis.tokens), attention)
             else:
+                attention = attention[:, : len(hypothesis.token_scores)]  # storage for later states has no weight
                 source_tokens = [NO_TOKEN, specials.SPECIALS[specials.BEGIN], *tokens][: attention.shape[1]]
         return Translation(
             source=source.text,

@@ -6,11 +6,12 @@ tests/kernels/triton/test_step_attention.py.
 
 The history of a row need not be stored in one row of the cache. When a beam search drops one hypothesis and continues
 another twice, no keys are copied: token t of row r is stored in row ``rows[r, t]``, and a step only rewrites these
-indices. Over a source, all rows of a sentence share one row of keys. The softmax is computed online (Milakov and
-Gimelshein 2018).
+indices. Over a source, all rows of a sentence share one row of keys. A prefix language model attends to both at once.
+The softmax is computed online (Milakov and Gimelshein 2018).
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
@@ -22,22 +23,35 @@ HEAD_WIDTHS = (16, 32, 64, 128, 256)
 
 
 @triton.jit
+def _add_tile(query, keys, values, bias, valid, maximum, total, output):  # type: ignore[no-untyped-def]
+    """The online softmax, one tile further. ``keys``, ``values``: pointers (tile, width); ``bias``: (tile,)."""
+    key = tl.load(keys, mask=valid[:, None], other=0.0).to(tl.float32)
+    scores = tl.where(valid, tl.sum(key * query[None, :], 1) + bias, float("-inf"))
+    new_maximum = tl.maximum(maximum, tl.max(scores, 0))
+    powers = tl.exp(scores - new_maximum)
+    correction = tl.exp(maximum - new_maximum)
+    value = tl.load(values, mask=valid[:, None], other=0.0).to(tl.float32)
+    output = output * correction + tl.sum(value * powers[:, None], 0)
+    return new_maximum, total * correction + tl.sum(powers, 0), output
+
+
+@triton.jit
 def _attend(  # type: ignore[no-untyped-def]
     queries, new_keys, new_values, keys, values, rows, length, bias, outputs,
-    query_stride, key_row, key_head, key_position, value_row, value_head, value_position, bias_row,
-    capacity, rows_per_source, scale,
+    query_stride, key_row, key_head, key_position, value_row, value_head, value_position, bias_head, capacity,
+    source_keys, source_values, source_bias,
+    source_key_row, source_key_head, source_key_position, source_value_row, source_value_head, source_value_position,
+    source_bias_row, source_bias_head, source_length, rows_per_source, scale,
     groups: tl.constexpr, is_cached: tl.constexpr, updates_rows: tl.constexpr, has_bias: tl.constexpr,
-    width: tl.constexpr, tile: tl.constexpr,
+    has_source: tl.constexpr, width: tl.constexpr, tile: tl.constexpr, source_tile: tl.constexpr,
 ):  # fmt: skip
-    """``bias``: per head over a cache, per sentence over a source.
+    """``bias``: per head over a cache; ``source_bias``: per sentence, and per head unless its stride is 0.
 
     Over a cache, a row's new key and value come first and are stored at position ``length``.
     """
     row, head = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, width)
     query = tl.load(queries + row * query_stride + head * width + d).to(tl.float32) * scale
-    count = capacity
-    source = row // rows_per_source
     kv_head = head // groups
     maximum = -1e30
     total = 0.0
@@ -50,87 +64,105 @@ def _attend(  # type: ignore[no-untyped-def]
         tl.store(values + row.to(tl.int64) * value_row + kv_head * value_head + count * value_position + d, new_value)
         maximum = tl.sum(new_key.to(tl.float32) * query, 0)
         if has_bias:
-            maximum += tl.load(bias + head * bias_row + count).to(tl.float32)
+            maximum += tl.load(bias + head * bias_head + count).to(tl.float32)
         total = 1.0
         output = new_value.to(tl.float32)
         if updates_rows:
             tl.store(rows + row * capacity + count, row.to(tl.int64), mask=head == 0)
-    for first in range(0, count, tile):
-        position = first + tl.arange(0, tile)
-        valid = position < count
-        if is_cached:
-            stored_row = tl.load(rows + row * capacity + position, mask=valid, other=0)
-        else:
-            stored_row = source + tl.zeros([tile], tl.int32)
-        index = stored_row.to(tl.int64) * key_row + kv_head * key_head + position * key_position
-        key = tl.load(keys + index[:, None] + d[None, :], mask=valid[:, None], other=0.0).to(tl.float32)
-        scores = tl.sum(key * query[None, :], 1)
-        if has_bias:
-            row_of_bias = head if is_cached else source
-            scores += tl.load(bias + row_of_bias * bias_row + position, mask=valid, other=0.0).to(tl.float32)
-        scores = tl.where(valid, scores, float("-inf"))
-        new_maximum = tl.maximum(maximum, tl.max(scores, 0))
-        powers = tl.exp(scores - new_maximum)
-        correction = tl.exp(maximum - new_maximum)
-        index = stored_row.to(tl.int64) * value_row + kv_head * value_head + position * value_position
-        value = tl.load(values + index[:, None] + d[None, :], mask=valid[:, None], other=0.0).to(tl.float32)
-        output = output * correction + tl.sum(value * powers[:, None], 0)
-        total = total * correction + tl.sum(powers, 0)
-        maximum = new_maximum
+        for first in range(0, count, tile):
+            position = first + tl.arange(0, tile)
+            valid = position < count
+            stored_row = tl.load(rows + row * capacity + position, mask=valid, other=0).to(tl.int64)
+            key = keys + (stored_row * key_row + kv_head * key_head + position * key_position)[:, None] + d[None, :]
+            index = stored_row * value_row + kv_head * value_head + position * value_position
+            value = values + index[:, None] + d[None, :]
+            added = tl.zeros([tile], tl.float32)
+            if has_bias:
+                added += tl.load(bias + head * bias_head + position, mask=valid, other=0.0).to(tl.float32)
+            maximum, total, output = _add_tile(query, key, value, added, valid, maximum, total, output)
+    if has_source:
+        source = (row // rows_per_source).to(tl.int64)
+        source_keys += source * source_key_row + kv_head * source_key_head
+        source_values += source * source_value_row + kv_head * source_value_head
+        source_bias += source * source_bias_row + head * source_bias_head
+        for first in range(0, source_length, source_tile):
+            position = first + tl.arange(0, source_tile)
+            valid = position < source_length
+            key = source_keys + (position * source_key_position)[:, None] + d[None, :]
+            value = source_values + (position * source_value_position)[:, None] + d[None, :]
+            added = tl.load(source_bias + position, mask=valid, other=0.0).to(tl.float32)
+            maximum, total, output = _add_tile(query, key, value, added, valid, maximum, total, output)
     target = outputs + (row * tl.num_programs(1) + head) * width + d
     tl.store(target, (output / total).to(outputs.dtype.element_ty))
 
 
+class Source(NamedTuple):
+    """Keys and values of sources, and what is added to the scores."""
+
+    keys_BHSD: Tensor
+    values_BHSD: Tensor
+    bias: Tensor | None
+    """(B, H, 1, S), or (B, 1, 1, S) for all heads; −∞ at padding."""
+
+
+class Cache(NamedTuple):
+    """What is written and read of a `weft.attention.kv_cache.KVCache`."""
+
+    keys_RHTD: Tensor
+    values_RHTD: Tensor
+    rows_RT: Tensor
+    length: Tensor
+    bias_HT: Tensor | None
+
+
 def cached_attention(
-    projected_RHD: Tensor,
-    heads: int,
-    keys_RHTD: Tensor,
-    values_RHTD: Tensor,
-    rows_RT: Tensor,
-    length: Tensor,
-    bias_HT: Tensor | None,
-    *,
-    updates_rows: bool,
+    projected_RHD: Tensor, heads: int, cache: Cache, *, updates_rows: bool, source: Source | None = None
 ) -> Tensor:
-    """Every row over its history and itself. ``projected_RHD``: queries, keys and values, one head after the other; the
-    keys and values are stored in the cache and, if ``updates_rows``, their rows in ``rows_RT``."""
-    kv_heads = keys_RHTD.shape[1]
-    new_keys, new_values = projected_RHD[:, heads : heads + kv_heads], projected_RHD[:, heads + kv_heads :]
-    parts = (projected_RHD[:, :heads], new_keys, new_values, keys_RHTD, values_RHTD)
-    return _launch(*parts, rows_RT, length, bias_HT, rows_per_source=1, updates_rows=updates_rows)
+    """Every row over its history and itself and, if given, the source of its sentence before them.
+
+    ``projected_RHD``: queries, keys and values, one head after the other; the keys and values are stored in the cache
+    and, if ``updates_rows``, their rows in ``rows_RT``.
+    """
+    return _launch(projected_RHD, heads, cache, source, updates_rows=updates_rows)
 
 
-def source_attention(queries_RHD: Tensor, keys_BHSD: Tensor, values_BHSD: Tensor, mask_BS: Tensor) -> Tensor:
-    """Every row over the source of its sentence; ``mask_BS``: additive, −∞ at padding."""
-    rows_per_source = len(queries_RHD) // len(keys_BHSD)
-    unused = queries_RHD
-    parts = (queries_RHD, unused, unused, keys_BHSD, values_BHSD)
-    return _launch(*parts, None, None, mask_BS, rows_per_source=rows_per_source)
+def source_attention(queries_RHD: Tensor, source: Source) -> Tensor:
+    """Every row over the source of its sentence."""
+    return _launch(queries_RHD, queries_RHD.shape[1], None, source)
 
 
 def _launch(
-    queries_RHD: Tensor,
-    new_keys: Tensor,
-    new_values: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    rows_RT: Tensor | None,
-    length: Tensor | None,
-    bias: Tensor | None,
-    *,
-    rows_per_source: int,
-    updates_rows: bool = False,
+    projected_RHD: Tensor, heads: int, cache: Cache | None, source: Source | None, *, updates_rows: bool = False
 ) -> Tensor:
-    rows, heads, width = queries_RHD.shape
-    assert queries_RHD.stride(2) == keys.stride(3) == values.stride(3) == 1 and queries_RHD.stride(1) == width
-    outputs_RHD = torch.empty((rows, heads, width), dtype=queries_RHD.dtype, device=queries_RHD.device)
-    capacity = keys.shape[2]
+    rows, _, width = projected_RHD.shape
+    device = projected_RHD.device
+    stored = source if cache is None else cache
+    assert stored is not None
+    kv_heads = stored[0].shape[1]
+    for part in (*(cache or ())[:2], *(source or ())[:2]):
+        assert part.stride(3) == 1
+    assert projected_RHD.stride(2) == 1 and projected_RHD.stride(1) == width
+    outputs_RHD = torch.empty((rows, heads, width), dtype=projected_RHD.dtype, device=device)
+    unused = projected_RHD
+    new_keys, new_values = projected_RHD[:, heads : heads + kv_heads], projected_RHD[:, heads + kv_heads :]
+    keys, values, rows_RT, length, bias = cache or (unused, unused, unused, unused, None)
+    capacity = 0 if cache is None else keys.shape[2]
+    strides = (0,) * 6 if cache is None else (*keys.stride()[:3], *values.stride()[:3])
+    source_keys, source_values, source_bias = source or (unused, unused, unused)
+    assert source_bias is not None
+    source_strides: tuple[int, ...] = (0,) * 8
+    source_length, rows_per_source = 0, 1
+    if source is not None:
+        source_length, rows_per_source = source_keys.shape[2], rows // len(source_keys)
+        assert source_bias.stride(3) == 1
+        bias_strides = (source_bias.stride(0), source_bias.stride(1) if source_bias.shape[1] > 1 else 0)
+        source_strides = (*source_keys.stride()[:3], *source_values.stride()[:3], *bias_strides)
     _attend[(rows, heads)](
-        queries_RHD, new_keys, new_values, keys, values,
-        keys if rows_RT is None else rows_RT, keys if length is None else length, keys if bias is None else bias,
-        outputs_RHD, queries_RHD.stride(0), *keys.stride()[:3], *values.stride()[:3],
-        0 if bias is None else bias.stride(0), capacity, rows_per_source, 1.0 / math.sqrt(width),
-        groups=heads // keys.shape[1], is_cached=rows_RT is not None, updates_rows=updates_rows,
-        has_bias=bias is not None, width=width, tile=32 if capacity > 16 else 16, num_warps=2,
+        projected_RHD, new_keys, new_values, keys, values, rows_RT, length, unused if bias is None else bias,
+        outputs_RHD, projected_RHD.stride(0), *strides, 0 if bias is None else bias.stride(0), capacity,
+        source_keys, source_values, source_bias, *source_strides, source_length, rows_per_source,
+        1.0 / math.sqrt(width), groups=heads // kv_heads, is_cached=cache is not None, updates_rows=updates_rows,
+        has_bias=bias is not None, has_source=source is not None, width=width, tile=32 if capacity > 16 else 16,
+        source_tile=32 if source_length > 16 else 16, num_warps=2,
     )  # fmt: skip
     return outputs_RHD

@@ -5,7 +5,7 @@ Hypotheses, scores and lengths are then those of the output alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,12 +15,12 @@ from weft.search.interface import StepModel
 from weft.tree import Tree, leaves
 
 
+@dataclass(frozen=True)
 class StartedModel:
     """The same model, whose state before the first token is that after the given ones."""
 
-    def __init__(self, model: StepModel, tokens: Sequence[int]) -> None:
-        self.model = model
-        self.tokens = tuple(tokens)
+    model: StepModel
+    tokens: tuple[int, ...]
 
     def start(self, memory: Any) -> Tree:
         state: Any = self.model.start(memory)

@@ -73,12 +73,14 @@ class TorchEngine:
         self.loop: StepLoop | None = None
         self.encoder_graphs: EncoderGraphs | None = None
         if self.device.type == "cuda":
+            from weft.models.prefix_lm import PrefixLM
             from weft.models.seq2seq import Seq2Seq
             from weft.search.cuda_graphs import CudaGraphLoop
             from weft.translation.engines.encoder_graphs import EncoderGraphs
 
             self.loop = CudaGraphLoop(self.device)
-            self.encoder_graphs = EncoderGraphs(model, self.device) if type(model) is Seq2Seq else None
+            is_recorded = type(model) in (Seq2Seq, PrefixLM)
+            self.encoder_graphs = EncoderGraphs(model, self.device) if is_recorded else None
 
     def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
@@ -179,7 +181,7 @@ class TorchEngine:
             model = PromptedLM(self.model, specials.BEGIN)
             return model, model.encode(torch.stack(batch.to(self.device).split()))
 
-    def _started(self, start: Sequence[int]) -> StepModel:
+    def _started(self, start: tuple[int, ...]) -> StepModel:
         """The model after all but the last token of a start."""
         if len(start) == 1:
             return self.model
@@ -218,8 +220,7 @@ class TorchEngine:
             from weft.search.loop import ObservedLoop
 
             return ObservedLoop(request.observer)
-        plain = request.prompts or len(request.start) > 1  # a CUDA graph begins with an empty cache
-        return None if plain else self.loop
+        return self.loop
 
     def _encode_sources(self, batch: Ragged) -> Any:
         """The memory of sources. With CUDA graphs their longest length is rounded up, so that fewer shapes occur."""
@@ -237,13 +238,14 @@ class TorchEngine:
         """What the longest length is rounded up to; None: it is not."""
         if self.loop is None:
             return None
+        from weft.models.prefix_lm import PrefixLM
         from weft.models.transformer_encoder import TransformerEncoder
 
-        encoder = getattr(self.model, "encoder", None)
-        if not isinstance(encoder, TransformerEncoder):
+        reader = self.model if isinstance(self.model, PrefixLM) else getattr(self.model, "encoder", None)
+        if not longest or not isinstance(reader, PrefixLM | TransformerEncoder):
             return None
         longest = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-        limit = encoder.stack.max_positions
+        limit = reader.stack.max_positions
         return None if limit is not None and longest > limit else longest
 
     def _phrases(self, setting: str, phrases: Sequence[str]) -> list[list[int]]:
