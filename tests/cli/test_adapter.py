@@ -90,10 +90,9 @@ def test_other_commands(runs, tmp_path):
     compared = weft("compare", f"{adapted}:none", adapted, pairs, "--samples", 100, "--json")
     assert json.loads(compared)["runs"] == [f"{adapted}:none", str(adapted)]
     quick = ("--samples", 100, "--to", tmp_path / "r.html", "--json")
-    first, second = (
-        json.loads(weft("report", adapted, pairs, *quick, "--adapter", name))["scores"] for name in ("none", "mine")
-    )
-    assert first != second
+    first, second = (json.loads(weft("report", adapted, pairs, *quick, "--adapter", name)) for name in ("none", "mine"))
+    assert first["scores"] != second["scores"]
+    assert second["run"] == "adapted:mine" and "<title>adapted:mine: weft" in (tmp_path / "r.html").read_text("utf-8")
     worker = Worker(io.BytesIO(), io.BytesIO())
     worker.config = {"runs": [str(adapted)], "device": "cpu", "adapter": "none"}
     expected = load(runs / "base", device="cpu").score([Pair("a", "a")])

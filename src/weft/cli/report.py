@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -74,6 +75,8 @@ def command(
     from weft.reporting.report import report
 
     made = report(arguments.load(), given, metric, limit=limit, samples=samples, seed=seed, **settings)
+    if adapter is not None:
+        made = replace(made, name=f"{made.name}:{adapter}")
     show_left_out(made.left_out)
     typer.echo(json_text(made.record()) if as_json else "\n".join(made.summary()))
     if to is not None or not as_json:  # the scores are not lost if it cannot be written

@@ -27,13 +27,14 @@ def translated_windows(
     may come later, in a pipe, a window is written before the next one is waited for.
     """
     from weft.data.reading.lines import is_seekable
+    from weft.translation.pipeline import overlaps
 
     windows = job.windows(stream)
-    if is_seekable(job.file):
+    if overlaps(model) and not is_seekable(job.file):
+        for window in windows:
+            yield window, _each_line(model, job, _readable(window))
+    else:
         yield from search_windows(model, job, windows)
-        return
-    for window in windows:
-        yield window, _each_line(model, job, _readable(window))
 
 
 def search_windows(

@@ -144,7 +144,10 @@ class TestFiles:
 
     def test_a_file(self, folder: Path, tmp_path: Path) -> None:
         message = refused(folder / "config.json", tmp_path / "run")
-        assert message == "FOLDER: is a file, expected a model folder of Hugging Face"
+        assert message == (
+            "FOLDER: a file that is not imported; expected a model folder of Hugging Face, model.npz of Marian, or a "
+            "checkpoint of fairseq, OpenNMT-py or Joey NMT (.pt, .pth, .ckpt)"
+        )
 
     def test_a_model_on_the_hub_that_cannot_be_reached(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         import huggingface_hub

@@ -61,7 +61,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalHub]:
         yield server
 
 
-def test_there_and_back(run: Path, hub: LocalHub, tmp_path: Path) -> None:
+def test_there_and_back(run: Path, hub: LocalHub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     address = push(run, "someone/tiny", private=True, message="first")
     assert address == f"{hub.address}/someone/tiny" and "someone/tiny" in hub.private and hub.messages == ["first"]
     names = {"README.md", "model.safetensors", "recipe.toml", "tokenizer.source.json", "tokenizer.target.json"}
@@ -69,6 +69,7 @@ def test_there_and_back(run: Path, hub: LocalHub, tmp_path: Path) -> None:
     out = pull("someone/tiny", tmp_path / "pulled")
     assert {path.name for path in out.iterdir() if path.is_file()} == names
     assert (out / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+    assert capfd.readouterr().err == ""  # no progress bars of huggingface_hub
     assert load_run(out).recipe.name == "tiny"
     assert not hub.unknown
     with pytest.raises(CheckpointError, match="exists already"):

@@ -16,6 +16,7 @@ from fixtures import onnx_models, pretrained_models
 from fixtures.pretrained_models import KINDS
 from weft.errors import RecipeError, SearchError
 from weft.interop.importing import import_model
+from weft.interop.onnx import exporting
 from weft.interop.onnx.exporting import check_exportable, export_onnx
 from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
@@ -111,6 +112,21 @@ def test_ids_of_the_original(kind: str, tmp_path: Path) -> None:
     heads = config["num_heads"] if kind == "t5" else config["decoder_attention_heads"]
     width = config["d_kv"] if kind == "t5" else config["d_model"] // heads
     assert shapes == {("batch_size", heads, "past_decoder_sequence_length", width)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+def test_weights_in_files_of_their_own(quantization: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where they are larger than a protocol buffer may be: the same outputs."""
+    run, source = onnx_models.make("transformer"), sources(1)[0]
+    expected = documented()["Model"](export_onnx(run, tmp_path / "one", quantization=quantization)).start(source)[0]
+    monkeypatch.setattr(exporting, "LARGEST", 100)
+    folder = export_onnx(run, tmp_path / "two", quantization=quantization)
+    suffix = "" if quantization == "float32" else "_quantized"
+    names = {f"{name}{suffix}.onnx" for name in ("encoder_model", "decoder_model_merged")}
+    assert {path.name for path in (folder / "onnx").iterdir()} == names | {f"{name}_data" for name in names}
+    assert {f"onnx/{name}_data" for name in names} < set(json.loads((folder / "weft.json").read_text())["files"])
+    np.testing.assert_array_equal(documented()["Model"](folder).start(source)[0], expected)
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from weft.activity import activity
@@ -18,7 +20,10 @@ def find_folder(source: str) -> Path:
     if path.is_dir():
         return path
     if path.exists():
-        raise CheckpointError(f"{source}: is a file, expected a model folder of Hugging Face")
+        raise CheckpointError(
+            f"{source}: a file that is not imported; expected a model folder of Hugging Face, model.npz of Marian, or "
+            "a checkpoint of fairseq, OpenNMT-py or Joey NMT (.pt, .pth, .ckpt)"
+        )
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
         raise CheckpointError(f"{source}: no such folder, and not the name of a model on the Hub (OWNER/NAME)")
     return download(source)
@@ -33,8 +38,23 @@ def download(name: str) -> Path:
             f"{name}: no such folder; for a model on the Hub install its package: pip install huggingface_hub"
         ) from None
     try:
-        with activity(f"downloading {name}"):
+        with activity(f"downloading {name}"), without_progress_bars():
             return Path(snapshot_download(name, allow_patterns=list(PATTERNS)))
     except Exception as error:  # it has no common base class: network, HTTP, missing repository, full disk
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise CheckpointError(f"{name}: no such folder, and not downloaded from the Hub ({reason})") from None
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """huggingface_hub draws none: the command shows its own progress."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()

@@ -16,6 +16,7 @@ from weft.activity import activity
 from weft.errors import CheckpointError
 from weft.files import lock_folder, read_json
 from weft.interop.export_folder import INFO_FILE
+from weft.interop.huggingface.hub import without_progress_bars
 from weft.runs.layout import RunFolder
 
 NAME = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
@@ -34,7 +35,7 @@ def push(folder: Path, name: str, *, private: bool = False, message: str | None 
     _check_name(name)
     files = shared_files(folder)
     hub = _library(name)
-    with activity(f"uploading {folder} to {name}"):
+    with activity(f"uploading {folder} to {name}"), without_progress_bars():
         try:
             address = hub.HfApi().create_repo(name, private=private, exist_ok=True)
             hub.HfApi().upload_folder(
@@ -79,7 +80,7 @@ def pull(name: str, out: Path | str | None = None, *, revision: str | None = Non
     hub = _library(name)
     with lock_folder(out, "downloading"):
         RunFolder.check_new(out)
-        with activity(f"downloading {name}"):
+        with activity(f"downloading {name}"), without_progress_bars():
             try:
                 cached = Path(hub.snapshot_download(name, revision=revision, allow_patterns=list(RUN_FILES)))
             except Exception as error:  # it has no common base class: network, HTTP, missing model, full disk

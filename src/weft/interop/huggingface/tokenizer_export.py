@@ -95,6 +95,7 @@ def _library(tokenizer: Tokenizer, padding: int) -> str:
     """The content of a tokenizer.json whose vocabulary ends with the padding token."""
     if isinstance(tokenizer, SubwordTokenizer):
         content = json.loads(tokenizer.library_json())
+        content["pre_tokenizer"]["pretokenizers"] = list(map(isolated_split, content["pre_tokenizer"]["pretokenizers"]))
     else:
         content = json.loads(_single_symbols(tokenizer).to_str())
     vocabulary = content["model"]["vocab"]
@@ -106,8 +107,17 @@ def _library(tokenizer: Tokenizer, padding: int) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
+def isolated_split(step: dict[str, Any]) -> dict[str, Any]:
+    """The same split as a regular expression of whole parts: transformers.js merges a boundary with neither side."""
+    sides = {"MergedWithPrevious": "[^{0}]*{0}|[^{0}]+", "MergedWithNext": "{0}[^{0}]*|[^{0}]+"}
+    if step["type"] != "Split" or step["behavior"] not in sides:
+        return step
+    parts = sides[step["behavior"]].format(step["pattern"]["String"])
+    return {**step, "pattern": {"Regex": parts}, "behavior": "Isolated"}
+
+
 def _single_symbols(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """Characters or bytes: every one of them is a word of a vocabulary."""
+    """Characters or bytes: BPE without merges."""
     steps: list[Any] = []
     splits: list[Any] = [pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")]
     if isinstance(tokenizer, CharacterTokenizer):
@@ -119,7 +129,7 @@ def _single_symbols(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
         splits.insert(0, pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False))
         decoder = decoders.ByteLevel()
     vocabulary = {token: id for id, token in enumerate([*SPECIALS, *symbols])}
-    library = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]))
+    library = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=SPECIALS[UNKNOWN]))
     if steps:
         library.normalizer = normalizers.Sequence(steps)
     library.pre_tokenizer = pre_tokenizers.Sequence(splits)
