@@ -70,14 +70,16 @@ def best_of(rounds: int, *ways: Callable[[], Any], clock: Callable[[], float]) -
     return [min(taken) for taken in times]
 
 
-def latencies(sources: list[Any], ways: dict[str, Callable[[Any], Any]]) -> dict[str, dict[str, float]]:
+def latencies(
+    sources: list[Any], ways: dict[str, Callable[[Any], Any]], *, clock: Callable[[], float]
+) -> dict[str, dict[str, float]]:
     """Of each way, the times in ms of a call with one source, taken in turns."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for source in [*sources[:10], *sources]:
         for name, way in ways.items():
-            start = time.perf_counter()
+            start = clock()
             way(source)
-            times[name].append((time.perf_counter() - start) * 1000)
+            times[name].append((clock() - start) * 1000)
     of_calls = {name: sorted(taken[10:]) for name, taken in times.items()}
     return {
         name: {"p50_ms": round(taken[len(taken) // 2], 2), "p99_ms": round(taken[len(taken) * 99 // 100], 2)}
@@ -153,7 +155,9 @@ def main() -> None:
                         [call[1]], beam_size=size, max_decoding_length=call[2], return_scores=True
                     ),
                 }
-                print(json.dumps({"search": name, **latencies(calls, ways), "threads": given.threads}))
+                of_calls = latencies(calls, ways, clock=clock)
+                unit = "CPU time" if given.cpu_time else "wall time"
+                print(json.dumps({"search": name, **of_calls, "unit": unit, "threads": given.threads}))
                 continue
             by_engine(), by_hand(), by_torch()
             ours, theirs, of_torch = best_of(given.rounds, by_engine, by_hand, by_torch, clock=clock)

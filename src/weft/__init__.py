@@ -100,10 +100,13 @@ _MODULES = {
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
     def __getattr__(name: str) -> Any:
-        if name == "labs":
-            return import_module("weft.labs")
-        if name in _MODULES:
-            return getattr(import_module(_MODULES[name]), name)
+        from weft.runs.garbage_collection import collection_paused
+
+        with collection_paused():
+            if name == "labs":
+                return import_module("weft.labs")
+            if name in _MODULES:
+                return getattr(import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 

@@ -9,7 +9,7 @@ import torch
 
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, SearchError
-from weft.models.build import choose_device
+from weft.models.device import choose_device
 from weft.models.interface import ModelOutput, StepOutput
 from weft.runs.length_limits import LengthLimits
 from weft.text import word_splitting as words

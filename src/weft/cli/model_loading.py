@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from weft.runs.garbage_collection import collection_paused
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
@@ -14,24 +13,7 @@ if TYPE_CHECKING:
 
 def load_runs(*runs: Path, device: str, **options: Any) -> Translator:
     """What `weft.load` gives for a run, or for several as an ensemble."""
-    with collection_paused():
+    with collection_paused(freeze=True):
         from weft.translation.load import load
 
         return load(*runs, device=device, **options)
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Import modules without garbage collection, and exempt what exists afterwards from it for good.
-
-    Modules stay until the process ends. To search them for garbage again and again takes a fifth of the time of
-    ``import torch``.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()

@@ -28,7 +28,7 @@ from weft.costs.workloads import (
 )
 from weft.errors import InputTooLongError, RecipeError, option
 from weft.evaluation.environment import environment
-from weft.models.build import choose_device
+from weft.models.device import choose_device
 from weft.recipe import Recipe
 from weft.runs.size_limits import device_memory
 

@@ -17,7 +17,8 @@ import torch
 from weft.errors import TrainingError
 from weft.evaluation.flops import peak_flops, training_flops
 from weft.evaluation.resource_usage import cpu_seconds, peak_memory_bytes
-from weft.models.build import build_model, choose_device
+from weft.models.build import build_model
+from weft.models.device import choose_device
 from weft.recipe import Recipe
 from weft.training.events import Event, Skipped, Started, Step
 from weft.training.precision import resolve_precision

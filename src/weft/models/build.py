@@ -28,21 +28,6 @@ if TYPE_CHECKING:
     AnyModel = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
 
 
-def choose_device(name: str) -> torch.device:
-    """The device of a recipe; ``auto``: CUDA if there is a GPU, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise RecipeError(f"training.device: {name!r} is no device; use auto, cpu, cuda or cuda:0") from None
-    if device.type not in ("cpu", "cuda"):
-        raise RecipeError(f"training.device: {name!r} is not supported; use auto, cpu, cuda or cuda:0")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise RecipeError(f"training.device: {name!r} was requested, but this machine has no CUDA; use cpu or auto")
-    return device
-
-
 def parameter_shapes(settings: ModelSettings, *, source_size: int, target_size: int) -> dict[str, tuple[int, ...]]:
     """The name and the shape of every parameter of a model, without memory for its weights."""
     with torch.device("meta"):

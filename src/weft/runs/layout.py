@@ -29,6 +29,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 from weft.checksums import check_checksum, with_checksum
@@ -163,9 +164,12 @@ class RunFolder:
         """Replace model.safetensors."""
         write_tensors(self.model, tensors, {"tokenizer": fingerprint(self.tokenizer_paths()), **origin.metadata()})
 
-    def read_model(self) -> TensorFile:
-        """The weights of model.safetensors, checked to belong to the tokenizer of the folder."""
-        weights = read_tensors(self.model)
+    def read_model(self, stop: Event | None = None) -> TensorFile:
+        """The weights of model.safetensors, checked to belong to the tokenizer of the folder.
+
+        ``stop``: ends it with a `CancelledError` once it is set.
+        """
+        weights = read_tensors(self.model, stop)
         if weights.metadata.get("tokenizer") != fingerprint(self.tokenizer_paths()):
             raise CheckpointError(
                 f"{self.path}: the tokenizer is not the one this model was trained with; restore the tokenizer file"

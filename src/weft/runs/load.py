@@ -1,24 +1,29 @@
-"""Reading a run folder: its recipe, its tokenizers and its model. `weft.load` makes a `Translator` of them."""
+"""Reading a run folder: its recipe, its tokenizers and its model. `weft.load` makes a `Translator` of them.
+
+Most of the time goes into imports, and into reading the weights; so they are read while modules are imported.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.activity import activity
 from weft.errors import CheckpointError
-from weft.models.build import build_model, parameter_shapes
-from weft.recipe import Recipe, load_recipe
-from weft.recipe.training import NO_ADAPTER
-from weft.runs.copying import set_copy_table
+from weft.runs.garbage_collection import collection_paused
 from weft.runs.layout import RunFolder
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import check_finite, check_shapes, load_weights, read_shapes
-from weft.text.tokenizer import Tokenizers, load_tokenizers
+from weft.runs.weights import TensorFile, check_finite, check_shapes, load_weights, read_shapes
 
 if TYPE_CHECKING:
     from weft.models.interface import Model
+    from weft.recipe import Recipe
+    from weft.text.tokenizer import Tokenizers
 
 
 class LoadedRun(NamedTuple):
@@ -41,12 +46,29 @@ def load_run(path: Path | str, *, model: Model | None = None, adapter: str | Non
     """
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
-    with activity(f"loading {path}"):
-        return _load_run(path, model, adapter)
-
-
-def _load_run(path: Path | str, model: Model | None, adapter: str | None) -> LoadedRun:
     folder = RunFolder(path).check()
+    with activity(f"loading {path}"), collection_paused(), _reading(folder) as reading:
+        return _load_run(folder, model, adapter, reading)
+
+
+@contextmanager
+def _reading(folder: RunFolder) -> Iterator[Future[TensorFile]]:
+    """The weights of a run, read by a thread during the block; it stops where the block ends without them."""
+    stop = Event()
+    with ThreadPoolExecutor(1, "weft-reading") as pool:
+        try:
+            yield pool.submit(folder.read_model, stop)
+        finally:
+            stop.set()
+
+
+def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, reading: Future[TensorFile]) -> LoadedRun:
+    from weft.models.build import build_model, parameter_shapes
+    from weft.recipe import load_recipe
+    from weft.recipe.training import NO_ADAPTER
+    from weft.runs.copying import set_copy_table
+    from weft.text.tokenizer import load_tokenizers
+
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths())
     tokenizers = tokenizers.with_columns(recipe.model.sources.count, features=recipe.feature_columns)
@@ -55,11 +77,11 @@ def _load_run(path: Path | str, model: Model | None, adapter: str | None) -> Loa
         given, where = read_shapes(folder.model), str(folder.model)
         _check_layers(recipe, len(given), where=where)
         check_shapes(parameter_shapes(recipe.model, **sizes), given, where=where)
-    weights = folder.read_model()
     own_model = model is not None
     if model is None:
         model = build_model(recipe.model, **sizes, loss=recipe.training.loss, initialize=False)
         set_copy_table(model, recipe.model, tokenizers)
+    weights = reading.result()
     load_weights(model, weights.tensors, where=str(folder.model), adopt=not own_model)
     check_finite(weights.tensors, where=str(folder.model))
     origin = WeightsOrigin.from_metadata(weights.metadata)
@@ -70,12 +92,12 @@ def _load_run(path: Path | str, model: Model | None, adapter: str | None) -> Loa
         origin = merge_adapter(model, folder, adapter)
     if origin is not None:
         origin.check(
-            Path(path),
+            folder.path,
             steps=recipe.training.steps,
             target_vocabulary=tokenizers.target.size,
             initialized=recipe.training.start is not None or own_model,
         )
-    return LoadedRun(model, tokenizers, recipe, Path(path), LengthLimits.read(folder.path))
+    return LoadedRun(model, tokenizers, recipe, folder.path, LengthLimits.read(folder.path))
 
 
 def _check_layers(recipe: Recipe, tensors: int, *, where: str) -> None:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.errors import CheckpointError, RecipeError
-from weft.recipe import ModelSettings, Recipe, RecurrentSettings
 
 if TYPE_CHECKING:
     import torch
+
+    from weft.recipe import ModelSettings, Recipe
 
 FLOAT_BYTES = 4
 OPTIMIZER_VALUES = {"adamw": 2, "adam": 2, "sgd": 1}
@@ -168,6 +169,8 @@ def check_weights_memory(where: str, size: int) -> None:
 
 def largest_setting(recipe: Recipe) -> str:
     """The setting that most of a model's size is due to: the one that is the largest multiple of its default."""
+    from weft.recipe import RecurrentSettings
+
     model = recipe.model
     candidates: list[tuple[float, str]] = [
         (model.embedding / 256, f"model.embedding = {model.embedding}"),

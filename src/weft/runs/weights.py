@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
@@ -20,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from weft.checksums import CHECKSUM
 from weft.errors import CheckpointError
 from weft.files import replacing
+from weft.runs.tensor_data import encoded_header, read_data
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,23 +31,6 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""
-
-CHECKED_BYTES = 1 << 20
-"""Bytes of a file that are read at a time, and their checksum computed."""
-
-DTYPES = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U8": "uint8",
-    "BOOL": "bool",
-}
-"""The types of tensors in safetensors files, and their names in torch."""
 
 HASH_THREADS = 4
 """Threads that hash tensors; each hashes about 0.7 GB a second."""
@@ -72,21 +57,18 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     content = safetensors.torch.save(on_cpu, metadata={"weft_format": str(FORMAT), **(metadata or {})})
     size = int.from_bytes(content[:8], "little")
     header, data = json.loads(content[8 : 8 + size]), memoryview(content)[8 + size :]
-    header["__metadata__"][CHECKSUM] = f"{zlib.crc32(data, zlib.crc32(_encoded(header))):08x}"
-    encoded = _encoded(header)
+    header["__metadata__"][CHECKSUM] = f"{zlib.crc32(data, zlib.crc32(encoded_header(header))):08x}"
+    encoded = encoded_header(header)
     with replacing(path) as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
         file.write(data)
 
 
-def _encoded(header: dict[str, Any]) -> bytes:
-    """The header of a safetensors file, sorted: the library writes metadata in a random order."""
-    encoded = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-    return encoded + b" " * (-len(encoded) % 8)
+def read_tensors(path: Path, stop: Event | None = None) -> TensorFile:
+    """Read a safetensors file; each way it can be wrong has an error of its own.
 
-
-def read_tensors(path: Path) -> TensorFile:
-    """Read a safetensors file; each way it can be wrong has an error of its own."""
+    ``stop``: ends it with a `CancelledError` once it is set.
+    """
     from weft.runs.size_limits import check_weights_memory
 
     with _opened(path, "np") as file:
@@ -94,41 +76,12 @@ def read_tensors(path: Path) -> TensorFile:
         check_weights_memory(str(path), path.stat().st_size)
         names = list(file.keys())
     checksum = metadata.pop(CHECKSUM, "")  # older files have none
-    tensors, computed = _read_data(path)
+    tensors, computed = read_data(path, stop)
     if checksum and computed != checksum:
         raise CheckpointError(
             f"{path}: damaged (its content does not match its checksum); restore it from a copy, or train again"
         )
     return TensorFile({name: tensors[name] for name in names}, metadata)
-
-
-def _read_data(path: Path) -> tuple[Tensors, str]:
-    """The tensors of a file whose header is in order, and the checksum of its header without it and of all data.
-
-    Each block is read to its place and its checksum computed while it is in the cache, so the file is read once and
-    nothing is in memory twice.
-    """
-    import torch
-
-    dtypes = {code: getattr(torch, name) for code, name in DTYPES.items()}
-    with path.open("rb", buffering=0) as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        header["__metadata__"].pop(CHECKSUM, None)
-        value = zlib.crc32(_encoded(header))
-        del header["__metadata__"]
-        tensors = {}
-        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            if entry["dtype"] not in dtypes:
-                raise CheckpointError(f"{path}: tensor {name!r} is of type {entry['dtype']}, which weft does not read")
-            tensor = tensors[name] = torch.empty(entry["shape"], dtype=dtypes[entry["dtype"]])
-            data = memoryview(tensor.view(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
-            while data:
-                count = file.readinto(data[:CHECKED_BYTES]) or 0
-                if not count:
-                    raise CheckpointError(f"{path}: damaged (it ends early); restore it from a copy, or train again")
-                value = zlib.crc32(data[:count], value)
-                data = data[count:]
-    return tensors, f"{value:08x}"
 
 
 def read_shapes(path: Path) -> Shapes:

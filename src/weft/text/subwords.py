@@ -44,16 +44,16 @@ class SubwordTokenizer:
         self.scheme = scheme
         self._library = library
         self._symbol_ids = range(len(SPECIALS), len(SPECIALS) + len(scheme.symbols))
-        byte_values = {character: bytes([value]) for value, character in enumerate(byte_alphabet())}
         # The bytes of every token in decoded text, where the boundary marker is a space.
         self._bytes = [UNKNOWN_TEXT.encode(), b"", b"", *(symbol.encode() for symbol in scheme.symbols)]
         if scheme.byte_fallback:
             self._bytes += [bytes([value]) for value in range(256)]
-        for token in tokens[len(self._bytes) :]:
-            if scheme.byte_level:
-                self._bytes.append(b"".join(map(byte_values.__getitem__, token)))
-            else:
-                self._bytes.append(token.replace(BOUNDARY, " ").encode())
+        others = tokens[len(self._bytes) :]
+        if scheme.byte_level:
+            byte_values = {character: bytes([value]) for value, character in enumerate(byte_alphabet())}
+            self._bytes += [b"".join(map(byte_values.__getitem__, token)) for token in others]
+        else:
+            self._bytes += [token.replace(BOUNDARY, " ").encode() for token in others]
 
     @property
     def size(self) -> int:

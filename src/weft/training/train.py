@@ -22,7 +22,8 @@ from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest, option, warn
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
-from weft.models.build import build_model, choose_device
+from weft.models.build import build_model
+from weft.models.device import choose_device
 from weft.models.interface import HasOutputLayer, Model
 from weft.preparation import PreparedCorpus, Transform, check_files, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from weft.errors import SearchError, option
-from weft.models.build import choose_device
-from weft.recipe import Recipe
+from weft.models.device import choose_device
+from weft.runs.garbage_collection import collection_paused
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
-from weft.translation.engines.interface import Engine
-from weft.translation.engines.torch import TorchEngine
-from weft.translation.translator import Translator
 
 if TYPE_CHECKING:
     from weft.models.interface import Model
+    from weft.recipe import Recipe
+    from weft.translation.engines.interface import Engine
+    from weft.translation.engines.torch import TorchEngine
+    from weft.translation.translator import Translator
 
 ENGINES = ("auto", "torch", "ctranslate2")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
@@ -46,6 +47,9 @@ def load(
     if model is not None:
         engine = "torch"
     runs = [load_run(path, model=model, adapter=adapter), *map(load_run, more)]
+    with collection_paused():
+        from weft.translation.engines.torch import TorchEngine
+        from weft.translation.translator import Translator
     _check_vocabularies(runs)
     precision = choose_precision(precision, [run.recipe for run in runs], torch_device)
     model = runs[0].model

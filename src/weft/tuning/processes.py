@@ -36,7 +36,7 @@ class Slots(NamedTuple):
 
 def find_slots(device: str, parallel: int | None, candidates: int) -> Slots:
     """By default a candidate on every core, or two on every GPU."""
-    from weft.models.build import choose_device
+    from weft.models.device import choose_device
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     chosen = choose_device(device)

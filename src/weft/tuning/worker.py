@@ -36,7 +36,7 @@ LOCK_SECONDS = 60.0
 
 def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds to start, of a step and of a validation; ``seconds``: how long to measure."""
-    from weft.models.build import choose_device
+    from weft.models.device import choose_device
     from weft.preparation import check_files, prepare
     from weft.runs.layout import RunFolder
     from weft.training import speed

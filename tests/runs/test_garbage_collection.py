@@ -1,0 +1,25 @@
+"""Garbage collection while modules are imported and a run is loaded."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from weft.runs.garbage_collection import collection_paused
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("freeze", [True, False])
+def test_collection_is_paused_and_goes_on_as_before(enabled: bool, freeze: bool) -> None:
+    was_enabled, frozen = gc.isenabled(), gc.get_freeze_count()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(KeyError), collection_paused(freeze=freeze):
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == enabled
+        assert (gc.get_freeze_count() > frozen) == freeze
+    finally:
+        gc.unfreeze()
+        (gc.enable if was_enabled else gc.disable)()
