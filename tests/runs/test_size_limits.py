@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from weft.errors import CheckpointError, RecipeError
+from weft.models import build
 from weft.models.build import build_model, parameter_shapes
 from weft.recipe import make_recipe
-from weft.models import build
 from weft.runs import size_limits
 from weft.runs.size_limits import available_memory, check_training_memory, device_memory, parameter_count
 from weft.runs.weights import read_shapes, read_tensors, write_tensors
