@@ -1,6 +1,7 @@
 """Decoding speed of weft and Hugging Face `generate` on one GPU: a Transformer base, random weights, 30 source tokens.
 
     python benchmarks/decode_gpu.py                   exactly 32 new tokens; output tokens/s and the ratio
+    python benchmarks/decode_gpu.py --network lm      a language model (6 layers) that continues prompts of 30 tokens
     python benchmarks/decode_gpu.py --profile         a profile of one step
 
 Both in bf16, encoding included, up to hypotheses as lists of ids. weft searches with its default settings (loops are
@@ -16,6 +17,7 @@ import json
 import pstats
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -23,6 +25,7 @@ VOCABULARY, SOURCE, TARGET = 32_000, 30, 32
 BEGIN, END = 1, 2
 
 
+STACK = ["kind=transformer", "layers=6", "hidden=512", "heads=8", "feed_forward=2048"]
 RNN = [
     "model.encoder.hidden=512", "model.encoder.layers=2", "model.decoder.hidden=512", "model.decoder.layers=2",
     "model.attention.score=additive", "model.decoder.input_feeding=true",
@@ -34,6 +37,7 @@ def ours(
 ) -> Callable[[list[list[int]], str], int]:
     """``graphs``: whether steps are replayed as CUDA graphs, or launched one kernel after the other."""
     from weft.models.build import build_model
+    from weft.models.prompted_lm import PromptedLM
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
     from weft.search.cuda_graphs import CudaGraphLoop
@@ -41,46 +45,50 @@ def ours(
     from weft.translation.engines.encoder_graphs import EncoderGraphs
     from weft.translation.strategies import search
 
-    stack = ["kind=transformer", "layers=6", "hidden=512", "heads=8", "feed_forward=2048"]
-    changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in stack]
-    changes = [*changes, "model.tie=all"] if network == "transformer" else RNN
-    recipe = make_recipe({}, [*changes, "model.embedding=512"])
+    changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in STACK]
+    networks = {
+        "transformer": [*changes, "model.tie=all"],
+        "rnn": RNN,
+        "lm": [*changes, "model.kind=language_model", "model.tie=target"],
+        "prefix-lm": [*changes, "model.kind=prefix_lm", "model.tie=all"],
+    }
+    recipe = make_recipe({}, [*networks[network], "model.embedding=512"])
     device = torch.device("cuda")
     model = build_model(recipe.model, source_size=VOCABULARY, target_size=VOCABULARY).to(device, precision).eval()
     loop, encoder = CudaGraphLoop(device) if graphs else None, EncoderGraphs(model, device)
+    is_padded = network in ("transformer", "prefix-lm")
+    searched: Any = PromptedLM(model, BEGIN) if network == "lm" else model
+
+    @torch.no_grad()
+    def encode(sources: list[list[int]]) -> Any:
+        if network == "lm":
+            return searched.encode(torch.tensor(sources, device=device))
+        batch = Ragged.of(sources)
+        memory = encoder.encode(batch, longest=32) if is_padded and graphs else None
+        if memory is None:
+            layout = Layout(batch.lengths, device, longest=32 if is_padded else None)
+            memory = model.encode(Ragged(batch.values.to(device), layout))
+        return memory
 
     def call(sources: list[list[int]], kind: str) -> int:
         settings = recipe.search.model_copy(update={"kind": kind})
-        batch = Ragged.of(sources)
-        with torch.no_grad():
-            memory = encoder.encode(batch, longest=32) if network == "transformer" and graphs else None
-            if memory is None:
-                layout = Layout(batch.lengths, device, longest=32 if network == "transformer" else None)
-                memory = model.encode(Ragged(batch.values.to(device), layout))
+        memory = encode(sources)
         rows = len(sources)
         lengths = [TARGET] * rows
         request = SearchRequest(
             memory=memory, max_lengths=lengths, min_lengths=lengths, begin=BEGIN, end=END, device=device, loop=loop
         )
-        found = search(model, request, settings)
+        found = search(searched, request, settings)
         assert all(len(one[0].tokens) == TARGET for one in found)
         return rows * TARGET
 
     return call
 
 
-def theirs(precision: torch.dtype, **options: object) -> Callable[[list[list[int]], str], int]:
+def theirs(precision: torch.dtype, network: str, **options: object) -> Callable[[list[list[int]], str], int]:
     """Hugging Face `generate` with these options: its usual cache, which grows, or a static one."""
-    from transformers import MarianConfig, MarianMTModel
-
-    config = MarianConfig(
-        vocab_size=VOCABULARY, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
-        decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048, max_position_embeddings=512,
-        pad_token_id=0, eos_token_id=2, bos_token_id=1, decoder_start_token_id=1, scale_embedding=True,
-        forced_eos_token_id=None,
-    )  # fmt: skip
     torch.manual_seed(1)
-    model = MarianMTModel(config).to("cuda", precision).eval()
+    model: Any = (gpt2() if network == "lm" else marian()).to("cuda", precision).eval()
 
     def call(sources: list[list[int]], kind: str) -> int:
         ids = torch.tensor(sources, device="cuda")
@@ -91,6 +99,29 @@ def theirs(precision: torch.dtype, **options: object) -> Callable[[list[list[int
         return len(found.tolist()) * TARGET
 
     return call
+
+
+def gpt2() -> Any:
+    """As many layers of the same size, GELU and learned positions."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_embd=512, n_layer=6, n_head=8, n_inner=2048, n_positions=512,
+        bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config)
+
+
+def marian() -> Any:
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=VOCABULARY, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
+        decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048, max_position_embeddings=512,
+        pad_token_id=0, eos_token_id=2, bos_token_id=1, decoder_start_token_id=1, scale_embedding=True,
+        forced_eos_token_id=None,
+    )  # fmt: skip
+    return MarianMTModel(config)
 
 
 def measure(call: Callable[[list[list[int]], str], int], rows: int, kind: str, repeats: int) -> tuple[float, float]:
@@ -117,12 +148,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 64, 512])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
-        "--network", choices=["transformer", "rnn"], default="transformer",
-        help="rnn: LSTMs with attention and input feeding, beside a plain loop over the same steps",
+        "--network", choices=["transformer", "rnn", "lm", "prefix-lm"], default="transformer",
+        help="rnn: LSTMs with attention and input feeding; all but transformer beside a plain loop over the same steps",
     )  # fmt: skip
+    parser.add_argument(
+        "--static", action=argparse.BooleanOptionalAction, default=True, help="with a static cache, too"
+    )
     given = parser.parse_args()
-    rnn = given.network == "rnn"
-    mine = ours(torch.float32 if rnn else torch.bfloat16, given.network)
+    precision = torch.float32 if given.network == "rnn" else torch.bfloat16
+    mine = ours(precision, given.network)
     if given.profile:
         for rows in given.rows:
             measure(mine, rows, "beam", 2)
@@ -134,11 +168,13 @@ def main() -> None:
                 measure(mine, rows, "beam", 1)
             print(rows, found.key_averages().table(sort_by="cuda_time_total", row_limit=22, max_name_column_width=60))
         return
-    rivals = {"generate": theirs(torch.bfloat16)} if given.rivals and not rnn else {}
-    if given.rivals and rnn:
-        rivals["a plain loop"] = ours(torch.float32, "rnn", graphs=False)
-    elif given.rivals:
-        rivals["generate, static cache"] = theirs(torch.bfloat16, cache_implementation="static")
+    rivals: dict[str, Callable[[list[list[int]], str], int]] = {}
+    if given.rivals and given.network != "transformer":
+        rivals["a plain loop"] = ours(precision, given.network, graphs=False)
+    if given.rivals and given.network in ("transformer", "lm"):
+        rivals["generate"] = theirs(precision, given.network)
+        if given.static:
+            rivals["generate, static cache"] = theirs(precision, given.network, cache_implementation="static")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     columns = "".join(f" {name}, tokens/s | ms a call | weft is |" for name in rivals)
     print(f"| batch | search | weft, tokens/s | ms a call |{columns}\n" + "|---" * (4 + 3 * len(rivals)) + "|")

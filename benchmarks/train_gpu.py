@@ -10,7 +10,8 @@ Compared with Hugging Face Marian (needs transformers): padded batches sorted as
 fused AdamW; eager on new shapes, with and without cuDNN attention, which plans each new shape; eager and with
 `torch.compile(dynamic=True)` on shapes seen before (the pass that compiles is timed apart). The recurrent sizes are
 compared with a Python loop over torch.nn.LSTMCell, additive attention and input feeding, in fp32, TF32 and bf16
-autocast.
+autocast. With ``--plain`` weft trains a second time, without CUDA graphs: ``lm`` (the targets alone) and ``prefix-lm``
+are compared with that.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ import torch
 SIZES: dict[str, dict[str, Any]] = {
     "base": {"hidden": 512, "feed_forward": 2048, "heads": 8, "vocabulary": 32_000, "tokens": 25_000},
     "big": {"hidden": 1024, "feed_forward": 4096, "heads": 16, "vocabulary": 32_000, "tokens": 25_000},
+    "lm": {"hidden": 512, "feed_forward": 2048, "heads": 8, "vocabulary": 32_000, "tokens": 25_000},
+    "prefix-lm": {"hidden": 512, "feed_forward": 2048, "heads": 8, "vocabulary": 32_000, "tokens": 25_000},
     "rnn-inside": {"vocabulary": 16_000, "tokens": 8_000, "feeding": True},
     "rnn-outside": {"vocabulary": 16_000, "tokens": 8_000, "feeding": False},
 }
@@ -42,8 +45,8 @@ def lengths(count: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return source.astype(int), target.astype(int)
 
 
-def write_pairs(path: Path, count: int, vocabulary: int) -> None:
-    """Random words of a vocabulary, every one of them at least once."""
+def write_pairs(path: Path, count: int, vocabulary: int, *, targets_only: bool = False) -> None:
+    """Random words of a vocabulary, every one of them at least once; ``targets_only``: a text for a language model."""
     random = np.random.default_rng(2)
     source, target = lengths(count)
     words = [f"w{number}" for number in range(vocabulary - 3)]
@@ -53,7 +56,7 @@ def write_pairs(path: Path, count: int, vocabulary: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         for one, other in zip(source.tolist(), target.tolist(), strict=True):
             middle, end = place + one, place + one + other
-            sides = (drawn[place:middle], drawn[middle:end])
+            sides = (drawn[place:middle], drawn[middle:end])[targets_only:]
             file.write("\t".join(" ".join(words[number] for number in side) for side in sides) + "\n")
             place = end
 
@@ -78,9 +81,12 @@ def recipe(name: str, folder: Path, changes: list[str]) -> Any:
             **{key: size[key] for key in ("hidden", "feed_forward", "heads")},
         }
         model = {"embedding": size["hidden"], "tie": "all", "dropout": 0.1, "encoder": stack, "decoder": stack}
+        if name.endswith("lm"):
+            one_stack = {"lm": {"kind": "language_model", "tie": "target"}, "prefix-lm": {"kind": "prefix_lm"}}
+            model |= one_stack[name]
     tree = {
         "name": name,
-        "data": {"folder": str(folder), "train": "train.tsv"},
+        "data": {"folder": str(folder), "train": "train.txt" if name == "lm" else "train.tsv"},
         "tokenizer": {"kind": "word", "size": size["vocabulary"], "split_punctuation": False},
         "model": model,
         "training": {"batch_tokens": size["tokens"], "learning_rate": 0.0005, "warmup": 1000, "device": "cuda"},
@@ -88,12 +94,20 @@ def recipe(name: str, folder: Path, changes: list[str]) -> Any:
     return weft.make_recipe(tree, changes)
 
 
-def weft_speed(name: str, folder: Path, seconds: float, changes: list[str]) -> dict[str, Any]:
+def weft_speed(name: str, folder: Path, seconds: float, changes: list[str], *, graphs: bool = True) -> dict[str, Any]:
+    """``graphs``: whether updates are replayed as CUDA graphs."""
     from weft.evaluation.training_speed import training_speed
+    from weft.training import trainer
 
     warmup = 400 if name.startswith("rnn") else 60  # a recurrence is recorded for more shapes
-    found = training_speed(recipe(name, folder, changes), seconds=seconds, warmup=warmup)
-    return {"who": "weft", "changes": changes, **found.record()}
+    can_capture = trainer.can_capture
+    try:
+        if not graphs:
+            trainer.can_capture = lambda *_: False  # type: ignore[assignment]
+        found = training_speed(recipe(name, folder, changes), seconds=seconds, warmup=warmup)
+    finally:
+        trainer.can_capture = can_capture
+    return {"who": "weft" if graphs else "weft without CUDA graphs", "changes": changes, **found.record()}
 
 
 def padded_batches(tokens: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -307,11 +321,14 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200_000)
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--without-rivals", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="weft without CUDA graphs, too")
     given = parser.parse_args()
     for name in given.names:
         with tempfile.TemporaryDirectory() as folder:
-            write_pairs(Path(folder) / "train.tsv", given.pairs, SIZES[name]["vocabulary"])
-            report([weft_speed(name, Path(folder), given.seconds, given.changes)], given.out)
+            path = Path(folder) / ("train.txt" if name == "lm" else "train.tsv")
+            write_pairs(path, given.pairs, SIZES[name]["vocabulary"], targets_only=name == "lm")
+            for graphs in (True, False) if given.plain else (True,):
+                report([weft_speed(name, Path(folder), given.seconds, given.changes, graphs=graphs)], given.out)
         if not given.without_rivals and name in ("base", "big"):
             torch.cuda.empty_cache()
             report(marian_speed(name, given.seconds), given.out)

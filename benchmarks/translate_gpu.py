@@ -2,6 +2,7 @@
 
     python benchmarks/translate_gpu.py RUN FILE             sentences and output tokens per second, GPU and CPU busy
     python benchmarks/translate_gpu.py RUN FILE --profile   and the kernels that take the time
+    python benchmarks/translate_gpu.py RUN FILE --plain     the same without CUDA graphs
 
 The file is translated three times: a first pass captures CUDA graphs and fills the cache of words, and the faster of
 the other two is counted (`Translator.translate_lines`; `weft translate FILE` does the same). By ids: the same windows,
@@ -75,9 +76,12 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=70_000)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--plain", action="store_true")
     parser.add_argument("--kinds", nargs="*", default=["beam", "greedy"])
     given = parser.parse_args()
     run = weft.load(given.run, device="cuda")
+    if given.plain:
+        run.engine.loop = run.engine.encoder_graphs = None  # type: ignore[attr-defined]
     lines = given.file.read_text("utf-8").split("\n")[:-1][: given.lines]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {run!r}, {len(lines):,} lines")
     for kind in given.kinds:

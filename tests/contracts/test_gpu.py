@@ -189,8 +189,12 @@ CAPTURED = {
     **{name: make_recipe({}, [*changes, "model.dropout=0.0"]).model for name, changes in VARIANTS.items()},
     "gru": make_recipe({}, ["model.encoder.kind=gru", "model.decoder.kind=gru", "model.dropout=0.0"]).model,
     "in between": make_recipe({}, ["model.encoder.kind=attention", "model.dropout=0.0"]).model,
+    "prompted language model": make_recipe({}, [*VARIANTS["language model"], "model.dropout=0.0"]).model,
+    "transformer language model": transformer([], "model.kind=language_model"),
+    "prompted transformer language model": transformer([], "model.kind=language_model"),
+    "prefix transformer": transformer([], "model.kind=prefix_lm"),
+    "relative prefix transformer": transformer(["positions=relative"], "model.kind=prefix_lm"),
 }
-CAPTURED.pop("language model")
 
 
 @pytest.mark.parametrize("name", CAPTURED)
@@ -198,6 +202,7 @@ def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None
     """The same losses in a few updates, whether replayed as CUDA graphs or not."""
     corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
     sources = [[*row[:4], 2, *row] for row in corpus] if "columns" in name else corpus
+    sources = [[]] * len(corpus) if name in ("language model", "transformer language model") else sources
     pairs = PairStore(TokenStore.of(sources), TokenStore.of(corpus))
     sizes = {"batch_tokens": 120, "steps": 12, "validate_every": 0, "save_every": 0, "warmup": 4}
     losses = []

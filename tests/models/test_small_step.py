@@ -20,16 +20,18 @@ VARIANTS = {
 }
 
 
+@pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])
 @pytest.mark.parametrize("name", VARIANTS)
 @torch.no_grad()
-def test_the_same_logits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_logits(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from weft.models import small_step
 
     sizes = ["kind=transformer", "layers=2", "hidden=64", "heads=2", "feed_forward=96", *VARIANTS[name]]
     changes = [f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in sizes]
-    recipe = make_recipe({}, [*changes, "model.embedding=64"])
+    recipe = make_recipe({}, [*changes, "model.embedding=64", f"model.kind={kind}"])
     model = build_model(recipe.model, source_size=11, target_size=13, seed=3).to("cuda", torch.bfloat16).eval()
-    memory = model.encode(Ragged.of([[3, 4, 5], [6, 7]], "cuda"))
+    sources = [[], []] if kind == "language_model" else [[3, 4, 5], [6, 7]]
+    memory = model.encode(Ragged.of(sources, "cuda"))
     used = []
     original = small_step.small_layers
     monkeypatch.setattr(small_step, "small_layers", lambda *given: used.append(1) or original(*given))

@@ -151,6 +151,60 @@ def test_pad(values: list[int], count: int, padding: int) -> None:
     assert given.tolist() == values
 
 
+def test_the_shape_of_a_language_model_has_no_source() -> None:
+    pairs = corpus([(0, 8), (0, 3), (0, 11)])
+    shape = static_shape(pairs.corpus_size, 40, recurrent=False)
+    assert shape[:4] == (0, 40, 0, 11)
+    key = shape.key(pairs.batch(np.array([0, 1])))
+    assert (key.max_source_length, key.max_target_length) == (0, 11)
+    side = StaticSide(shape.source_tokens, key.max_source_length, key.rows, CPU)
+    assert side.padded_lengths(torch.zeros(2, dtype=torch.int64)).tolist() == [0] * key.rows
+    assert side.ragged().layout.total == 0
+
+
+RECURRENT = {"hidden": 6, "kind": "lstm", "layers": 2}
+PADDED = {
+    "prefix": {"kind": "prefix_lm"},
+    "prefix, rotary": {"kind": "prefix_lm", "decoder": {**STACK, "heads": 3, "positions": "rotary"}},
+    "prefix, relative": {"kind": "prefix_lm", "decoder": {**STACK, "positions": "relative"}},
+    "prefix, learned": {"kind": "prefix_lm", "decoder": {**STACK, "positions": "learned", "max_positions": 26}},
+    "lm": {"kind": "language_model"},
+    "prompts": {"kind": "language_model"},
+    "prompts, alibi": {"kind": "language_model", "decoder": {**STACK, "positions": "alibi"}},
+    "recurrent": {"kind": "language_model", "decoder": RECURRENT, "attention": {"score": "general"}},
+    "recurrent prompts": {"kind": "language_model", "decoder": RECURRENT, "attention": {"score": "general"}},
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_padding_changes_neither_states_nor_gradients(name: str) -> None:
+    """Twice in the same static memory: nothing of the first batch is left in the second."""
+    model = transformer(**PADDED[name], dropout=0.0).double()
+    with_source = "prefix" in name or "prompts" in name
+    lengths = [(3 * with_source, 4), (5 * with_source, 1), (1 * with_source, 7), (13 * with_source, 13)]
+    pairs = PairStore(
+        TokenStore.of([3 + (row + place) % 7 for place in range(source)] for row, (source, _) in enumerate(lengths)),
+        TokenStore.of([4 + (row * place) % 6 for place in range(target)] for row, (_, target) in enumerate(lengths)),
+    )
+    shape = static_shape(pairs.corpus_size, 40, recurrent="recurrent" in name)
+    rows = shape.key(pairs.batch(np.array([0, 1, 2]))).rows
+    key = shape.key(pairs.batch(np.array([3])))._replace(rows=rows)
+    source = StaticSide(shape.source_tokens, key.max_source_length, key.rows, CPU)
+    inputs = StaticSide(shape.target_tokens, key.max_target_length, key.rows, CPU)
+    for numbers in ([3], [0, 1, 2]):
+        batch = pairs.batch(np.array(numbers))
+        given_inputs = batch.target.shifted(1)
+        for side, ragged in ((source, batch.source), (inputs, given_inputs)):
+            side.layout.assign(side.padded_lengths(ragged.lengths))
+            side.values.copy_(pad(ragged.values, side.tokens, 1))
+        plain_ND = model.hidden_states(batch.source, given_inputs).states.values
+        padded_ND = model.hidden_states(source.ragged(), inputs.ragged()).states.values[: len(plain_ND)]
+        torch.testing.assert_close(padded_ND, plain_ND)
+        parameters = [parameter for key, parameter in model.named_parameters() if not key.startswith("output")]
+        found, expected = (torch.autograd.grad((states_ND**2).sum(), parameters) for states_ND in (padded_ND, plain_ND))
+        torch.testing.assert_close(found, expected)
+
+
 class TestWhatCanBeCaptured:
     @pytest.mark.parametrize(
         ("model", "training", "expected"),
@@ -165,8 +219,10 @@ class TestWhatCanBeCaptured:
             ({}, {"forcing": "scheduled"}, False),
             ({}, {"forcing": "free"}, False),
             ({"encoder": {"hidden": 6, "bidirectional": False, "reverse_source": True}}, {}, False),
-            ({"kind": "prefix_lm"}, {}, False),
-            ({"kind": "language_model"}, {}, False),
+            ({"kind": "prefix_lm"}, {}, True),
+            ({"kind": "language_model"}, {}, True),
+            ({"kind": "language_model", "decoder": {"hidden": 6}}, {}, True),
+            ({"kind": "language_model"}, {"accumulate": 2}, False),
         ],
     )
     def test_on_a_gpu(self, model: dict[str, object], training: dict[str, object], expected: bool) -> None:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from weft.attention.joined_layout import join_layouts
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.records import AttentionRecorder
 from weft.kernels.varlen_attention import has_varlen_kernel, repeat_heads, varlen_attention
@@ -138,21 +139,28 @@ class PrefixAttention:
     its source and its own history   Dong et al. 2019 (UniLM); Raffel et al. 2020, figure 4."""
 
     def __init__(
-        self, source: Layout, target: Layout, *, source_bias: Tensor | None = None, target_bias: Tensor | None = None
+        self,
+        source: Layout,
+        target: Layout,
+        joined: Layout | None = None,
+        *,
+        source_bias: Tensor | None = None,
+        target_bias: Tensor | None = None,
     ) -> None:
-        both = Layout(source.lengths + target.lengths, source.device)
+        """``joined``: both layouts by `join_layouts`, if the caller has them."""
+        joined = join_layouts(source, target) if joined is None else joined
         self.source = RaggedAttention("encoder", source, source, bias=source_bias)
-        self.target = RaggedAttention("decoder", target, both, causal=True, bias=target_bias)
+        self.target = RaggedAttention("decoder", target, joined, causal=True, bias=target_bias)
 
     @cached_property
     def _interleaved(self) -> Tensor:
         """(N,) indices into the stream in the order source 1, target 1, source 2, target 2, …"""
-        source, target, both = self.source.queries, self.target.queries, self.target.keys
-        rows, positions = both.row_ids.cpu(), both.cpu_positions
-        target_positions = positions - source.lengths[rows]
-        in_source = source.offsets[rows] + positions
-        in_target = source.total + target.offsets[rows] + target_positions
-        return torch.where(target_positions < 0, in_source, in_target).to(source.device)
+        source, target, joined = self.source.queries, self.target.queries, self.target.keys
+        rows, positions = joined.row_ids, joined.positions
+        target_positions = positions - source.device_lengths[rows]
+        in_source = source.device_offsets[rows] + positions
+        in_target = source.total + target.device_offsets[rows] + target_positions
+        return torch.where(target_positions < 0, in_source, in_target)
 
     def attend(
         self,
@@ -170,7 +178,7 @@ class PrefixAttention:
         if split:
             source = (part[:split] for part in (queries_NHD, keys_NHD, values_NHD))
             outputs.append(self.source.attend(*source, dropout=dropout, normalize=normalize, recorder=recorder))
-        keys_NHD, values_NHD = keys_NHD[self._interleaved], values_NHD[self._interleaved]
+        keys_NHD, values_NHD = (part.index_select(0, self._interleaved) for part in (keys_NHD, values_NHD))
         outputs.append(
             self.target.attend(
                 queries_NHD[split:], keys_NHD, values_NHD, dropout=dropout, normalize=normalize, recorder=recorder

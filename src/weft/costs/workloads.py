@@ -212,7 +212,8 @@ class UpdateCase(TorchCase):
         """The same kind of update as a `Trainer` makes."""
         if not can_capture(self.model, context.settings, context.device):
             return PlainUpdate(self.model, self.optimizer, context)
-        batch, source, target = self.sizes.batch, self.sizes.source_length, self.sizes.target_length
+        batch, target = self.sizes.batch, self.sizes.target_length
+        source = self.sizes.source_length if self.recipe.model.has_source else 0
         size = CorpusSize(batch, batch * source, batch * target, source, target)
         return CudaGraphUpdate(self.model, self.optimizer, context, size)
 

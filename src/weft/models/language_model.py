@@ -151,7 +151,8 @@ class RecurrentLanguageModel(nn.Module):
         """What `forward` computes before the output layer. A source is a prompt, which is read first."""
         if source.layout.total:
             texts, indices_N = prepend_prompts(source, inputs)
-            return HiddenStates(inputs.like(self.hidden_states(source.empty(), texts).states.values[indices_N]))
+            states_ND = self.hidden_states(source.empty(), texts).states.values
+            return HiddenStates(inputs.like(states_ND.index_select(0, indices_N)))
         outputs, _ = self.stack(self.embedding.ragged(inputs), self.encode(source).initial)
         context_ND = None
         attention: tuple[AttentionRecord, ...] = ()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from weft.attention.joined_layout import join_layouts
 from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import History, KeysValues, StepKeysValues
@@ -152,22 +153,25 @@ class PrefixLM(nn.Module):
         """What `forward` computes before the output layer. To a language model a source is a prompt, read first."""
         if self.source_embedding is None and source.layout.total:
             whole, indices_N = prepend_prompts(source, inputs)
-            return HiddenStates(inputs.like(self.hidden_states(source.empty(), whole).states.values[indices_N]))
+            states_ND = self.hidden_states(source.empty(), whole).states.values
+            return HiddenStates(inputs.like(states_ND.index_select(0, indices_N)))
         stack, layout = self.stack, inputs.layout
-        longest = int((source.lengths + inputs.lengths).max()) if inputs.rows else 0
-        positions_N = layout.positions + source.layout.device_lengths[layout.row_ids]
-        stream_ND = stack.embed(self.target_embedding(inputs.values), positions_N, longest)
+        joined, positions_N = layout, layout.positions
+        if source.layout.total:
+            joined = join_layouts(source.layout, layout)
+            positions_N = positions_N + source.layout.device_lengths[layout.row_ids]
+        stream_ND = stack.embed(self.target_embedding(inputs.values), positions_N, joined.longest)
         if self.source_embedding is not None and source.layout.total:
             source_N, source_longest = source.layout.positions, source.layout.longest
             source_ND = stack.embed(self.source_embedding(source.values), source_N, source_longest)
             stream_ND, positions_N = torch.cat([source_ND, stream_ND]), torch.cat([source_N, positions_N])
         records = AttentionRecords(return_attention, {self.alignment_layer: None})
-        stream_ND = stack(stream_ND, positions_N, self._patterns(source, inputs, longest), records=records)
+        stream_ND = stack(stream_ND, positions_N, self._patterns(source, inputs, joined), records=records)
         states_ND = self.readout(stack.normalize(stream_ND[source.layout.total :]))
         return HiddenStates(inputs.like(states_ND), tuple(records))
 
-    def _patterns(self, source: Ragged, inputs: Ragged, longest: int) -> list[AttentionPattern]:
-        """Of each layer; ``longest``: of source and target together."""
+    def _patterns(self, source: Ragged, inputs: Ragged, joined: Layout) -> list[AttentionPattern]:
+        """Of each layer; ``joined``: the layout of source and target together."""
         stack, layout, device = self.stack, inputs.layout, inputs.device
         if not source.layout.total:
             return patterns_by_layer(
@@ -175,12 +179,14 @@ class PrefixLM(nn.Module):
                 stack.self_attention_biases(layout.longest, device),
             )
         queries_BT = source.layout.device_lengths[:, None] + torch.arange(layout.longest, device=device)
-        biases = stack.position_biases(queries_BT, torch.arange(longest, device=device)[None])
+        biases = stack.position_biases(queries_BT, torch.arange(joined.longest, device=device)[None])
         source_biases = stack.self_attention_biases(source.layout.longest, device)
         shared = {id(bias): source_bias for bias, source_bias in zip(biases, source_biases, strict=True)}
-        return patterns_by_layer(
-            lambda bias: PrefixAttention(source.layout, layout, source_bias=shared[id(bias)], target_bias=bias), biases
-        )
+
+        def pattern(bias: Tensor | None) -> AttentionPattern:
+            return PrefixAttention(source.layout, layout, joined, source_bias=shared[id(bias)], target_bias=bias)
+
+        return patterns_by_layer(pattern, biases)
 
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         hidden = self.hidden_states(source, inputs, return_attention=return_attention)

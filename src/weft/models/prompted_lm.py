@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from weft.attention.joined_layout import join_layouts
 from weft.attention.kv_cache import LENGTH_MULTIPLE
 from weft.models.interface import Model, ReadsPrompts, StepOutput
 from weft.ragged import Layout, Ragged
@@ -23,11 +24,12 @@ from weft.ragged import Layout, Ragged
 def prepend_prompts(source: Ragged, inputs: Ragged) -> tuple[Ragged, Tensor]:
     """Each row's source after the first of its inputs; and the indices (N,) of the states of the inputs."""
     prompts, targets = source.layout, inputs.layout
-    layout = Layout(source.lengths + inputs.lengths, inputs.device)
+    layout = join_layouts(prompts, targets)
     starts = layout.device_offsets.to(torch.int64)
     indices_N = starts[targets.row_ids] + prompts.device_lengths[targets.row_ids] + targets.positions
     values = inputs.values.new_empty(layout.total)
-    values[starts[prompts.row_ids] + 1 + prompts.positions] = source.values
+    first_B = (targets.device_lengths > 0).to(torch.int64)  # rows that fill up a batch may have a prompt alone
+    values[starts[prompts.row_ids] + first_B[prompts.row_ids] + prompts.positions] = source.values
     values[torch.where(targets.positions == 0, starts[targets.row_ids], indices_N)] = inputs.values
     return Ragged(values, layout), indices_N
 

@@ -27,6 +27,8 @@ from weft.models.copying import CopyingSeq2Seq
 from weft.models.encoders import RecurrentEncoder
 from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.interface import Model
+from weft.models.language_model import RecurrentLanguageModel
+from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import Seq2Seq
 from weft.models.source_columns import ColumnEncoders
 from weft.models.transformer import TransformerLayer
@@ -50,7 +52,7 @@ TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE = 16, 16
 EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
 """Compilation pays if training without it would take longer than so many seconds at so many operations a second."""
 
-Capturable = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq
+Capturable = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq | PrefixLM | RecurrentLanguageModel
 """Models in whose updates no shape depends on the lengths of a batch, if their encoder and the settings allow it."""
 
 
@@ -58,9 +60,9 @@ def can_capture(model: Model, settings: TrainingSettings, device: torch.device) 
     """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
-    if not isinstance(model, Capturable):
-        return False
-    return _can_capture_encoder(model.encoder)
+    if isinstance(model, PrefixLM | RecurrentLanguageModel):
+        return True
+    return isinstance(model, Capturable) and _can_capture_encoder(model.encoder)
 
 
 def _can_capture_encoder(encoder: object) -> bool:
@@ -123,6 +125,8 @@ def static_shape(corpus_size: CorpusSize, batch_tokens: int, *, recurrent: bool)
     """The padded size for a corpus; a row longer than the token budget is a batch of its own, and determines it."""
     lengths = corpus_size.max_source_length, corpus_size.max_target_length
     source_tokens, target_tokens = map(max, side_budgets(corpus_size, batch_tokens), lengths)
+    if corpus_size.pairs and not corpus_size.source_tokens:  # of a language model
+        lengths, source_tokens = (0, corpus_size.max_target_length), 0
     if recurrent:
         row_multiple, buckets = RECURRENT_ROW_MULTIPLE, LENGTH_BUCKETS["recurrent"]
     else:
@@ -139,7 +143,7 @@ def bucket_length(length: int, max_length: int, buckets: Sequence[int]) -> int:
 
 def padded_rows(lengths: Tensor, tokens: int, max_length: int) -> int:
     """The number of rows after padding to so many tokens with rows of at most ``max_length``."""
-    return len(lengths) + math.ceil((tokens - int(lengths.sum())) / max_length)
+    return len(lengths) + math.ceil((tokens - int(lengths.sum())) / max_length) if tokens else len(lengths)
 
 
 def pad(values: Tensor, count: int, padding: int) -> Tensor:
@@ -160,13 +164,15 @@ class StaticSide:
 
     def padded_lengths(self, lengths: Tensor) -> Tensor:
         """The lengths of a batch's rows, then those of the padding rows, then zeros."""
-        full_rows, rest = divmod(self.tokens - int(lengths.sum()), self.max_length)
+        full_rows, rest = divmod(self.tokens - int(lengths.sum()), self.max_length) if self.tokens else (0, 0)
         padding = [self.max_length] * full_rows + ([rest] if rest else [])
         empty_rows = self.rows - len(lengths) - len(padding)
         return torch.cat([lengths, torch.tensor(padding + [0] * empty_rows, dtype=torch.int64)])
 
     def copy_from(self, batch: Ragged) -> None:
         """Copy a batch here, padded."""
+        if not self.tokens:  # the sources of a language model
+            return
         self.layout.assign(self.padded_lengths(batch.lengths))
         self.values.copy_(pad(batch.values, self.tokens, BEGIN).pin_memory(), non_blocking=True)
 

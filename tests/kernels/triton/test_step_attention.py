@@ -17,11 +17,19 @@ def draw(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.parametrize("prefixed", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 2)])
-def test_cached_attention(heads: int, kv_heads: int, biased: bool) -> None:
-    """Two layers, with hypotheses selected after every step."""
-    rows, width, capacity = 5, 32, 40
+def test_cached_attention(heads: int, kv_heads: int, biased: bool, prefixed: bool) -> None:
+    """Two layers, with hypotheses selected after every step; over a prefix too, with a bias of all heads or of each."""
+    rows, width, capacity = 6, 32, 40
+    prefix = prefix_there = None
+    if prefixed:
+        mask_B11S = additive_mask(torch.arange(37) >= torch.tensor([[37], [5]]), torch.float32)[:, None, None]
+        bias_BHTS = mask_B11S + draw(2, heads, 1, 37, seed=9) if biased else mask_B11S
+        parts = draw(2, 2, kv_heads, 37, width, seed=8).unbind(0)
+        prefix = StepKeysValues(*parts, bias_BHTS)
+        prefix_there = StepKeysValues(*(part.cuda() for part in parts), bias_BHTS.cuda())
     none = torch.zeros(rows, kv_heads, 0, width)
     plain = KVCache.of((KeysValues(none, none),) * 2, capacity)
     fused = KVCache.of((KeysValues(none.cuda(), none.cuda()),) * 2, capacity)
@@ -29,9 +37,9 @@ def test_cached_attention(heads: int, kv_heads: int, biased: bool) -> None:
         bias_HT = draw(heads, capacity, seed=time) if biased else None
         for layer in range(2):
             projected_RHD = draw(rows, heads + 2 * kv_heads, width, seed=2 * time + layer)
-            expected = plain.step(layer, projected_RHD, bias_HT)
+            expected = plain.step(layer, projected_RHD, bias_HT, prefix=prefix)
             bias = None if bias_HT is None else bias_HT.cuda()
-            outputs_RHD = fused.step(layer, projected_RHD.cuda(), bias)
+            outputs_RHD = fused.step(layer, projected_RHD.cuda(), bias, prefix=prefix_there)
             torch.testing.assert_close(outputs_RHD.cpu(), expected, rtol=1e-3, atol=1e-4)
         chosen = torch.randint(rows, (rows,), generator=torch.Generator().manual_seed(time))
         plain = plain._replace(length=plain.length + 1).select_rows(chosen)

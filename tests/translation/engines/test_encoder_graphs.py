@@ -15,11 +15,13 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 BATCHES = [[[3, 4, 5, 2]], [[7, 2]], [[3] * 15 + [2]], [[9, 8, 7, 2], [4, 2], [5, 6, 2]], [[3, 2], [9] * 8 + [2], [2]]]
 
 
+@pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm"])
 @torch.no_grad()
-def test_the_same_memory() -> None:
+def test_the_same_memory(kind: str) -> None:
     sizes = ["kind=transformer", "layers=2", "hidden=64", "heads=2", "feed_forward=96"]
     changes = [f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in sizes]
-    model = build_model(make_recipe({}, [*changes, "model.embedding=64"]).model, source_size=11, target_size=13)
+    recipe = make_recipe({}, [*changes, "model.embedding=64", f"model.kind={kind}"])
+    model = build_model(recipe.model, source_size=11, target_size=13)
     model, device = model.cuda().eval(), torch.device("cuda")
     graphs = EncoderGraphs(model, device)
     for _ in range(3):
