@@ -21,12 +21,11 @@ from typing import Any
 import torch
 
 import weft
-from weft.data.reading.lines import chunk_lines
 from weft.evaluation.resource_usage import cpu_seconds
 from weft.evaluation.translation_speed import percentile
 from weft.translation.engines.interface import searched_batches
 from weft.translation.pipeline import tokenize
-from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES, Translator
+from weft.translation.translator import Translator, windows_of
 
 
 def by_text(run: Translator, lines: list[str], search: dict[str, Any]) -> tuple[float, int, float]:
@@ -39,12 +38,12 @@ def by_text(run: Translator, lines: list[str], search: dict[str, Any]) -> tuple[
 
 def by_ids(run: Translator, lines: list[str], search: dict[str, Any]) -> tuple[float, int]:
     """Seconds and output tokens."""
-    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=WINDOW_CHARACTERS)
+    windows = windows_of(lines, return_attention=False, large=True)
     requests = [tokenize(run, replace(run.request(window, **search), return_attention=False)) for window in windows]
     start, tokens = time.monotonic(), 0
     for request in requests:
         for batch in searched_batches(run.engine, request.engine_request):
-            tokens += int(batch.hypotheses.token_counts_BN.sum())  # type: ignore[attr-defined]
+            tokens += int(batch.hypotheses.arrays.token_counts_BN.sum())  # type: ignore[attr-defined]
     return time.monotonic() - start, tokens
 
 
@@ -90,7 +89,7 @@ def main() -> None:
         seconds, tokens, cpu = min(by_text(run, lines, search) for _ in range(2))
         id_seconds, id_tokens = min(by_ids(run, lines, search) for _ in range(2))
         p50, p99 = latency(run, lines, search, 300)
-        share = busy(run, lines[: 5 * WINDOW_LINES], search, table=given.profile)
+        share = busy(run, lines, search, table=given.profile)
         record = {
             "kind": kind, "first pass s": cold, "sentences/s": len(lines) / seconds, "tokens/s": tokens / seconds,
             "tokens/s by ids": id_tokens / id_seconds, "text/ids": id_seconds / seconds, "cores": cpu / seconds,

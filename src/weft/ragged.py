@@ -186,7 +186,12 @@ class Layout:
 
 
 class DeviceLayout(Layout):
-    """The same, with index tensors that are computed on the device: for large batches on a GPU."""
+    """The same for large batches on a GPU: index tensors are computed there, and the host does not wait for them."""
+
+    @cached_property
+    def device_lengths(self) -> Tensor:
+        pinned = self.lengths.pin_memory() if self.device.type == "cuda" else self.lengths
+        return pinned.to(self.device, non_blocking=True)
 
     @cached_property
     def device_offsets(self) -> Tensor:

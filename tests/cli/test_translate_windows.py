@@ -21,6 +21,7 @@ Runs = Callable[[str], Path]
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(translator, "WINDOW_LINES", 2)
+    monkeypatch.setattr(translator, "GPU_WINDOWS", 1)
     monkeypatch.setattr(length_limit, "warn_of_cut_off", lambda *_: None)
     path = tmp_path / "source.txt"
     path.write_bytes(b"\n".join(LINES) + b"\n")

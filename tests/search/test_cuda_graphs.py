@@ -7,38 +7,20 @@ import copy
 import pytest
 import torch
 
+from fixtures.eager_loop import EagerLoop
 from fixtures.search_requests import beam, draw, greedy
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, table
 from weft.models.prompted_lm import PromptedLM
 from weft.ragged import Ragged
+from weft.search import cuda_graphs
 from weft.search.constraints import NoLoops, NoRepeatNgrams
-from weft.search.cuda_graphs import CudaGraphLoop, StepGraph, padded_count
+from weft.search.cuda_graphs import CudaGraphLoop, LoopWithWork, padded_count
 from weft.search.loops import LoopLimits
 from weft.search.ranking import Ranking
 from weft.search.sampling import Sampler
 from weft.search.sampling_filters import SamplingFilter
 from weft.translation.engines.started_model import StartedModel
-from weft.tree import map_tree
-
-
-class EagerStep(StepGraph):
-    """A graph without a GPU: instead of a replay the step is taken again."""
-
-    def __init__(self, step, state, capacity, pool):
-        self.step, self.state, self.capacity = step, map_tree(torch.clone, state), capacity
-        self.allocate_history(*step(self.state))
-        self.active_T = torch.zeros(capacity, dtype=torch.int64)
-
-    def replay(self, time):
-        self.step_buffers()
-
-    def active(self, time):
-        return int(self.active_T[time])
-
-
-class EagerLoop(CudaGraphLoop):
-    graph_type = EagerStep
 
 
 def loop_for(device):
@@ -146,6 +128,20 @@ def test_graphs_are_shared_by_prompts_of_similar_lengths():
         memory = model.encode(torch.full((2, length), 4))
         greedy(model, memory, [6, 6], loop=loop)
     assert len(loop.graphs) == 1
+
+
+def test_sentences_that_are_left_move_into_smaller_buffers(monkeypatch):
+    monkeypatch.setattr(cuda_graphs, "few_active", lambda size: size // 2)
+    memory, limits = table(7, 9, seed=2, spread=1.0), [3, 70, 9, 1, 40, 33, 90]
+    memory.logits[:, :, END] -= 2
+    loop, worked = loop_for("cpu"), []
+    loop.max_bytes = 2.0**30
+    for search in ("beam", "greedy", "constraints"):
+        expected = SEARCHES[search](Table(), memory, limits)
+        given = LoopWithWork(loop, lambda: worked.append(len(loop.graphs)))
+        same(SEARCHES[search](Table(), memory, limits, loop=given), expected)
+    assert len({len(graph.state.done_B) for graph in loop.graphs.values()}) > 2
+    assert len(worked) == 3 and worked[0] == 1  # once for each search, during its first steps
 
 
 def test_sizes():

@@ -16,6 +16,7 @@ def overlapping(monkeypatch):
     """As on a GPU."""
     monkeypatch.setattr(pipeline, "overlaps", lambda _: True)
     monkeypatch.setattr(translator, "overlaps", lambda _: True)
+    monkeypatch.setattr(translator, "GPU_WINDOWS", 1)
     monkeypatch.setattr(pipeline, "FEW_SOURCES", 1)
     monkeypatch.setattr(pipeline, "REQUEST_SOURCES", 3)
 
@@ -73,7 +74,7 @@ def test_a_source_that_is_too_long_fails_its_request_alone(copier, overlapping):
 
 def test_what_nobody_reads_is_not_computed(copier):
     plain, detailed = (copier.translate(["a b"], return_attention=given)[0] for given in (False, True))
-    assert set(vars(plain)) < set(vars(detailed)) | {"_others"}
+    assert set(vars(plain)) < set(vars(detailed)) | {"_others", "_row"}
     assert "tokens" not in vars(plain) and "score" not in vars(plain)
     copy = pickle.loads(pickle.dumps(plain))
     for one in (plain, copy):
@@ -86,6 +87,8 @@ def test_what_nobody_reads_is_not_computed(copier):
         assert one.source_tokens == detailed.source_tokens and one.links == [] and one.attention is None
         assert one.token_scores == pytest.approx(detailed.token_scores, abs=1e-5)
         assert one.log_probability == pytest.approx(sum(one.token_scores), abs=1e-5)
+        assert one.gap == pytest.approx(detailed.gap, abs=1e-5) and detailed.gap is not None
+        assert (one.alternatives, one.trace, one.word_attention) == ((), None, None)
         assert repr(one) == repr(plain) and one == plain
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         _ = plain.colour

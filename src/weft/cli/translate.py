@@ -116,14 +116,15 @@ class Job(NamedTuple):
                 self.bad_lines.report(line.message)
             yield line
 
-    def windows(self, stream: Iterator[str | BadLine | None] | None = None) -> Iterator[list[str | BadLine]]:
-        """The lines that are searched together, of this stream or of all source lines."""
-        from weft.data.reading.lines import chunk_lines, stream_lines
-        from weft.translation.translator import WINDOW_CHARACTERS, WINDOW_LINES
+    def windows(
+        self, stream: Iterator[str | BadLine | None] | None = None, *, large: bool = False
+    ) -> Iterator[list[str | BadLine]]:
+        """The lines that are searched together, of this stream or of all source lines; ``large``: on a GPU."""
+        from weft.data.reading.lines import stream_lines
+        from weft.translation.translator import windows_of
 
-        characters = WINDOW_CHARACTERS // 8 if self.needs_attention else WINDOW_CHARACTERS
         lines = stream_lines(self.file, keep_bad=True) if stream is None else stream
-        return chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
+        return windows_of(lines, return_attention=self.needs_attention, large=large)
 
     def load(self) -> Translator:
         from weft.errors import SearchError
@@ -260,6 +261,7 @@ def _translate(
     """Window by window: read, translate, write."""
     from weft.cli.length_limit import warn_of_cut_off, warn_of_unproven
 
+    search = model.search_settings(job.settings)
     outputs = cut_off = unproven = 0
     with _counting(job.file):
         for window, results in translated_windows(model, job, stream):
@@ -268,8 +270,8 @@ def _translate(
             first_line += len(window)
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations)
-            unproven += sum(not translation.proven and bool(translation.token_scores) for translation in translations)
-    search = model.search_settings(job.settings)
+            if search.kind == "exact":
+                unproven += sum(not one.proven and bool(one.token_scores) for one in translations)
     warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
 

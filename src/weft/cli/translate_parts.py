@@ -24,6 +24,14 @@ PartOfFile = Annotated[
 Merge = Annotated[bool, typer.Option("--merge", help="Merge all parts of an --output instead of translating.")]
 
 
+def _joined(blocks: list[int], parts: int) -> list[int]:
+    """Blocks as they are searched on a GPU, several at a time, unless there would be too few for so many parts."""
+    from weft.translation.translator import GPU_WINDOWS
+
+    joined = [sum(blocks[start : start + GPU_WINDOWS]) for start in range(0, len(blocks), GPU_WINDOWS)]
+    return joined if len(joined) >= 2 * parts else blocks
+
+
 def translate_part(job: Job, part: str, output: Path | None, *, resume: bool) -> None:
     """Translate one part of a file, into a file of its own that survives an interruption."""
     from weft.cli.translate import translate_to_file
@@ -39,7 +47,7 @@ def translate_part(job: Job, part: str, output: Path | None, *, resume: bool) ->
         for block in job.windows():
             blocks.append(len(block))
             counting.done += len(block)
-    total, lines, path = sum(blocks), parsed.lines(blocks), parsed.path(output)
+    total, lines, path = sum(blocks), parsed.lines(_joined(blocks, parsed.of)), parsed.path(output)
 
     def record(resumable: ResumableOutput) -> None:
         if resumable.lines != len(lines):

@@ -29,12 +29,11 @@ def translated_windows(
     from weft.data.reading.lines import is_seekable
     from weft.translation.pipeline import overlaps
 
-    windows = job.windows(stream)
     if overlaps(model) and not is_seekable(job.file):
-        for window in windows:
+        for window in job.windows(stream):
             yield window, _each_line(model, job, _readable(window))
     else:
-        yield from search_windows(model, job, windows)
+        yield from search_windows(model, job, job.windows(stream, large=overlaps(model)))
 
 
 def search_windows(

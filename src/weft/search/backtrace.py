@@ -74,6 +74,11 @@ class PackedBeamRecord(NamedTuple):
     ints_BX: Tensor
     floats_BX: Tensor
 
+    @property
+    def stays_on_device(self) -> bool:
+        """Its backtrace is made there."""
+        return True
+
 
 class _History(NamedTuple):
     """All steps as one array each, (T, B, K), B in the order of the request."""

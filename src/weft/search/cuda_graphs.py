@@ -6,23 +6,25 @@ replay writes the next state into them, and the step's record into a history. Th
 with ones that are done, key–value caches have a capacity of 32, 64, 128, … tokens.
 
 The host never waits for the device step by step: which sentences are done is read a few steps late. When half of them,
-or more, are done (`few_active`), or the capacity is used up, the rest moves into buffers of another size.
+or more, are done (`few_active`), or the capacity is used up, the rest moves into buffers of another size. While the
+first steps are queued on the device, the host may prepare the next batch (`LoopWithWork`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from threading import Lock
+from collections.abc import Callable, Hashable
+from functools import cache
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from weft.search.backtrace import PackedBeamRecord
 from weft.search.loop import Step, StepLoop, StepRecords
 from weft.search.state import SearchState
+from weft.search.transfers import to_device
 from weft.tree import Tree, leaves, map_tree, with_capacity
 
 INITIAL_CAPACITY = 32
@@ -44,14 +46,15 @@ class ChangingShapeError(Exception):
 class StepGraph:
     """One captured step with the buffers it reads and writes."""
 
+    idle = Event()
+    """Set while the host waits for the device; `CudaGraphLoop` replaces it."""
+
     def __init__(self, step: Step, state: SearchState, capacity: int, pool: Any) -> None:
         self.step = step  # what was captured must stay alive
         self.state: SearchState = map_tree(torch.clone, state)
         self.capacity = capacity
         self._warm_up()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            self.step_buffers()
+        self.graph = capture(self.step_buffers, pool)
         self.done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
         self.events = [torch.cuda.Event() for _ in range(capacity)]
 
@@ -87,31 +90,68 @@ class StepGraph:
         self.done_on_host[time].copy_(self.state.done_B, non_blocking=True)
         self.events[time].record(self.stream)
 
-    def active(self, time: int) -> int:
-        """How many sentences were active after a step."""
-        self.events[time].synchronize()
-        done = self.done_on_host[time].numpy()
-        return len(done) - int(np.count_nonzero(done))
+    def done(self, time: int) -> np.ndarray:
+        """Which sentences were done after a step."""
+        event = self.events[time]
+        if not event.query():
+            self.idle.set()
+            event.synchronize()
+            self.idle.clear()
+        return self.done_on_host[time].numpy()
 
-    def run(self, state: SearchState, count: int, time: int) -> tuple[StepRecords, int, Tensor]:
+    def run(
+        self, state: SearchState, count: int, time: int, work: Callable[[], None] | None = None
+    ) -> tuple[StepRecords, int, np.ndarray]:
         """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
 
-        ``count``: how many of the sentences are not padding.
+        ``count``: how many of the sentences are not padding; ``work``: what the host does while the first steps are
+        taken. Sentences of which it is not known yet that they are done count as active.
         """
         _copy(state, self.state)
         self.stream = torch.cuda.current_stream() if state.done_B.is_cuda else None
         start, few = time, few_active(len(state.done_B))
         delay = READ_DELAY if len(state.tokens_R) > FEW_ROWS else 1
+        done_B = np.zeros(0, dtype=bool)
         while time < self.capacity:
             self.replay(time)
             time += 1
-            if time - start > delay and self.active(time - 1 - delay) <= few:
-                break
+            if time - start > delay:
+                if work is not None:
+                    work()
+                    work = None
+                done_B = self.done(time - 1 - delay)
+                if len(done_B) - int(np.count_nonzero(done_B)) <= few:
+                    break
+        else:
+            done_B = self.done(time - 1)
         # What the device goes on with stays there; the buffers are overwritten by the next search.
-        take = torch.clone if isinstance(self.history, PackedBeamRecord) else Tensor.cpu
+        take = torch.clone if getattr(self.history, "stays_on_device", False) else Tensor.cpu
         sentences = take(state.sentences_B[:count])
         records = map_tree(lambda leaf: take(leaf[start:time, :count]), self.history)
-        return StepRecords(sentences, records), time, (~self.state.done_B[:count]).nonzero()[:, 0]
+        return StepRecords(sentences, records), time, np.flatnonzero(~done_B[:count])
+
+
+_capturing = Lock()
+
+
+@cache
+def _capture_stream(device: int) -> torch.cuda.Stream:
+    """One for all graphs: memory of a pool is shared only between captures on the same stream."""
+    return torch.cuda.Stream(device)
+
+
+def capture(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
+    """What a function launches, recorded; other threads may use the device meanwhile."""
+    graph, stream = torch.cuda.CUDAGraph(), _capture_stream(torch.cuda.current_device())
+    with _capturing:
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                function()
+            finally:
+                graph.capture_end()
+    return graph
 
 
 def _copy(values: Tree, buffers: Tree) -> None:
@@ -134,17 +174,29 @@ class CudaGraphLoop(StepLoop):
         self.graphs: OrderedDict[Hashable, StepGraph] = OrderedDict()
         self.lock = Lock()
         """Held while a search uses the buffers."""
+        self.idle = Event()
+        """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
         self.pool: Any = None
         self.max_bytes = 0.0
         if device.type == "cuda":
             self.pool = torch.cuda.graph_pool_handle()
             self.max_bytes = torch.cuda.get_device_properties(device).total_memory * MEMORY_FRACTION
 
-    def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
+    def run(
+        self,
+        step: Step,
+        state: SearchState,
+        *,
+        return_attention: bool = False,
+        work: Callable[[], None] | None = None,
+    ) -> list[StepRecords]:
+        """``work``: what the host does while the device takes the first steps."""
         with self.lock:
-            return self._run(step, state, return_attention=return_attention)
+            return self._run(step, state, return_attention=return_attention, work=work)
 
-    def _run(self, step: Step, state: SearchState, *, return_attention: bool) -> list[StepRecords]:
+    def _run(
+        self, step: Step, state: SearchState, *, return_attention: bool, work: Callable[[], None] | None
+    ) -> list[StepRecords]:
         def grow(state: SearchState, tokens: int) -> SearchState:
             grown = with_capacity(state.model_state, tokens, return_attention=return_attention)
             return state._replace(model_state=grown)
@@ -158,11 +210,12 @@ class CudaGraphLoop(StepLoop):
             graph = self._graph(step, state, capacity)
             if graph is None:
                 return steps + super().run(step, state.keep_sentences(torch.arange(count, device=self.device)))
-            records, time, active = graph.run(state, count, time)
+            records, time, active = graph.run(state, count, time, work)
+            work = None
             steps.append(records)
-            count = active.numel()
+            count = len(active)
             if count:
-                state = take_sentences(graph.state, active)
+                state = take_sentences(graph.state, to_device(active, self.device))
                 if time == capacity:
                     capacity *= 2
                     state = grow(state, capacity - time)
@@ -179,9 +232,21 @@ class CudaGraphLoop(StepLoop):
         except ChangingShapeError:
             return None
         self.graphs[key] = graph
+        graph.idle = self.idle
         while len(self.graphs) > 1 and sum(kept.bytes for kept in self.graphs.values()) > self.max_bytes:
             self.graphs.popitem(last=False)
         return graph
+
+
+class LoopWithWork(StepLoop):
+    """A `CudaGraphLoop` for one search, while whose first steps are taken the host does something else."""
+
+    def __init__(self, loop: CudaGraphLoop, work: Callable[[], None]) -> None:
+        self.loop = loop
+        self.work = work
+
+    def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
+        return self.loop.run(step, state, return_attention=return_attention, work=self.work)
 
 
 def padded_count(count: int) -> int:

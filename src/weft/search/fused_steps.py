@@ -17,11 +17,20 @@ from torch import Tensor
 from weft.search.backtrace import PackedBeamRecord
 from weft.search.constraints import LogitsConstraint, NoLoops
 from weft.search.gaps import beam_bounds, gaps, penalties
-from weft.search.interface import BY_CONSTRAINTS, BY_END, BY_LENGTH, FORBIDDEN, HypothesisArrays, SearchRequest
+from weft.search.interface import (
+    BY_CONSTRAINTS,
+    BY_END,
+    BY_LENGTH,
+    FORBIDDEN,
+    HypothesisArrays,
+    PendingHypotheses,
+    SearchRequest,
+)
 from weft.search.loop import StepRecords
 from weft.search.loops import LoopLimits
 from weft.search.ranking import Ranking
 from weft.search.state import SearchState
+from weft.search.transfers import HostCopies, to_device
 
 if TYPE_CHECKING:
     from weft.search.beam import BeamOptions, BeamState
@@ -85,22 +94,27 @@ def fused_beam_step(
     return after, PackedBeamRecord(update.ints_BX, update.floats_BX)
 
 
-def packed_backtrace(steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking) -> HypothesisArrays:
+def packed_backtrace(steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking) -> PendingHypotheses:
     """The best hypothesis of every sentence, found on the device and copied at once."""
     from weft.kernels.triton.beam_update import best_path
 
     sentences = len(request.max_lengths)
-    max_lengths_B = torch.tensor(list(request.max_lengths), device=request.device)
-    path = best_path(*_join(steps, sentences), max_lengths_B)
+    path = best_path(*_join(steps, sentences), to_device(request.max_lengths, request.device))
     parts = [part if part.dtype == torch.int32 else part.view(torch.int32) for part in path]
-    host = torch.cat(parts, 1).cpu().numpy()
-    length = path.tokens_BT.shape[1]
-    facts, scores, tokens_BT, totals = np.split(host, [4, 8, 8 + length], 1)
+    copies, length = HostCopies(torch.cat(parts, 1)), path.tokens_BT.shape[1]
+    max_lengths = request.max_lengths
+    return PendingHypotheses(sentences, lambda: _unpacked(copies.arrays()[0], length, max_lengths, ranking))
+
+
+def _unpacked(packed: np.ndarray, length: int, max_lengths: Sequence[int], ranking: Ranking) -> HypothesisArrays:
+    """The columns of `BestPath` side by side; ``length``: of the tokens."""
+    sentences = len(packed)
+    facts, scores, tokens_BT, totals = np.split(packed, [4, 8, 8 + length], 1)
     scores, totals = (np.ascontiguousarray(part).view(np.float32).astype(np.float64) for part in (scores, totals))
     exists, finished, lengths = facts[:, 0] > 0, facts[:, 1] > 0, facts[:, 2]
     stops, stuck = facts[:, 3] // 2, facts[:, 3] % 2 > 0
     unfinished = scores[:, 3] * penalties(ranking, (stops + 1).tolist())
-    bounds = beam_bounds(scores[None, :, 2], unfinished, stops, request.max_lengths, ranking)
+    bounds = beam_bounds(scores[None, :, 2], unfinished, stops, max_lengths, ranking)
     bounds = np.maximum(bounds, scores[:, 1])
     score = np.where(exists, scores[:, 0], 0.0)
     gaps_B = np.full(sentences, np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
@@ -110,6 +110,39 @@ ENDED = ("end", "length", "constraints")
 BY_END, BY_LENGTH, BY_CONSTRAINTS = range(3)
 
 
+class PendingHypotheses(Sequence[list[Hypothesis]]):
+    """The hypotheses of a batch that are being copied from a device: whoever reads them first waits for that."""
+
+    def __init__(self, sentences: int, compute: Callable[[], HypothesisArrays]) -> None:
+        self._sentences = sentences
+        self._compute: Callable[[], HypothesisArrays] | None = compute
+        self._arrays: HypothesisArrays | None = None
+
+    @property
+    def arrays(self) -> HypothesisArrays:
+        if self._arrays is None:
+            assert self._compute is not None
+            self._arrays, self._compute = self._compute(), None
+        return self._arrays
+
+    def __len__(self) -> int:
+        return self._sentences
+
+    @overload
+    def __getitem__(self, row: int) -> list[Hypothesis]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[list[Hypothesis]]: ...
+
+    def __getitem__(self, row: int | slice) -> list[Hypothesis] | list[list[Hypothesis]]:
+        return self.arrays[row]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, eq=False)
 class HypothesisArrays(Sequence[list[Hypothesis]]):
     """The hypotheses of a batch as arrays: for each of B sentences N of them, best first; at least one.
@@ -150,6 +183,10 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def part(self, sentences: slice) -> HypothesisArrays:
+        """Those of some sentences."""
+        return HypothesisArrays(**{each.name: getattr(self, each.name)[sentences] for each in fields(self)})
 
     @property
     def token_counts_BN(self) -> np.ndarray:

@@ -28,6 +28,7 @@ from weft.search.interface import (
     FORBIDDEN,
     Hypothesis,
     HypothesisArrays,
+    PendingHypotheses,
     SearchRequest,
     StepModel,
 )
@@ -37,6 +38,7 @@ from weft.search.sampling_filters import SamplingFilter, draw, uniforms
 from weft.search.state import SearchState
 from weft.search.top_k import top_k, top_k_constrained
 from weft.search.trace import Draw, PathTrace
+from weft.search.transfers import HostCopies, to_device
 from weft.tree import Tree, map_tree, repeat
 
 
@@ -95,6 +97,11 @@ class PathRecord(NamedTuple):
     attention_BKS: Tensor | None
     candidates: PathCandidates | None
 
+    @property
+    def stays_on_device(self) -> bool:
+        """Nothing but tokens and their scores: hypotheses are assembled there."""
+        return self.attention_BKS is None and self.candidates is None
+
 
 class PathCandidates(NamedTuple):
     """For a trace: the most likely tokens of every hypothesis, best first; the chosen one is among them."""
@@ -131,7 +138,10 @@ def _search(
         return []
     sentences, samples = len(request.max_lengths), request.n_best
     active_BK = torch.ones(sentences, samples, dtype=torch.bool, device=request.device)
-    rng_keys_B = torch.tensor(list(request.rng_keys or range(sentences)), device=request.device)
+    if request.rng_keys:
+        rng_keys_B = to_device(request.rng_keys, request.device)
+    else:
+        rng_keys_B = torch.arange(sentences, device=request.device)
     return_attention = request.return_attention or bool(ranking.beta)
     model_state = model.start(request.memory)
     if samples > 1:
@@ -245,11 +255,16 @@ class PathStep:
 def _hypotheses(
     steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking, *, with_gap: bool
 ) -> Sequence[list[Hypothesis]]:
-    steps = [map_tree(Tensor.cpu, some) for some in steps]
-    arrays = _arrays(steps, request, ranking, with_gap=with_gap)
+    if not steps[0].records.stays_on_device:
+        steps = [map_tree(Tensor.cpu, some) for some in steps]
+    copies = HostCopies(*_joined(steps, request))
     has_attention = steps[0].records.attention_BKS is not None
     if not has_attention and not request.return_trace:
-        return arrays
+        pending = PendingHypotheses(
+            len(request.max_lengths), lambda: _arrays(copies.arrays(), request, ranking, with_gap=with_gap)
+        )
+        return pending if steps[0].records.tokens_BK.is_cuda else pending.arrays
+    arrays = _arrays(copies.arrays(), request, ranking, with_gap=with_gap)
     outputs: list[list[Hypothesis]] = []
     for row in range(len(arrays)):
         positions = steps_of(steps, row)
@@ -267,20 +282,30 @@ def _hypotheses(
     return outputs
 
 
+def _joined(steps: Sequence[StepRecords], request: SearchRequest) -> list[Tensor]:
+    """The tokens, their log p and whether they were active, (T, B, K) each, of all steps of all sentences."""
+    first: PathRecord = steps[0].records
+    sentences = len(request.max_lengths)
+    if len(steps) == 1 and len(steps[0].sentences) == sentences:
+        return [first.tokens_BK, first.log_probs_BK, first.active_BK]
+    total = sum(len(some.records.tokens_BK) for some in steps)
+    joined = [part.new_zeros(total, sentences, request.n_best) for part in first[:3]]
+    time = 0
+    for rows, records in steps:
+        stop = time + len(records.tokens_BK)
+        for whole, part in zip(joined, records, strict=False):
+            whole[time:stop].index_copy_(1, rows, part)
+        time = stop
+    return joined
+
+
 def _arrays(
-    steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking, *, with_gap: bool
+    joined: Sequence[np.ndarray], request: SearchRequest, ranking: Ranking, *, with_gap: bool
 ) -> HypothesisArrays:
     """All hypotheses, without attention; ``with_gap``: of a greedy search."""
-    shape = (sum(len(some.records.tokens_BK) for some in steps), len(request.max_lengths), request.n_best)
-    tokens, log_probs, active = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape, dtype=bool)
-    time = 0
-    for rows, record in steps:
-        times = slice(time, time + len(record.tokens_BK))
-        for array, values in zip((tokens, log_probs, active), record, strict=False):
-            array[times, rows.numpy()] = values.numpy()
-        time = times.stop
+    tokens, log_probs, active = joined
     lengths_BK = active.sum(0)
-    log_probs = np.where(active, log_probs, 0.0)
+    log_probs = np.where(active, log_probs.astype(np.float64), 0.0)
     last_BK = np.take_along_axis(tokens, np.maximum(lengths_BK - 1, 0)[None], 0)[0]
     by_end_BK = (lengths_BK > 0) & (last_BK == request.end)
     at_limit_BK = lengths_BK == np.array(request.max_lengths)[:, None]

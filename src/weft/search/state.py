@@ -11,7 +11,11 @@ import torch
 from torch import Tensor
 
 from weft.search.interface import NO_TOKEN, SearchRequest
+from weft.search.transfers import to_device
 from weft.tree import Tree, keep, select
+
+WINDOW_MULTIPLE = 32
+"""On a GPU, the history of short outputs has room for a multiple of so many tokens."""
 
 
 class Limits(NamedTuple):
@@ -32,8 +36,8 @@ class Limits(NamedTuple):
             padded = [[*prefix, *[NO_TOKEN] * (width - len(prefix))] for prefix in request.prefixes]
             prefixes_BP = torch.tensor(padded, device=request.device)
         if any(request.min_lengths):
-            min_lengths_B = torch.tensor(list(request.min_lengths), device=request.device)
-        return cls(torch.tensor(list(request.max_lengths), device=request.device), min_lengths_B, prefixes_BP)
+            min_lengths_B = to_device(request.min_lengths, request.device)
+        return cls(to_device(request.max_lengths, request.device), min_lengths_B, prefixes_BP)
 
 
 class SearchState(NamedTuple):
@@ -61,6 +65,8 @@ class SearchState(NamedTuple):
         """Before the first token. ``model_state``: of ``rows`` rows for every sentence."""
         count, device = len(request.max_lengths), request.device
         longest = max(request.max_lengths, default=0)
+        if torch.device(device).type == "cuda":  # so that fewer shapes occur
+            longest = -(-longest // WINDOW_MULTIPLE) * WINDOW_MULTIPLE
         windows = [longest if one.window is None else min(one.window, longest) for one in request.constraints]
         window = max(windows, default=0)
         return cls(

@@ -17,6 +17,7 @@ from weft.search.interface import TRACED_CANDIDATES
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.search.loop import StepObserver
+    from weft.text.id_rows import IdRows
 
 MAX_SOURCE_TOKENS = 10_000
 """The longest source that is translated; more where the model was trained on longer ones (data.max_length)."""
@@ -107,13 +108,13 @@ def as_count(value: Any, name: str) -> int:
     return int(number)
 
 
-def check_lengths(encoded: Sequence[Sequence[int]], *, training_limit: int) -> None:
+def check_lengths(encoded: IdRows, *, training_limit: int) -> None:
     """Refuse sources that are far longer than all that the model was trained on: they take time and memory.
 
     ``training_limit``: data.max_length of the run.
     """
     limit = max(MAX_SOURCE_TOKENS, 10 * training_limit)
-    longest = max(map(len, encoded), default=0)
+    longest = int(encoded.lengths_B.max(initial=0))
     if longest > limit:
         raise InputTooLongError(
             f"a source of {longest:,} tokens; at most {limit:,} are translated (10,000, or 10 times "

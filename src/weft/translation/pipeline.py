@@ -1,9 +1,9 @@
 """From texts to translations in three stages: tokenization, search, postprocessing.
 
 On a GPU they overlap: a thread searches (`weft.translation.engines.background`) while the caller's thread tokenizes the
-requests that follow and makes text of what was found. On a CPU one stage follows the other, since the search alone
-keeps all cores busy. The results are the same, and come in order; at most `AHEAD` requests are searched, or wait to be
-searched, before the results of the first of them were taken.
+requests that follow and makes text of what was found, a block at a time whenever the search waits. On a CPU one stage
+follows the other, since the search alone keeps all cores busy. The results are the same, and come in order; at most
+`AHEAD` requests are searched, or wait to be searched, before the results of the first of them were taken.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weft.errors import ColumnCountError, InputTooLongError
+from weft.search.interface import HypothesisArrays, PendingHypotheses
+from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import EngineRequest, SearchedBatch, searched_batches
 from weft.translation.inputs import TranslationRequest, check_lengths
 from weft.translation.results import Translation, empty_translation
-from weft.translation.word_alignment import Sentence, framed_sentence
+from weft.translation.word_alignment import Sentences
 
 if TYPE_CHECKING:
+    from weft.translation.engines.background import BackgroundSearch
     from weft.translation.translator import Translator
 
 AHEAD = 2
@@ -28,8 +34,10 @@ REQUEST_SOURCES = 16_384
 """Sources that are tokenized at a time when the stages overlap …"""
 FEW_SOURCES = 256
 """… and so few that they do not."""
+BLOCK_SOURCES = 256
+"""Sources between two pauses of the caller's thread."""
 
-Search = Callable[[EngineRequest], Iterator[SearchedBatch]]
+Pause = Callable[[], None]
 Outcome = list[Translation] | InputTooLongError | ColumnCountError
 """The translations of a request, or why it has none."""
 
@@ -37,29 +45,42 @@ Outcome = list[Translation] | InputTooLongError | ColumnCountError
 class TokenizedRequest(NamedTuple):
     """Sources as an engine searches them."""
 
-    sentences: list[Sentence]
+    sentences: Sentences
     """All sources; those without tokens are not searched."""
-    rows: list[int]
+    rows: NDArray[np.int64]
     """The sentences that are searched."""
     engine_request: EngineRequest
     replace_unknown: bool
 
 
-def tokenize(translator: Translator, request: TranslationRequest) -> TokenizedRequest:
-    """The first stage."""
-    sources, settings = request.sources, request.settings
+def no_pause() -> None:
+    """Nobody else needs the interpreter."""
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Slices of so many items; at least one."""
+    return (slice(start, start + BLOCK_SOURCES) for start in range(0, max(count, 1), BLOCK_SOURCES))
+
+
+def tokenize(translator: Translator, request: TranslationRequest, pause: Pause = no_pause) -> TokenizedRequest:
+    """The first stage. ``pause``: called between the blocks of a large request."""
+    settings = request.settings
     prompts = translator.source_role == "prompt"
     frame = translator.tokenizers.with_languages(settings.source_language, settings.target_language).frame
-    encoded = translator.encode_sources(sources)
+    encoded = []
+    for block in blocks(len(request.sources)):
+        pause()
+        encoded.append(translator.encode_sources(request.sources[block]))
+    ids = IdRows.concatenate(encoded)
     if not prompts:
-        encoded = [frame.source(ids) if ids else [] for ids in encoded]
-    check_lengths(encoded, training_limit=translator.recipe.data.max_length)
-    sentences = [framed_sentence(text, ids, frame) for text, ids in zip(sources, encoded, strict=True)]
-    rows = [row for row, ids in enumerate(encoded) if ids]
+        ids = ids.framed(frame.source_before, frame.source_after)
+    check_lengths(ids, training_limit=translator.recipe.data.max_length)
+    sentences = Sentences(request.sources, ids, frame)
+    rows = np.flatnonzero(ids.lengths_B)
     replace_unknown = settings.replace_unknown and not prompts
     engine_request = EngineRequest(
-        [encoded[row] for row in rows],
-        [request.prefixes[row] for row in rows] if request.prefixes else [[]] * len(rows),
+        ids if len(rows) == len(ids) else ids.select(rows),
+        [request.prefixes[row] for row in rows.tolist()] if request.prefixes else (),
         settings,
         n_best=request.n_best,
         return_attention=(request.return_attention or replace_unknown) and not prompts,
@@ -67,7 +88,7 @@ def tokenize(translator: Translator, request: TranslationRequest) -> TokenizedRe
         start=frame.start,
         prompts=prompts,
         length_limits=translator.length_limits,
-        decoders=translator.decoders(sentences[row] for row in rows),
+        decoders=translator.decoders(sentences[row] for row in rows.tolist()),
         observer=request.observer,
         traced_candidates=request.traced_candidates,
     )
@@ -75,21 +96,26 @@ def tokenize(translator: Translator, request: TranslationRequest) -> TokenizedRe
 
 
 def postprocess(
-    translator: Translator, request: TokenizedRequest, batches: Iterable[SearchedBatch]
+    translator: Translator, request: TokenizedRequest, batches: Iterable[SearchedBatch], pause: Pause = no_pause
 ) -> list[Translation]:
-    """The last stage: one translation for every source."""
+    """The last stage: one translation for every source. ``pause``: as for `tokenize`."""
     results: list[Translation | None] = [None] * len(request.sentences)
     for batch in batches:
-        rows = [request.rows[row] for row in batch.rows]
-        sentences = [request.sentences[row] for row in rows]
-        translations = translator.postprocessor.batch(
-            sentences, batch.hypotheses, replace_unknown=request.replace_unknown
-        )
-        for row, translation in zip(rows, translations, strict=True):
-            results[row] = translation
+        rows = request.rows[np.asarray(batch.rows, dtype=np.int64)]
+        hypotheses = batch.hypotheses.arrays if isinstance(batch.hypotheses, PendingHypotheses) else batch.hypotheses
+        for block in blocks(len(rows)):
+            pause()
+            part = hypotheses.part(block) if isinstance(hypotheses, HypothesisArrays) else hypotheses[block]
+            translations = translator.postprocessor.batch(
+                request.sentences.select(rows[block]), part, replace_unknown=request.replace_unknown
+            )
+            for row, translation in zip(rows[block].tolist(), translations, strict=True):
+                results[row] = translation
+    if len(request.rows) == len(results):
+        return results  # type: ignore[return-value]
     return [
-        empty_translation(sentence.text) if result is None else result
-        for sentence, result in zip(request.sentences, results, strict=True)
+        empty_translation(text) if result is None else result
+        for text, result in zip(request.sentences.texts, results, strict=True)
     ]
 
 
@@ -120,7 +146,7 @@ def search_each(translator: Translator, requests: Iterable[TranslationRequest]) 
 
     waiting: deque[Callable[[], Outcome]] = deque()
     with BackgroundSearch(translator.engine) as background:
-        begin = partial(_begin, translator, iter(requests), background.search)
+        begin = partial(_begin, translator, iter(requests), background)
         while (finish := begin()) is not None:
             waiting.append(finish)
             if len(waiting) > AHEAD:
@@ -130,21 +156,21 @@ def search_each(translator: Translator, requests: Iterable[TranslationRequest]) 
 
 
 def _begin(
-    translator: Translator, requests: Iterator[TranslationRequest], search: Search
+    translator: Translator, requests: Iterator[TranslationRequest], background: BackgroundSearch
 ) -> Callable[[], Outcome] | None:
     """Tokenize the next request and begin to search it: a function that waits for its results; None after the last."""
     try:
         request = next(requests)
-        tokenized = tokenize(translator, request)
+        tokenized = tokenize(translator, request, background.give_way)
     except StopIteration:
         return None
     except Exception as error:
         return partial(_fail, error)
-    batches = search(tokenized.engine_request)
+    batches = background.search(tokenized.engine_request)
 
     def finish() -> Outcome:
         try:
-            return postprocess(translator, tokenized, batches)
+            return postprocess(translator, tokenized, batches, background.give_way)
         except Exception as error:
             return _fail(error)
 

@@ -14,7 +14,7 @@ from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.text.word_cache import decode_arrays
 from weft.translation.results import Translation
-from weft.translation.word_alignment import Sentence, align_words, merge_to_words, split_words
+from weft.translation.word_alignment import Sentence, Sentences, align_words, merge_to_words, split_words
 
 if TYPE_CHECKING:
     from weft.text.copying import SentenceIds
@@ -24,30 +24,37 @@ NO_TOKEN = "∅"
 
 
 class _Details:
-    """Fields of a translation without attention, of one row of a batch, that few callers read."""
+    """Fields of the translations of a batch, without attention, that few callers read."""
 
-    __slots__ = ("hypotheses", "row", "source", "tokenizers")
+    def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], tokenizers: Tokenizers) -> None:
+        self.hypotheses, self.sources, self.tokenizers = hypotheses, sources, tokenizers
 
-    def __init__(self, hypotheses: HypothesisArrays, row: int, source: Sentence, tokenizers: Tokenizers) -> None:
-        self.hypotheses, self.row, self.source, self.tokenizers = hypotheses, row, source, tokenizers
-
-    def compute(self, name: str) -> Any:
-        hypotheses, row = self.hypotheses, self.row
+    def compute(self, name: str, row: int) -> Any:
+        hypotheses = self.hypotheses
         match name:
+            case "ended":
+                return ENDED[int(hypotheses.ended_BN[row, 0])]
             case "ids":
                 return hypotheses.tokens(row)
             case "tokens":
                 return self.tokenizers.target.tokens(hypotheses.tokens(row))
             case "source_tokens":
-                return self.tokenizers.source.tokens(self.source.ids)
+                return self.tokenizers.source.tokens(self.sources[row].ids)
             case "score":
                 return float(hypotheses.scores_BN[row, 0])
             case "log_probability":
                 return float(hypotheses.log_probabilities_BN[row, 0])
             case "token_scores":
                 return hypotheses.token_scores(row)
+            case "gap":
+                gap = float(hypotheses.gaps_BN[row, 0])
+                return None if np.isnan(gap) else gap
+            case "attention" | "word_attention" | "trace":
+                return None
             case "links":
                 return []
+            case "alternatives":
+                return ()
         raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
 
@@ -103,21 +110,8 @@ class Postprocessor:
         counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
         inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
-        ended, gaps = hypotheses.ended_BN[:, 0].tolist(), hypotheses.gaps_BN[:, 0].tolist()
-        translations = []
-        for row, (source, text) in enumerate(zip(sources, texts, strict=True)):
-            values: dict[str, Any] = {
-                "source": source.text,
-                "text": text,
-                "attention": None,
-                "word_attention": None,
-                "ended": ENDED[ended[row]],
-                "gap": gaps[row] if gaps[row] == gaps[row] else None,  # NaN: there is none
-                "alternatives": (),
-                "trace": None,
-            }
-            translations.append(Translation.lazy(values, _Details(hypotheses, row, source, self.tokenizers)))
-        return translations
+        given = sources.text_of_each() if isinstance(sources, Sentences) else [source.text for source in sources]
+        return Translation.lazy(given, texts, _Details(hypotheses, sources, self.tokenizers))
 
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
         """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""

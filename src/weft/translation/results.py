@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,10 +24,10 @@ class WordAttention(NamedTuple):
 
 
 class TranslationFields(Protocol):
-    """Computes fields of a `Translation` when they are first read."""
+    """Computes fields of the translations of a batch when they are first read."""
 
-    def compute(self, name: str) -> Any:
-        """The value of a field; an `AttributeError` if there is no such field."""
+    def compute(self, name: str, row: int) -> Any:
+        """The value of a field; an `AttributeError` if there is no such field. ``row``: of the batch."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +58,7 @@ class Translation:
     ended: str
     """Why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was allowed to
     follow) or "nodes" (an exact search gave up)."""
-    gap: float | None = None
+    gap: float | None = field(default_factory=lambda: None)  # a plain default would hide one that is not computed yet
     """How much higher the score of any other output can be, at most (for an alternative: of any that is not listed
     before it); 0 where it is proven that none is higher, None where the search cannot tell. See docs/decoding.md."""
     alternatives: tuple[Translation, ...] = ()
@@ -66,20 +67,26 @@ class Translation:
     """Every step of the search, if requested."""
 
     @classmethod
-    def lazy(cls, values: dict[str, Any], others: TranslationFields) -> Translation:
-        """A translation that keeps these values; the other fields are computed when they are first read."""
-        translation = cls.__new__(cls)
-        values["_others"] = others
-        object.__setattr__(translation, "__dict__", values)
-        return translation
+    def lazy(cls, sources: Sequence[str], texts: Sequence[str], others: TranslationFields) -> list[Translation]:
+        """The translations of a batch; all other fields are computed when they are first read."""
+        make, assign = cls.__new__, object.__setattr__
+        translations = []
+        for row, (source, text) in enumerate(zip(sources, texts, strict=True)):
+            translation = make(cls)
+            assign(translation, "source", source)
+            assign(translation, "text", text)
+            assign(translation, "_others", others)
+            assign(translation, "_row", row)
+            translations.append(translation)
+        return translations
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            others = None if name == "_others" else vars(self).get("_others")
+            others = None if name in ("_others", "_row") else vars(self).get("_others")
             if others is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            value = vars(self)[name] = others.compute(name)
+            value = vars(self)[name] = others.compute(name, self._row)
             return value
 
     def __getstate__(self) -> dict[str, Any]:

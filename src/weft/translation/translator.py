@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -23,6 +24,7 @@ from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.runs.copying import sentence_ids
 from weft.runs.length_limits import LengthLimits
+from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, EngineRequest, completion_limit
 from weft.translation.engines.search_memory import fixed_batch_tokens
@@ -62,6 +64,20 @@ WINDOW_LINES = 4096
 """Lines that are sorted by length together when a file is translated …"""
 WINDOW_CHARACTERS = 2**19
 """… or fewer, if they have this many characters; an eighth of it if attention is returned."""
+GPU_WINDOWS = 4
+"""Windows that are one on a GPU, where batches are larger: the sources of each should be of similar length."""
+
+
+def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:
+    """Consecutive lines that are sorted by length together; ``large``: on a GPU, where several windows are one."""
+    from weft.data.reading.lines import chunk_lines
+
+    characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
+    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
+    if not large:
+        return windows
+    groups = iter(lambda: list(islice(windows, GPU_WINDOWS)), [])
+    return (list(chain.from_iterable(group)) for group in groups)
 
 
 class Translator:
@@ -221,14 +237,11 @@ class Translator:
         self, lines: Iterable[str], *, n_best: int = 1, return_attention: bool = False, **search: Any
     ) -> Iterator[Translation]:
         """One translation for every line, in order, with a bounded number of lines and characters in memory."""
-        from weft.data.reading.lines import chunk_lines
-
         if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
             as_texts(lines, "lines")  # raises
-        characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
         lines = (as_text(line, "lines") for line in lines)
         n_best = as_count(n_best, "n_best")
-        windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
+        windows = windows_of(lines, return_attention=return_attention, large=overlaps(self))
         if not overlaps(self):
             for window in windows:
                 yield from self.translate(window, n_best=n_best, return_attention=return_attention, **search)
@@ -358,10 +371,12 @@ class Translator:
 
         return encode_pairs(pairs, self.tokenizers, sources=self.source_role, sentence_ids=self._sentence_ids)
 
-    def encode_sources(self, sources: Sequence[str]) -> list[list[int]]:
+    def encode_sources(self, sources: Sequence[str]) -> IdRows:
         """The ids of sources, without end tokens."""
-        encoded, own = self.tokenizers.source.encode_batch(sources), self._sentence_ids
-        return encoded if own is None else [own.source(text, ids) for text, ids in zip(sources, encoded, strict=True)]
+        encoded, own = IdRows(*self.tokenizers.source.encode_arrays(sources)), self._sentence_ids
+        if own is None:
+            return encoded
+        return IdRows.of([own.source(text, ids) for text, ids in zip(sources, encoded, strict=True)])
 
     def decoders(self, sentences: Iterable[Sentence]) -> list[Callable[[Sequence[int]], str]]:
         """What decodes the outputs of each sentence; empty if the tokenizer decodes them all."""

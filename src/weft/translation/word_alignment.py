@@ -8,13 +8,15 @@ attention gives a single one, from target to source.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.errors import DataError
 from weft.text import specials, word_splitting
 from weft.text.frames import Frame
+from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizer, Tokenizers
 from weft.text.words import WordTokenizer
 from weft.translation.results import Translation, WordAttention
@@ -32,6 +34,40 @@ class Sentence(NamedTuple):
     """How many of the first ids are not of the text: those of its frame (`weft.text.frames`)."""
     after: int = 1
     """How many of the last ids are not of the text."""
+
+
+class Sentences(Sequence[Sentence]):
+    """Sources with their ids as the model reads them, in arrays: a `Sentence` is made of one that is looked at."""
+
+    def __init__(self, texts: Sequence[str], ids: IdRows, frame: Frame, rows: NDArray[np.int64] | None = None) -> None:
+        """``rows``: those of the texts and ids that these are; None: all of them."""
+        self.texts = texts
+        self.ids = ids
+        self.frame = frame
+        self._rows = np.arange(len(texts)) if rows is None else rows
+
+    def select(self, rows: NDArray[np.int64]) -> Sentences:
+        """Some of them, in the given order."""
+        return Sentences(self.texts, self.ids, self.frame, self._rows[rows])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Sentence: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Sentence]: ...
+
+    def __getitem__(self, index: int | slice) -> Sentence | list[Sentence]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        row = int(self._rows[index])
+        return framed_sentence(self.texts[row], self.ids[row], self.frame)
+
+    def text_of_each(self) -> list[str]:
+        texts = self.texts
+        return [texts[row] for row in self._rows.tolist()]
 
 
 def framed_sentence(text: str, ids: Sequence[int], frame: Frame) -> Sentence:

@@ -81,9 +81,9 @@ def test_a_search_in_smaller_batches_finds_the_same(copier: Translator, monkeypa
     batches = []
     search_batch = torch_engine.TorchEngine._search_batch
 
-    def counted(self: Any, request: EngineRequest) -> Any:
-        batches.append(len(request.sources))
-        return search_batch(self, request)
+    def counted(self: Any, request: EngineRequest, rows: Any) -> Any:
+        batches.append(len(rows))
+        return search_batch(self, request, rows)
 
     monkeypatch.setattr(torch_engine, "SMALL_SEARCH", 0)
     monkeypatch.setattr(torch_engine.TorchEngine, "_search_batch", counted)

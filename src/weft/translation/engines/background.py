@@ -1,7 +1,8 @@
 """Searching in a thread of its own, while the caller tokenizes what comes next and makes text of what was found.
 
-A search on a GPU is mostly waiting: its thread needs the interpreter for moments only, but then at once. So while such
-a thread runs, Python switches between threads more often (`SWITCH_SECONDS`).
+A search on a GPU is mostly waiting: its thread needs the interpreter for moments only, but then at once, or the GPU
+runs out of work. So while such a thread runs, Python switches between threads more often (`SWITCH_SECONDS`), and the
+caller works in small pieces, whenever the search waits for the GPU (`give_way`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from weft.translation.engines.interface import Engine, EngineRequest, SearchedBa
 
 SWITCH_SECONDS = 0.00002
 """How long a thread may keep the interpreter from another one that needs it."""
+MAX_WAIT_SECONDS = 0.002
+"""How long other work waits for a search that does not wait for the device."""
 Results = queue.SimpleQueue[SearchedBatch | BaseException | None]
 
 
@@ -33,6 +36,7 @@ class BackgroundSearch:
         context = contextvars.copy_context()  # whoever observes the caller sees what the thread does
         self._thread = threading.Thread(target=context.run, args=(self._search,), name="weft-search", daemon=True)
         self._switch_seconds = sys.getswitchinterval()
+        self._idle: threading.Event | None = getattr(engine, "idle", None)
 
     def __enter__(self) -> BackgroundSearch:
         sys.setswitchinterval(min(SWITCH_SECONDS, self._switch_seconds))
@@ -45,6 +49,11 @@ class BackgroundSearch:
         self._thread.join()
         sys.setswitchinterval(self._switch_seconds)
 
+    def give_way(self) -> None:
+        """Wait until the search waits for the device, or for a request; not for long."""
+        if self._idle is not None:
+            self._idle.wait(MAX_WAIT_SECONDS)
+
     def search(self, request: EngineRequest) -> Iterator[SearchedBatch]:
         """Begin a search when those before it are done; the results of its batches, as they come."""
         results: Results = queue.SimpleQueue()
@@ -52,7 +61,7 @@ class BackgroundSearch:
         return _received(results)
 
     def _search(self) -> None:
-        while (item := self._requests.get()) is not None and not self._left.is_set():
+        while (item := self._next()) is not None and not self._left.is_set():
             request, results = item
             try:
                 for batch in searched_batches(self.engine, request):
@@ -62,6 +71,14 @@ class BackgroundSearch:
                 results.put(None)
             except BaseException as error:  # raised again where the results are read
                 results.put(error)
+
+    def _next(self) -> tuple[EngineRequest, Results] | None:
+        if self._idle is None:
+            return self._requests.get()
+        self._idle.set()
+        item = self._requests.get()
+        self._idle.clear()
+        return item
 
 
 def _received(results: Results) -> Iterator[SearchedBatch]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from weft.models.interface import Model
 from weft.ragged import FixedLayout, Layout, Ragged
+from weft.search.cuda_graphs import capture
 from weft.tree import Tree, leaves, map_tree
 
 MAX_ROWS = 64
@@ -77,9 +78,12 @@ class _EncoderGraph:
         with torch.no_grad(), torch.cuda.stream(stream):
             model.encode(source)  # what is made on first use is made now
         torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.no_grad(), torch.cuda.graph(self.graph, pool=graphs.pool):
+
+        def encode() -> None:
             self.memory = model.encode(source)
+
+        with torch.no_grad():
+            self.graph = capture(encode, graphs.pool)
 
     def replay(self, batch: Ragged, rows: int) -> Tree:
         """The memory of the first rows of a batch of this shape, in tensors of its own."""

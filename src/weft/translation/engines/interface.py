@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.search.interface import TRACED_CANDIDATES, Hypothesis
+from weft.text.id_rows import IdRows
 from weft.text.specials import BEGIN
 
 if TYPE_CHECKING:
@@ -26,7 +30,7 @@ class EngineRequest:
     sources: Sequence[Sequence[int]]
     """Token ids as the model reads them: closed by the end token, unless they are prompts."""
     prefixes: Sequence[Sequence[int]]
-    """For each source, the token ids that its outputs must begin with."""
+    """For each source, the token ids that its outputs must begin with; empty: none."""
     settings: SearchSettings
     n_best: int = 1
     return_attention: bool = False
@@ -47,25 +51,32 @@ class EngineRequest:
 
     def select(self, rows: Iterable[int]) -> EngineRequest:
         """The same request for some of the sources."""
-        rows = list(rows)
+        indices = rows if isinstance(rows, np.ndarray) else list(rows)
+        sources = self.sources
         return replace(
             self,
-            observer=None if self.observer is None else _RowsObserver(self.observer, rows),
-            sources=[self.sources[row] for row in rows],
-            prefixes=[self.prefixes[row] for row in rows],
-            decoders=[self.decoders[row] for row in rows] if self.decoders else (),
+            observer=None if self.observer is None else _RowsObserver(self.observer, [int(row) for row in indices]),
+            sources=sources.select(indices) if isinstance(sources, IdRows) else [sources[row] for row in indices],
+            prefixes=[self.prefixes[row] for row in indices] if self.prefixes else (),
+            decoders=[self.decoders[row] for row in indices] if self.decoders else (),
         )
 
     def max_lengths(self, model: Model) -> list[int]:
         """The most tokens that each output may have."""
-        lengths = list(zip(self._source_lengths(), map(len, self.prefixes), strict=True))
-        limits = {
-            (source, prefix): max_output_length(
-                model, self.settings, self.length_limits, source=source, prefix=prefix, start=len(self.start)
+
+        def limit(source: int, prefix: int) -> int:
+            start = len(self.start)
+            return max_output_length(
+                model, self.settings, self.length_limits, source=source, prefix=prefix, start=start
             )
-            for source, prefix in set(lengths)
-        }
-        return [limits[pair] for pair in lengths]
+
+        sources = self._source_lengths().tolist()
+        if not any(self.prefixes):
+            limits = {source: limit(source, 0) for source in set(sources)}
+            return list(map(limits.__getitem__, sources))
+        pairs = list(zip(sources, map(len, self.prefixes), strict=True))
+        limits_of_pairs = {pair: limit(*pair) for pair in set(pairs)}
+        return [limits_of_pairs[pair] for pair in pairs]
 
     def min_lengths(self) -> list[int]:
         """The tokens that each output must have before it may end; empty: none."""
@@ -73,12 +84,13 @@ class EngineRequest:
         if not settings.min_length and not settings.min_ratio:
             return []
         return [
-            max(settings.min_length, int(settings.min_ratio * max(length - 1, 0))) for length in self._source_lengths()
+            max(settings.min_length, int(settings.min_ratio * max(length - 1, 0)))
+            for length in self._source_lengths().tolist()
         ]
 
-    def _source_lengths(self) -> list[int]:
+    def _source_lengths(self) -> NDArray[np.int64]:
         """The lengths of the sources as if each had an end token."""
-        return [len(source) + self.prompts for source in self.sources]
+        return IdRows.of(self.sources).lengths_B + self.prompts
 
 
 def max_output_length(
@@ -138,7 +150,7 @@ class Engine(Protocol):
 class SearchedBatch(NamedTuple):
     """The hypotheses of some of the sources of a request."""
 
-    rows: Sequence[int]
+    rows: Sequence[int] | NDArray[np.int64]
     hypotheses: Sequence[list[Hypothesis]]
     """Of every row, best first."""
 

@@ -23,6 +23,7 @@ from weft.errors import SearchError
 from weft.recipe.search import SearchSettings
 from weft.runs.size_limits import device_memory, gigabytes
 from weft.search.interface import StepModel
+from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import EngineRequest
 from weft.tree import Tree, leaves
 
@@ -96,7 +97,7 @@ def memory_slices(request: EngineRequest, size: StepSize, *, max_lengths: Sequen
     count = HypothesisCount.of(request).number
     most = max(MAX_HYPOTHESES // count, 1)
     sentences = len(request.sources)
-    width = max(map(len, request.sources), default=0) if request.return_attention else 0
+    width = _longest_source(request) if request.return_attention else 0
     lengths = np.maximum.accumulate(np.array(max_lengths, dtype=np.int64))
     bytes_B = count * (size.one_step() + (lengths - 1) * size.later_steps(length=2, source_length=width))
     slices: list[slice] = []
@@ -107,6 +108,10 @@ def memory_slices(request: EngineRequest, size: StepSize, *, max_lengths: Sequen
         slices.append(slice(start, stop))
         start = stop
     return slices
+
+
+def _longest_source(request: EngineRequest) -> int:
+    return int(IdRows.of(request.sources).lengths_B.max(initial=0))
 
 
 def sentences_at_once(
@@ -123,6 +128,6 @@ def sentences_at_once(
             f"{size.vocabulary:,}, and {gigabytes(usable)} may be used on {device}; at most "
             f"{usable // size.one_step():,} fit"
         )
-    source_length = max(map(len, request.sources), default=0) if request.return_attention else 0
+    source_length = _longest_source(request) if request.return_attention else 0
     kept = size.later_steps(length=max(max_lengths, default=1), source_length=source_length)
     return max(usable // (count * (size.one_step() + kept)), 1)

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 MIN_HYPOTHESES = 16
 """The fewest hypotheses of a share: products of fewer rows wait for the weights, which cores had better share."""
 Result = TypeVar("Result")
-Rows = list[int]
+Rows = NDArray[np.int64]
 
 
 def shares(rows: Rows, *, hypotheses: int, threads: int) -> list[Rows]:

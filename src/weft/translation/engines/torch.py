@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from threading import Event
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +18,9 @@ from weft.models.interface import Model
 from weft.ragged import DeviceLayout, Layout, Ragged, budget_slices
 from weft.runs.size_limits import device_memory
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
+from weft.search.transfers import to_device
 from weft.text import specials
+from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizer
 from weft.translation.engines.interface import EngineRequest, SearchedBatch
 from weft.translation.engines.search_memory import (
@@ -27,10 +31,11 @@ from weft.translation.engines.search_memory import (
     memory_slices,
     sentences_at_once,
 )
-from weft.translation.engines.search_threads import MIN_HYPOTHESES, search_in_threads, shares
+from weft.translation.engines.search_threads import MIN_HYPOTHESES, Rows, search_in_threads, shares
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
+    from weft.search.cuda_graphs import CudaGraphLoop
     from weft.search.loop import StepLoop
     from weft.translation.engines.encoder_graphs import EncoderGraphs
 
@@ -40,6 +45,40 @@ LENGTH_MULTIPLE = 16
 
 DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
 """Searches that draw no random numbers."""
+Searched = tuple[Rows, Sequence[list[Hypothesis]]]
+"""Rows of a request that were searched together, and their hypotheses."""
+
+
+class PreparedBatch(NamedTuple):
+    """Rows of a request whose sources have been encoded."""
+
+    rows: Rows
+    model: StepModel
+    inputs: SearchRequest
+
+
+class Once:
+    """Calls a function when it is convenient, or at the latest when its result is needed."""
+
+    def __init__(self, function: Callable[[], PreparedBatch | None]) -> None:
+        self._function = function
+        self._outcome: PreparedBatch | Exception | None = None
+        self._is_computed = False
+
+    def compute(self) -> None:
+        if self._is_computed:
+            return
+        self._is_computed = True
+        try:
+            self._outcome = self._function()
+        except Exception as error:  # it belongs to whoever needs the result
+            self._outcome = error
+
+    def result(self) -> PreparedBatch | None:
+        self.compute()
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
 
 
 class TorchEngine:
@@ -70,7 +109,7 @@ class TorchEngine:
         self._is_own_code = all(type(module).__module__.split(".")[0] in ("weft", "torch") for module in modules)
         self.step_size: StepSize | None = None
         """Measured before the first large search."""
-        self.loop: StepLoop | None = None
+        self.loop: CudaGraphLoop | None = None
         self.encoder_graphs: EncoderGraphs | None = None
         if self.device.type == "cuda":
             from weft.models.prefix_lm import PrefixLM
@@ -89,29 +128,54 @@ class TorchEngine:
                 results[row] = hypotheses
         return results
 
+    @property
+    def idle(self) -> Event | None:
+        """Set while a search waits for the device; None where it does not."""
+        return None if self.loop is None else self.loop.idle
+
     def batches(self, request: EngineRequest) -> Iterator[SearchedBatch]:
         """The results of each batch as soon as it was searched."""
+        request = replace(request, sources=IdRows.of(request.sources))
         with activity("translating", "lines", total=len(request.sources)) as translating:
             for rows, hypotheses in self._searched(request):
                 yield SearchedBatch(rows, hypotheses)
                 translating.done += len(rows)
 
-    def _searched(self, request: EngineRequest) -> Iterator[tuple[list[int], Sequence[list[Hypothesis]]]]:
-        """Rows that were searched together, and their hypotheses."""
+    def _searched(self, request: EngineRequest) -> Iterator[Searched]:
         threads, hypotheses = self._threads(request), HypothesisCount.of(request).number
         if threads == 1 or len(request.sources) * hypotheses < 2 * MIN_HYPOTHESES:
-            yield from ((rows, self._search_batch(request.select(rows))) for rows in self._parts(request))
+            yield from self._searched_in_turn(request)
             return
         dealt_out = (shares(rows, hypotheses=hypotheses, threads=threads) for rows in self._parts(request))
         parts = itertools.chain.from_iterable(dealt_out)
-        yield from search_in_threads(lambda rows: self._search_batch(request.select(rows)), parts, threads=threads)
+        yield from search_in_threads(lambda rows: self._search_batch(request, rows), parts, threads=threads)
+
+    def _searched_in_turn(self, request: EngineRequest) -> Iterator[Searched]:
+        """One batch after the other. With CUDA graphs, the next one is encoded while a batch takes its steps."""
+        parts, loop = self._parts(request), self.loop
+        if loop is None or self._loop(request) is not loop:
+            yield from ((rows, self._search_batch(request, rows)) for rows in parts)
+            return
+
+        def prepare_next() -> PreparedBatch | None:
+            rows = next(parts, None)
+            return None if rows is None else self._prepare(request, rows)
+
+        from weft.search.cuda_graphs import LoopWithWork
+
+        batch = prepare_next()
+        while batch is not None:
+            following = Once(prepare_next)
+            inputs = replace(batch.inputs, loop=LoopWithWork(loop, following.compute))
+            yield batch.rows, search(batch.model, inputs, request.settings)
+            batch = following.result()
 
     def _threads(self, request: EngineRequest) -> int:
         """The number of threads that search; one where steps are observed, or code is called that is not weft's."""
         is_alone = request.observer is not None or request.decoders or request.settings.kind not in ("beam", "greedy")
         return 1 if is_alone or self.device.type != "cpu" or not self._is_own_code else torch.get_num_threads()
 
-    def _parts(self, request: EngineRequest) -> Iterator[list[int]]:
+    def _parts(self, request: EngineRequest) -> Iterator[Rows]:
         """The rows of each batch, or of parts of it that fit in memory."""
         for rows in self._batches(request):
             size = self._rows_at_once(request.select(rows))
@@ -140,25 +204,25 @@ class TorchEngine:
     def _step_size(self, request: EngineRequest) -> StepSize:
         """What a step takes, measured with the longest source of the first request that needs it."""
         if self.step_size is None:
-            longest = max(range(len(request.sources)), key=lambda row: len(request.sources[row]))
+            longest = int(IdRows.of(request.sources).lengths_B.argmax())
             model, memory = self._encode(request.select([longest]))
             with torch.no_grad():
                 self.step_size = StepSize.measure(model, memory, request.start[-1], self.device)
         return self.step_size
 
-    def _batches(self, request: EngineRequest) -> Iterator[list[int]]:
+    def _batches(self, request: EngineRequest) -> Iterator[Rows]:
         """Rows to search together: of similar length, prompts of the same length."""
         budget = fixed_batch_tokens(request.settings)
-        lengths = np.array([len(source) for source in request.sources], dtype=np.int64)
+        lengths = IdRows.of(request.sources).lengths_B
         if not request.prompts:
             order = np.argsort(lengths, kind="stable")
             if self._chooses_by_memory(request):
-                yield from (order[part].tolist() for part in self._memory_slices(request.select(order.tolist())))
+                yield from (order[part] for part in self._memory_slices(request.select(order)))
                 return
-            yield from (order[part].tolist() for part in budget_slices([lengths[order]], [budget]))
+            yield from (order[part] for part in budget_slices([lengths[order]], [budget]))
             return
         for length in sorted(set(lengths.tolist())):
-            rows = [row for row, other in enumerate(lengths.tolist()) if other == length]
+            rows = np.flatnonzero(lengths == length)
             size = max(budget // length, 1)
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
@@ -172,7 +236,9 @@ class TorchEngine:
 
     def _encode(self, request: EngineRequest) -> tuple[StepModel, Any]:
         """What steps are taken with: the model, and the memory of the sources."""
-        batch = Ragged.of(request.sources)
+        sources = IdRows.of(request.sources)
+        ids, lengths = (torch.from_numpy(array.astype(np.int64)) for array in (sources.ids_N, sources.lengths_B))
+        batch = Ragged(ids, Layout(lengths))
         with torch.no_grad():
             if not request.prompts:
                 return self._started(request.start), self._encode_sources(batch)
@@ -189,7 +255,13 @@ class TorchEngine:
 
         return StartedModel(self.model, start[:-1])
 
-    def _search_batch(self, request: EngineRequest) -> Sequence[list[Hypothesis]]:
+    def _search_batch(self, request: EngineRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
+        batch = self._prepare(request, rows)
+        return search(batch.model, batch.inputs, request.settings)
+
+    def _prepare(self, request: EngineRequest, rows: Rows) -> PreparedBatch:
+        request = request.select(rows)
+        settings, decoders = request.settings, request.decoders
         model, memory = self._encode(request)
         inputs = SearchRequest(
             memory=memory,
@@ -198,13 +270,11 @@ class TorchEngine:
             max_lengths=request.max_lengths(self.model),
             min_lengths=request.min_lengths(),
             prefixes=request.prefixes,
-            rng_keys=[] if request.settings.kind in DETERMINISTIC else [rng_key(source) for source in request.sources],
+            rng_keys=[] if settings.kind in DETERMINISTIC else [rng_key(source) for source in request.sources],
             seed=self.seed,
-            banned=[*self._phrases("banned", request.settings.banned), *request.settings.banned_ids],
-            required=[self._phrases("required", request.settings.required)] * len(request.sources),
-            decode=lambda sentence, ids: (request.decoders[sentence] if request.decoders else self.tokenizer.decode)(
-                ids
-            ),
+            banned=[*self._phrases("banned", settings.banned), *settings.banned_ids],
+            required=[self._phrases("required", settings.required)] * len(rows) if settings.required else (),
+            decode=lambda sentence, ids: (decoders[sentence] if decoders else self.tokenizer.decode)(ids),
             n_best=request.n_best,
             return_attention=request.return_attention,
             return_trace=request.return_trace,
@@ -212,7 +282,7 @@ class TorchEngine:
             device=self.device,
             loop=self._loop(request),
         )
-        return search(model, inputs, request.settings)
+        return PreparedBatch(rows, model, inputs)
 
     def _loop(self, request: EngineRequest) -> StepLoop | None:
         """What takes the steps: a plain loop where each of them is to be seen."""
@@ -232,7 +302,7 @@ class TorchEngine:
             return memory
         kind = DeviceLayout if self.device.type == "cuda" else Layout
         layout = kind(batch.lengths, self.device, longest=longest)
-        return self.model.encode(Ragged(batch.values.to(self.device), layout))
+        return self.model.encode(Ragged(to_device(batch.values, self.device), layout))
 
     def _rounded_length(self, longest: int) -> int | None:
         """What the longest length is rounded up to; None: it is not."""
