@@ -6,7 +6,7 @@ Queries, keys and values are stored end to end (N, H, D). The plain path pads th
 `scaled_dot_product_attention` and removes the padding again; only returned weights stay padded. Where weights are to be
 returned, or another normalizer takes the place of softmax, the equation is computed as written. On CUDA in half
 precision, for softmax without bias, dropout and returned weights, a variable-length kernel does the same without
-padding (kernels/varlen_attention.py).
+padding (kernels/varlen_attention.py); in training on a CPU, kernels/cpu/short_attention.py serves short rows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch.nn import functional
 from weft.attention.joined_layout import join_layouts
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.records import AttentionRecorder
+from weft.kernels.cpu.short_attention import ShortAttention, has_short_attention
 from weft.kernels.varlen_attention import has_varlen_kernel, repeat_heads, varlen_attention
 from weft.ragged import Layout, Ragged, additive_mask
 
@@ -80,10 +81,12 @@ class RaggedAttention:
     ) -> Tensor:
         """See `AttentionPattern`."""
         plain = recorder is None and normalize is softmax
-        if plain and self.bias is None and dropout == 0.0 and has_varlen_kernel(queries_NHD):
-            return varlen_attention(
-                queries_NHD, keys_NHD, values_NHD, queries=self.queries, keys=self.keys, causal=self.causal
-            )
+        if plain and self.bias is None and dropout == 0.0:
+            layouts = {"queries": self.queries, "keys": self.keys}
+            if has_varlen_kernel(queries_NHD):
+                return varlen_attention(queries_NHD, keys_NHD, values_NHD, **layouts, causal=self.causal)
+            if has_short_attention(queries_NHD, keys_NHD, **layouts):
+                return self._short_attention(queries_NHD.dtype).attend(queries_NHD, keys_NHD, values_NHD)
         queries = Ragged(queries_NHD, self.queries)
         keys, values = (Ragged(repeat_heads(part, queries_NHD), self.keys) for part in (keys_NHD, values_NHD))
         queries_BHTD, keys_BHSD, values_BHSD = (part.to_padded().transpose(1, 2) for part in (queries, keys, values))
@@ -96,6 +99,13 @@ class RaggedAttention:
             if recorder is not None:
                 recorder(self.kind, weights_BHTS)
         return queries.from_padded(outputs_BHTD.transpose(1, 2)).values
+
+    def _short_attention(self, dtype: torch.dtype) -> ShortAttention:
+        """On a CPU, in training; the same for all layers."""
+        if dtype not in self._short_attentions:
+            mask = None if not self.causal and self.keys.is_rectangular else self._mask(dtype)
+            self._short_attentions[dtype] = ShortAttention(self.queries, self.keys, mask)
+        return self._short_attentions[dtype]
 
     def _padded_attention(self, queries_BHTD: Tensor, keys_BHSD: Tensor, values_BHSD: Tensor, dropout: float) -> Tensor:
         """Without a mask where none is needed: padding comes last, so a causal query never reaches it."""
@@ -128,6 +138,10 @@ class RaggedAttention:
             else:
                 self._masks[dtype] = self.bias.to(dtype).masked_fill(masked_B1TS, float("-inf"))
         return self._masks[dtype]
+
+    @cached_property
+    def _short_attentions(self) -> dict[torch.dtype, ShortAttention]:
+        return {}
 
     @cached_property
     def _masks(self) -> dict[torch.dtype, Tensor]:

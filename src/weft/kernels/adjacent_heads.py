@@ -16,8 +16,8 @@ from torch import Tensor
 
 
 def split_heads(packed_NHD: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-    """``packed_NHD.split(sizes, -2)``; on CUDA, gradients that are adjacent are not copied."""
-    if packed_NHD.is_cuda and packed_NHD.dim() == 3 and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    """``packed_NHD.split(sizes, -2)``; gradients that are adjacent are not copied."""
+    if packed_NHD.dim() == 3 and torch.is_grad_enabled() and not torch.compiler.is_compiling():
         parts: tuple[Tensor, ...] = _SplitHeads.apply(packed_NHD, tuple(sizes))
         return parts
     return tuple(packed_NHD.split(list(sizes), -2))

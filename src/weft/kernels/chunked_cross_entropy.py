@@ -16,6 +16,15 @@ from torch import Tensor
 CHUNK_LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
 """Logits that exist at a time, in single precision."""
 
+ROW_ALIGNMENT = 16
+"""On a CPU the rows of a chunk begin at multiples of so many numbers, beyond the last logit of the row before.
+
+Where rows begin anywhere, as they do if the size of the vocabulary is odd, the product that computes the logits takes
+half as long again (AVX2: 54 instead of 82 GFLOP/s for 526 × 256 by 256 × 7969).
+"""
+MIN_PADDED_VOCABULARY = 256
+"""Below, padding gains nothing."""
+
 IGNORE_INDEX = -1
 """A target without loss and gradient (on a GPU only): the padding of a batch of fixed size."""
 
@@ -41,12 +50,14 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         cast_weight_VD, cast_bias_V = weight_VD.to(states_ND.dtype), bias_V.to(states_ND.dtype)
         likelihood = bias_V.new_zeros(())
         uniform = bias_V.new_zeros(())
-        buffer_CV = states_ND.new_empty(min(rows, len(states_ND)), vocabulary)
+        buffer_CP = states_ND.new_empty(min(rows, len(states_ND)), padded_width(vocabulary, device_type))
         with torch.autocast(device_type, enabled=False):
             for start in range(0, len(states_ND), rows):
                 states_CD, targets_C = states_ND[start : start + rows], targets_N[start : start + rows]
-                grad_CV = torch.addmm(cast_bias_V, states_CD, cast_weight_VD.t(), out=buffer_CV[: len(states_CD)])
-                chunk_likelihood, chunk_uniform = _losses_and_gradient(grad_CV, targets_C, smoothing)
+                padded_CP = buffer_CP[: len(states_CD)]
+                grad_CV = padded_CP[:, :vocabulary]
+                torch.addmm(cast_bias_V, states_CD, cast_weight_VD.t(), out=grad_CV)
+                chunk_likelihood, chunk_uniform = _losses_and_gradient(padded_CP, vocabulary, targets_C, smoothing)
                 likelihood += chunk_likelihood
                 uniform += chunk_uniform
                 torch.mm(grad_CV, cast_weight_VD, out=states_grad_ND[start : start + rows])
@@ -65,26 +76,39 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return states_grad_ND * gradient, weight_grad_VD * gradient, bias_grad_V * gradient, None, None
 
 
-def _losses_and_gradient(logits_CV: Tensor, targets_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Σ −log p(y) and Σ −mean log p(v) over the rows; ``logits_CV`` is overwritten with the gradient."""
-    if logits_CV.is_cuda:
+def padded_width(vocabulary: int, device_type: str) -> int:
+    """The width of a row of logits with its padding."""
+    if device_type != "cpu" or vocabulary < MIN_PADDED_VOCABULARY:
+        return vocabulary
+    return (vocabulary // ROW_ALIGNMENT + 1) * ROW_ALIGNMENT
+
+
+def _losses_and_gradient(
+    padded_CP: Tensor, vocabulary: int, targets_C: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Σ −log p(y) and Σ −mean log p(v) over the rows; the logits, which come first, are overwritten with the gradient.
+
+    What follows the logits in ``padded_CP`` means nothing.
+    """
+    if padded_CP.is_cuda:
         from weft.kernels.triton.cross_entropy import losses_and_gradient
 
-        return losses_and_gradient(logits_CV, targets_C, smoothing)
+        return losses_and_gradient(padded_CP, targets_C, smoothing)
     targets_C1 = targets_C[:, None]
-    is_half = logits_CV.dtype in (torch.float16, torch.bfloat16)
-    single_CV = logits_CV.float() if is_half else logits_CV  # sums in single precision at least
-    max_C = single_CV.amax(-1)
-    target_logits_C1 = single_CV.gather(1, targets_C1)
-    mean_C = single_CV.mean(-1) if smoothing else None
-    grad_CV = torch.softmax(single_CV, -1, out=single_CV)
-    log_sum_C = max_C - grad_CV.amax(-1).log()  # log Σ exp(logits): the largest p is exp(max) / Σ exp
+    is_half = padded_CP.dtype in (torch.float16, torch.bfloat16)
+    padded_CP[:, vocabulary:] = float("-inf")  # p = 0
+    grad_CP = padded_CP.float() if is_half else padded_CP  # sums in single precision at least
+    max_C = grad_CP.amax(-1)
+    target_logits_C1 = grad_CP.gather(1, targets_C1)
+    mean_C = grad_CP[:, :vocabulary].mean(-1) if smoothing else None
+    torch.softmax(grad_CP, -1, out=grad_CP)
+    log_sum_C = max_C - grad_CP.amax(-1).log()  # log Σ exp(logits): the largest p is exp(max) / Σ exp
     likelihood = (log_sum_C - target_logits_C1[:, 0]).sum()
     uniform = torch.zeros_like(likelihood)
     if mean_C is not None:
         uniform = (log_sum_C - mean_C).sum()
-        grad_CV -= smoothing / logits_CV.shape[1]
-    grad_CV.scatter_add_(1, targets_C1, grad_CV.new_full(targets_C1.shape, smoothing - 1))
+        grad_CP -= smoothing / vocabulary
+    grad_CP.scatter_add_(1, targets_C1, grad_CP.new_full(targets_C1.shape, smoothing - 1))
     if is_half:
-        logits_CV.copy_(grad_CV)
+        padded_CP.copy_(grad_CP)
     return likelihood, uniform

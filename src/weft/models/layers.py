@@ -33,8 +33,9 @@ def dropout_mask(shape: Sequence[int], probability: float, dtype: torch.dtype) -
     """The factors of dropout on a CPU: 0 with this probability, else 1 / (1 − probability)."""
     count = math.prod(shape)
     bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = bits.view(torch.int16)[:count].view(*shape) >= round(probability * _LEVELS) - _LEVELS // 2
-    return kept.to(dtype).mul_(1 / (1 - probability))
+    bits = bits.view(torch.int16)[:count].view(*shape)
+    kept = torch.ge(bits, round(probability * _LEVELS) - _LEVELS // 2, out=torch.empty(shape, dtype=dtype))
+    return kept.mul_(1 / (1 - probability))
 
 
 def dropout_add(residual: Tensor, values: Tensor, probability: float, training: bool) -> Tensor:
