@@ -43,6 +43,7 @@ def ours(
     from weft.search.cuda_graphs import CudaGraphLoop
     from weft.search.interface import SearchRequest
     from weft.translation.engines.encoder_graphs import EncoderGraphs
+    from weft.translation.engines.prompt_graphs import PromptGraphs
     from weft.translation.strategies import search
 
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in STACK]
@@ -57,7 +58,9 @@ def ours(
     model = build_model(recipe.model, source_size=VOCABULARY, target_size=VOCABULARY).to(device, precision).eval()
     loop, encoder = CudaGraphLoop(device) if graphs else None, EncoderGraphs(model, device)
     is_padded = network in ("transformer", "prefix-lm")
-    searched: Any = PromptedLM(model, BEGIN) if network == "lm" else model
+    searched: Any = model
+    if network == "lm":
+        searched = PromptedLM(model, BEGIN, PromptGraphs(model).read if graphs else None)
 
     @torch.no_grad()
     def encode(sources: list[list[int]]) -> Any:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from weft.models.build import build_model
+from weft.models.prompted_lm import rectangle
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.tree import keep, repeat, select, with_capacity
@@ -68,7 +69,7 @@ def check_steps(
     if prompts_BT is not None:
         for tokens_B in prompts_BT.unbind(1):
             _, plain, _ = model.step(tokens_B, plain, memory)
-        read = model.read_prompts(prompts_BT, memory)
+        read = model.read_prompts(rectangle(prompts_BT), memory)
         torch.testing.assert_close(read, plain, rtol=1e-4, atol=1e-6)
     plain = repeat(plain, 2)
     cached = with_capacity(plain, 4, return_attention=return_attention)

@@ -39,12 +39,12 @@ class KVCache(NamedTuple):
         rows, heads, length, width = layers[0].keys.shape
         device = layers[0].keys.device
         capacity = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE + tokens
-        if length:
-            cache = cls(layers, _own_rows(rows, length, device), torch.full((1,), length, device=device))
-            return cache.with_capacity(capacity - length, return_attention=False)
         storage = layers[0].keys.new_zeros(len(layers), 2, rows, heads, capacity, width)  # one allocation for all
-        layers = tuple(KeysValues(*layer.unbind(0)) for layer in storage.unbind(0))
-        return cls(layers, _own_rows(rows, capacity, device), torch.zeros(1, dtype=torch.int64, device=device))
+        stored = tuple(KeysValues(*layer.unbind(0)) for layer in storage.unbind(0))
+        if length:
+            buffers = [part[:, :, :length] for layer in stored for part in layer]
+            torch._foreach_copy_(buffers, [part for layer in layers for part in layer])
+        return cls(stored, _own_rows(rows, capacity, device), torch.full((1,), length, device=device))
 
     def select_rows(self, rows: Tensor) -> KVCache:
         return self._replace(rows_RT=self.rows_RT.index_select(0, rows))

@@ -157,8 +157,8 @@ class HasMaxTargetLength(Protocol):
 class ReadsPrompts(Protocol):
     """A language model that reads the tokens of a prompt at once."""
 
-    def read_prompts(self, tokens_BT: Tensor, memory: Any) -> Any:
-        """The state after these tokens, which is that after as many steps."""
+    def read_prompts(self, tokens: Ragged, memory: Any) -> Any:
+        """The state after rows of one length, which is that after as many steps."""
 
 
 def alignment_weights(records: Sequence[AttentionRecord], source: Layout) -> Tensor | None:

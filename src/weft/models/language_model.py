@@ -15,7 +15,7 @@ from weft.models.layers import Embedding, Output, dropout
 from weft.models.prompted_lm import prepend_prompts
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.models.recurrent_decoder import make_attention
-from weft.ragged import Layout, Ragged, additive_mask
+from weft.ragged import Ragged, additive_mask
 from weft.recipe import ModelSettings, RecurrentSettings
 
 
@@ -108,10 +108,8 @@ class RecurrentLanguageModel(nn.Module):
         history_RTD = None if self.attention is None else torch.zeros_like(top_RD)[:, None]
         return LanguageModelState(memory.initial, history_RTD)
 
-    def read_prompts(self, tokens_BT: Tensor, memory: LanguageModelMemory) -> LanguageModelState:
+    def read_prompts(self, tokens: Ragged, memory: LanguageModelMemory) -> LanguageModelState:
         """See `ReadsPrompts`."""
-        rows, length = tokens_BT.shape
-        tokens = Ragged(tokens_BT.flatten(), Layout(torch.full((rows,), length), tokens_BT.device))
         outputs, layers = self.stack(self.embedding.ragged(tokens), memory.initial)
         history_RTD = self.start(memory).history_RTD
         if history_RTD is not None:

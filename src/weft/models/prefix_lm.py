@@ -98,11 +98,9 @@ class PrefixLM(nn.Module):
     def start(self, memory: PrefixMemory) -> PrefixState:
         return PrefixState(self.stack.empty_history(len(memory.lengths_B), memory.mask_B11S))
 
-    def read_prompts(self, tokens_BT: Tensor, memory: PrefixMemory) -> PrefixState:
+    def read_prompts(self, tokens: Ragged, memory: PrefixMemory) -> PrefixState:
         """Of a language model; see `ReadsPrompts`."""
-        rows, length = tokens_BT.shape
-        layout = Layout(torch.full((rows,), length), tokens_BT.device)
-        return PrefixState(self._keys_values(Ragged(tokens_BT.flatten(), layout), self.target_embedding, causal=True))
+        return PrefixState(self._keys_values(tokens, self.target_embedding, causal=True))
 
     def step(self, tokens_R: Tensor, state: PrefixState | CachedState, memory: PrefixMemory) -> StepOutput:
         if isinstance(state, CachedState):

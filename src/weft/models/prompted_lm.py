@@ -8,7 +8,8 @@ So the loss is that of the target alone, and the model reads in training what it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +33,12 @@ def prepend_prompts(source: Ragged, inputs: Ragged) -> tuple[Ragged, Tensor]:
     values[starts[prompts.row_ids] + first_B[prompts.row_ids] + prompts.positions] = source.values
     values[torch.where(targets.positions == 0, starts[targets.row_ids], indices_N)] = inputs.values
     return Ragged(values, layout), indices_N
+
+
+def rectangle(tokens_BM: Tensor) -> Ragged:
+    """Rows of one length."""
+    rows, length = tokens_BM.shape
+    return Ragged(tokens_BM.flatten(), Layout(torch.full((rows,), length), tokens_BM.device))
 
 
 class PromptMemory(NamedTuple):
@@ -62,6 +69,8 @@ class PromptedLM:
 
     model: Model
     begin: int
+    read: Callable[[Tensor, Any], Any] | None = field(default=None, compare=False)
+    """What gives the state after prompts (B, M), if it is not the model itself: such as recorded CUDA graphs."""
 
     def encode(self, prompts_BM: Tensor) -> PromptMemory:
         """The memory of prompts ``x_1 … x_m``."""
@@ -76,8 +85,10 @@ class PromptedLM:
         prompts_BM = memory.prompts_BM[:, : int(memory.lengths_B[0])]
         begin_B1 = prompts_BM.new_full((len(prompts_BM), 1), self.begin)
         tokens_BM = torch.cat([begin_B1, prompts_BM[:, :-1]], 1)
-        if prompts_BM.is_cuda and isinstance(self.model, ReadsPrompts):
-            state = self.model.read_prompts(tokens_BM, memory.memory)
+        if self.read is not None:
+            state = self.read(tokens_BM, memory.memory)
+        elif prompts_BM.is_cuda and isinstance(self.model, ReadsPrompts):
+            state = self.model.read_prompts(rectangle(tokens_BM), memory.memory)
         else:
             state = self.model.start(memory.memory)
             for tokens_B in tokens_BM.unbind(1):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from weft.search.cuda_graphs import CudaGraphLoop
     from weft.search.loop import StepLoop
     from weft.translation.engines.encoder_graphs import EncoderGraphs
+    from weft.translation.engines.prompt_graphs import PromptGraphs
 
 LENGTH_MULTIPLE = 16
 """With CUDA graphs the longest source of a batch is rounded up to a multiple of this, so that fewer shapes occur."""
@@ -111,6 +112,7 @@ class TorchEngine:
         """Measured before the first large search."""
         self.loop: CudaGraphLoop | None = None
         self.encoder_graphs: EncoderGraphs | None = None
+        self.prompt_graphs: PromptGraphs | None = None
         if self.device.type == "cuda":
             from weft.models.prefix_lm import PrefixLM
             from weft.models.seq2seq import Seq2Seq
@@ -120,6 +122,10 @@ class TorchEngine:
             self.loop = CudaGraphLoop(self.device)
             is_recorded = type(model) in (Seq2Seq, PrefixLM)
             self.encoder_graphs = EncoderGraphs(model, self.device) if is_recorded else None
+            if type(model) is PrefixLM and model.source_embedding is None:
+                from weft.translation.engines.prompt_graphs import PromptGraphs
+
+                self.prompt_graphs = PromptGraphs(model)
 
     def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
@@ -244,7 +250,8 @@ class TorchEngine:
                 return self._started(request.start), self._encode_sources(batch)
             from weft.models.prompted_lm import PromptedLM
 
-            model = PromptedLM(self.model, specials.BEGIN)
+            read = None if self.prompt_graphs is None else self.prompt_graphs.read
+            model = PromptedLM(self.model, specials.BEGIN, read)
             return model, model.encode(torch.stack(batch.to(self.device).split()))
 
     def _started(self, start: tuple[int, ...]) -> StepModel:
