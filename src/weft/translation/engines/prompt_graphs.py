@@ -22,16 +22,44 @@ from weft.models.prompted_lm import rectangle
 from weft.translation.engines.encoder_graphs import MAX_GRAPHS, MAX_ROWS
 
 
+class PromptGraph:
+    """One recorded shape with its buffers."""
+
+    def __init__(self, model: PrefixLM, tokens_BT: Tensor, memory: PrefixMemory, pool: Any) -> None:
+        self.tokens_BT = tokens_BT.clone()
+        self.tokens = rectangle(self.tokens_BT)  # whose values are the same memory
+        self.layers = self.record(model, memory, pool)
+
+    def record(self, model: PrefixLM, memory: PrefixMemory, pool: Any) -> tuple[KeysValues, ...]:
+        """The buffers that a replay writes."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            model.read_prompts(self.tokens, memory)  # what is made on first use is made now
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            return model.read_prompts(self.tokens, memory).layers
+
+    def replay(self, tokens_BT: Tensor, length: int) -> PrefixState:
+        """The state after the first ``length`` tokens of these prompts, in tensors of its own."""
+        self.tokens_BT.copy_(tokens_BT)
+        self.graph.replay()
+        return PrefixState(tuple(KeysValues(*(part[:, :, :length].clone() for part in layer)) for layer in self.layers))
+
+
 class PromptGraphs:
     """The graphs of one Transformer language model on one GPU."""
 
+    graph_type: type[PromptGraph] = PromptGraph
+
     def __init__(self, model: PrefixLM) -> None:
         self.model = model
-        self.graphs: OrderedDict[tuple[int, int], _PromptGraph] = OrderedDict()
+        self.graphs: OrderedDict[tuple[int, int], PromptGraph] = OrderedDict()
         self.seen: set[tuple[int, int]] = set()
         self.lock = Lock()
         """Held while buffers are used."""
-        self.pool: Any = torch.cuda.graph_pool_handle()
+        self.pool: Any = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
 
     @torch.no_grad()
     def read(self, tokens_BT: Tensor, memory: PrefixMemory) -> PrefixState:
@@ -45,30 +73,8 @@ class PromptGraphs:
         padded_BT = functional.pad(tokens_BT, (0, missing))
         with self.lock:
             if shape not in self.graphs:
-                self.graphs[shape] = _PromptGraph(self.model, padded_BT, memory, self.pool)
+                self.graphs[shape] = self.graph_type(self.model, padded_BT, memory, self.pool)
                 if len(self.graphs) > MAX_GRAPHS:
                     self.graphs.popitem(last=False)
             self.graphs.move_to_end(shape)
             return self.graphs[shape].replay(padded_BT, length)
-
-
-class _PromptGraph:
-    """One recorded shape with its buffers."""
-
-    def __init__(self, model: PrefixLM, tokens_BT: Tensor, memory: PrefixMemory, pool: Any) -> None:
-        self.tokens_BT = tokens_BT.clone()
-        self.tokens = rectangle(self.tokens_BT)  # whose values are the same memory
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            model.read_prompts(self.tokens, memory)  # what is made on first use is made now
-        torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            self.layers = model.read_prompts(self.tokens, memory).layers
-
-    def replay(self, tokens_BT: Tensor, length: int) -> PrefixState:
-        """The state after the first ``length`` tokens of these prompts, in tensors of its own."""
-        self.tokens_BT.copy_(tokens_BT)
-        self.graph.replay()
-        return PrefixState(tuple(KeysValues(*(part[:, :, :length].clone() for part in layer)) for layer in self.layers))
