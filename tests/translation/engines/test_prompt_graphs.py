@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from weft.attention.step_attention import KeysValues
 from weft.models.build import build_model
 from weft.models.prefix_lm import PrefixLM, PrefixMemory
 from weft.models.prompted_lm import rectangle
@@ -20,8 +19,8 @@ from weft.tree import leaves, map_tree
 class EagerGraph(PromptGraph):
     """A graph without a GPU: instead of a replay the prompts are read again into the buffers."""
 
-    def record(self, model: PrefixLM, memory: PrefixMemory, pool: Any) -> tuple[KeysValues, ...]:
-        layers = map_tree(torch.clone, model.read_prompts(self.tokens, memory).layers)
+    def record(self, model: PrefixLM, memory: PrefixMemory, pool: Any) -> None:
+        layers = self.layers = map_tree(torch.clone, model.read_prompts(self.tokens, memory).layers)
 
         class Graph:
             @staticmethod
@@ -30,7 +29,6 @@ class EagerGraph(PromptGraph):
                     buffer.copy_(values)
 
         self.graph: Any = Graph
-        return layers
 
 
 class EagerGraphs(PromptGraphs):

@@ -19,6 +19,7 @@ from weft.attention.kv_cache import LENGTH_MULTIPLE
 from weft.attention.step_attention import KeysValues
 from weft.models.prefix_lm import PrefixLM, PrefixMemory, PrefixState
 from weft.models.prompted_lm import rectangle
+from weft.search.cuda_graphs import capture
 from weft.translation.engines.encoder_graphs import MAX_GRAPHS, MAX_ROWS
 
 
@@ -28,18 +29,20 @@ class PromptGraph:
     def __init__(self, model: PrefixLM, tokens_BT: Tensor, memory: PrefixMemory, pool: Any) -> None:
         self.tokens_BT = tokens_BT.clone()
         self.tokens = rectangle(self.tokens_BT)  # whose values are the same memory
-        self.layers = self.record(model, memory, pool)
+        self.record(model, memory, pool)
 
-    def record(self, model: PrefixLM, memory: PrefixMemory, pool: Any) -> tuple[KeysValues, ...]:
-        """The buffers that a replay writes."""
+    def record(self, model: PrefixLM, memory: PrefixMemory, pool: Any) -> None:
+        """Make the buffers that a replay writes, and the graph."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             model.read_prompts(self.tokens, memory)  # what is made on first use is made now
         torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            return model.read_prompts(self.tokens, memory).layers
+
+        def read() -> None:
+            self.layers = model.read_prompts(self.tokens, memory).layers
+
+        self.graph = capture(read, pool)
 
     def replay(self, tokens_BT: Tensor, length: int) -> PrefixState:
         """The state after the first ``length`` tokens of these prompts, in tensors of its own."""

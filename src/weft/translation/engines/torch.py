@@ -109,7 +109,9 @@ class TorchEngine:
         modules = model.modules() if isinstance(model, nn.Module) else [model]
         self._is_own_code = all(type(module).__module__.split(".")[0] in ("weft", "torch") for module in modules)
         self.step_size: StepSize | None = None
-        """Measured before the first large search."""
+        """Measured before the first large search …"""
+        self.measured_prompt = 0
+        """… with a prompt of this length, if the sources are prompts."""
         self.loop: CudaGraphLoop | None = None
         self.encoder_graphs: EncoderGraphs | None = None
         self.prompt_graphs: PromptGraphs | None = None
@@ -200,7 +202,7 @@ class TorchEngine:
 
     def _chooses_by_memory(self, request: EngineRequest) -> bool:
         """Whether batches are as large as the memory of the device allows."""
-        return request.settings.batch_tokens == "auto" and self.device.type == "cuda" and not request.prompts
+        return request.settings.batch_tokens == "auto" and self.device.type == "cuda"
 
     def _is_small(self, request: EngineRequest) -> bool:
         """Whether a search is so small that its memory need not be estimated."""
@@ -208,29 +210,32 @@ class TorchEngine:
         return hypotheses * (self.tokenizer.size + 1000) <= SMALL_SEARCH
 
     def _step_size(self, request: EngineRequest) -> StepSize:
-        """What a step takes, measured with the longest source of the first request that needs it."""
-        if self.step_size is None:
-            longest = int(IdRows.of(request.sources).lengths_B.argmax())
+        """What a step takes, measured with the longest source of the first request that needs it.
+
+        The state of a hypothesis contains its prompt: it is measured again for a longer one.
+        """
+        lengths = IdRows.of(request.sources).lengths_B
+        longest = int(lengths.argmax())
+        if self.step_size is None or (request.prompts and lengths[longest] > self.measured_prompt):
             model, memory = self._encode(request.select([longest]))
             with torch.no_grad():
                 self.step_size = StepSize.measure(model, memory, request.start[-1], self.device)
+            self.measured_prompt = int(lengths[longest])
         return self.step_size
 
     def _batches(self, request: EngineRequest) -> Iterator[Rows]:
         """Rows to search together: of similar length, prompts of the same length."""
         budget = fixed_batch_tokens(request.settings)
         lengths = IdRows.of(request.sources).lengths_B
-        if not request.prompts:
-            order = np.argsort(lengths, kind="stable")
+        orders = [np.argsort(lengths, kind="stable")]
+        if request.prompts:
+            orders = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
+        for order in orders:
             if self._chooses_by_memory(request):
-                yield from (order[part] for part in self._memory_slices(request.select(order)))
-                return
-            yield from (order[part] for part in budget_slices([lengths[order]], [budget]))
-            return
-        for length in sorted(set(lengths.tolist())):
-            rows = np.flatnonzero(lengths == length)
-            size = max(budget // length, 1)
-            yield from (rows[start : start + size] for start in range(0, len(rows), size))
+                slices = self._memory_slices(request.select(order))
+            else:
+                slices = budget_slices([lengths[order]], [budget])
+            yield from (order[part] for part in slices)
 
     def _memory_slices(self, request: EngineRequest) -> list[slice]:
         """Batches of sources that are sorted by length, chosen by the memory that is free."""
@@ -252,7 +257,7 @@ class TorchEngine:
 
             read = None if self.prompt_graphs is None else self.prompt_graphs.read
             model = PromptedLM(self.model, specials.BEGIN, read)
-            return model, model.encode(torch.stack(batch.to(self.device).split()))
+            return model, model.encode(to_device(ids, self.device).view(batch.rows, -1))
 
     def _started(self, start: tuple[int, ...]) -> StepModel:
         """The model after all but the last token of a start."""
