@@ -85,3 +85,17 @@ def test_first_and_later_calls(dummy: int) -> None:
         np.testing.assert_array_equal(found["present.0.encoder.key"], 2 * states)
         np.testing.assert_array_equal(found["present.0.encoder.value"], 3 * states)
         past = {name.replace("present", "past_key_values", 1): found[name] for name in outputs[1:]}
+
+
+def test_a_past_of_another_width() -> None:
+    """optimum takes hidden size / heads for the width of a head; the past is not read in the first call."""
+    merged = merge_decoder(decoder(), source(), fixed_width=False)
+    onnx.checker.check_model(merged)
+    session = onnxruntime.InferenceSession(merged.SerializeToString())
+    names = cache("past_key_values", "decoder", "encoder")
+    inputs = {name: np.zeros((ROWS, HEADS, 1, WIDTH + 1), np.float32) for name in names}
+    inputs["input_ids"] = np.ones((ROWS, 1), np.int64)
+    inputs["encoder_attention_mask"] = np.ones((ROWS, 4), np.int64)
+    inputs["encoder_hidden_states"] = np.ones((ROWS, HEADS, 4, WIDTH), np.float32)
+    (keys,) = session.run(["present.0.decoder.key"], {**inputs, "use_cache_branch": np.array([False])})
+    assert keys.shape == (ROWS, HEADS, 1, WIDTH)

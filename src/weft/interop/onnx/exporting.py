@@ -21,6 +21,7 @@ from weft.interop.export_folder import check_replaceable, write_export
 from weft.interop.onnx.description import describe
 from weft.interop.onnx.graphs import Graph, make_graphs
 from weft.models.seq2seq import Seq2Seq
+from weft.models.transformer_decoder import TransformerDecoder
 from weft.recipe import ModelSettings
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
@@ -65,9 +66,18 @@ def traced_graphs(model: Seq2Seq, quantization: str) -> Iterator[tuple[str, Any]
             parts[name] = quantize(traced) if quantization == "int8" else traced
     yield "encoder_model", parts["encoder_model"]
     if "source_keys_values" in parts:
-        yield "decoder_model_merged", merge_decoder(parts["decoder_model"], parts["source_keys_values"])
+        fixed_width = has_usual_width(model)
+        decoder, source = parts["decoder_model"], parts["source_keys_values"]
+        yield "decoder_model_merged", merge_decoder(decoder, source, fixed_width=fixed_width)
     else:
         yield "decoder_model", parts["decoder_model"]
+
+
+def has_usual_width(model: Seq2Seq) -> bool:
+    """Whether the width of a head is hidden size / heads; not in some models of the T5 family."""
+    assert isinstance(model.decoder, TransformerDecoder)
+    attention = model.decoder.stack.layers[0].self_attention
+    return model.decoder.stack.width // attention.heads == attention.head_width
 
 
 def check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:

@@ -21,12 +21,14 @@ SWITCH = "use_cache_branch"
 SOURCE_AXIS = "encoder_sequence_length_out"
 """Its own name: before the first call the past has no source tokens."""
 PREFIX = "source."
-EMPTY, AXIS = "no_tokens", "token_axis"
-"""Constants of a slice without tokens."""
+EMPTY = "no_tokens"
 
 
-def merge_decoder(decoder: Any, source: Any) -> Any:
-    """The graphs ``decoder_model`` and ``source_keys_values`` as one model."""
+def merge_decoder(decoder: Any, source: Any, *, fixed_width: bool = True) -> Any:
+    """The graphs ``decoder_model`` and ``source_keys_values`` as one model.
+
+    Without ``fixed_width`` the past may have any width in the first call: optimum takes hidden size / heads for it.
+    """
     source = compose.add_prefix(source, PREFIX, rename_inputs=False)
     graph, names = decoder.graph, [item.name for item in decoder.graph.input if item.name.startswith(PAST)]
     for node in graph.node:
@@ -50,12 +52,16 @@ def merge_decoder(decoder: Any, source: Any) -> Any:
     inputs = {item.name: item for item in graph.input}
     plain = [item for name, item in inputs.items() if name not in names]
     past = [_past(inputs[name]) for name in names]
+    outputs = _outputs(graph.output, past)
+    if not fixed_width:
+        for value in past:
+            value.type.tensor_type.shape.dim[3].ClearField("dim_value")
     merged = helper.make_graph(
         [choice, *graph.node, *copies],
         "decoder_model_merged",
         [*plain, hidden_states, *past, switch],
-        _outputs(graph.output, past),
-        [*graph.initializer, *source.graph.initializer, _integers(EMPTY, 0), _integers(AXIS, 2)],
+        outputs,
+        [*graph.initializer, *source.graph.initializer, _empty(inputs[names[0]])],
     )
     opsets = {entry.domain: entry for model in (source, decoder) for entry in model.opset_import}
     functions = [*decoder.functions, *source.functions]
@@ -71,18 +77,23 @@ def _branch(name: str, names: Sequence[str], nodes: list[Any]) -> Any:
 
 def _first_call(names: Sequence[str], source: Any) -> list[Any]:
     """Nodes of the first call: no keys and values of the target, and those of the source from its states."""
-    nodes = list(source.node)
+    rows, shape, nothing = f"{EMPTY}.rows", f"{EMPTY}.shape", f"{EMPTY}.tensor"
+    nodes = [
+        *source.node,
+        helper.make_node("Shape", ["input_ids"], [rows], start=0, end=1),
+        helper.make_node("Concat", [rows, EMPTY], [shape], axis=0),
+        helper.make_node("ConstantOfShape", [shape], [nothing]),
+    ]
     for name in names:
-        if ".decoder." in name:
-            nodes.append(helper.make_node("Slice", [name, EMPTY, EMPTY, AXIS], [f"first.{name}"]))
-        else:
-            computed = f"{PREFIX}{name.replace(PAST, PRESENT, 1)}"
-            nodes.append(helper.make_node("Identity", [computed], [f"first.{name}"]))
+        computed = nothing if ".decoder." in name else f"{PREFIX}{name.replace(PAST, PRESENT, 1)}"
+        nodes.append(helper.make_node("Identity", [computed], [f"first.{name}"]))
     return nodes
 
 
-def _integers(name: str, value: int) -> Any:
-    return helper.make_tensor(name, TensorProto.INT64, [1], [value])
+def _empty(past: Any) -> Any:
+    """Heads, tokens and width of keys of no tokens."""
+    dims = past.type.tensor_type.shape.dim
+    return helper.make_tensor(EMPTY, TensorProto.INT64, [3], [dims[1].dim_value, 0, dims[3].dim_value])
 
 
 def _past(value: Any) -> Any:
