@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from weft.runs.garbage_collection import collection_paused
+from weft.runs.garbage_collection import collection_paused, existing_objects_exempt
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -23,3 +23,14 @@ def test_collection_is_paused_and_goes_on_as_before(enabled: bool, freeze: bool)
     finally:
         gc.unfreeze()
         (gc.enable if was_enabled else gc.disable)()
+
+
+def test_existing_objects_are_exempt_for_a_while():
+    before = gc.get_freeze_count()
+    with existing_objects_exempt():
+        frozen = gc.get_freeze_count()
+        assert frozen > 0
+        with existing_objects_exempt():  # of whoever has done so already
+            assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() == frozen
+    assert gc.get_freeze_count() == before

@@ -13,7 +13,7 @@ ARRAYS = HypothesisArrays(
     scores_BN=np.array([[-1.0, -2.0], [-0.5, 0.0], [0.0, 0.0]]),
     log_probabilities_BN=np.array([[-3.0, -6.0], [-0.5, 0.0], [0.0, 0.0]]),
     token_scores_BNT=-np.ones((3, 2, 3)),
-    gaps_BN=np.array([[0.25, np.nan], [0.0, np.nan], [np.nan, np.nan]]),
+    gaps=np.array([[0.25, np.nan], [0.0, np.nan], [np.nan, np.nan]]),
 )
 
 

@@ -22,3 +22,19 @@ def collection_paused(*, freeze: bool = False) -> Iterator[None]:
             gc.freeze()
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def existing_objects_exempt() -> Iterator[None]:
+    """In the block, garbage is collected among new objects only: a collection of all others stops every thread.
+
+    Where something is exempt already, as in commands, nothing is changed.
+    """
+    freezes = gc.get_freeze_count() == 0
+    if freezes:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if freezes:
+            gc.unfreeze()

@@ -169,7 +169,7 @@ def _arrays(endings: _Endings, paths: _Paths, bounds: np.ndarray | None) -> Hypo
         scores_BN=scores,
         log_probabilities_BN=np.where(exists, last, 0.0),
         token_scores_BNT=token_scores,
-        gaps_BN=gaps_BN,
+        gaps=gaps_BN,
     )
 
 

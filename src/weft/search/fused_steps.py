@@ -113,12 +113,16 @@ def _unpacked(packed: np.ndarray, length: int, max_lengths: Sequence[int], ranki
     scores, totals = (np.ascontiguousarray(part).view(np.float32).astype(np.float64) for part in (scores, totals))
     exists, finished, lengths = facts[:, 0] > 0, facts[:, 1] > 0, facts[:, 2]
     stops, stuck = facts[:, 3] // 2, facts[:, 3] % 2 > 0
-    unfinished = scores[:, 3] * penalties(ranking, (stops + 1).tolist())
-    bounds = beam_bounds(scores[None, :, 2], unfinished, stops, max_lengths, ranking)
-    bounds = np.maximum(bounds, scores[:, 1])
     score = np.where(exists, scores[:, 0], 0.0)
-    gaps_B = np.full(sentences, np.nan)
-    gaps_B[finished] = gaps(bounds[finished], score[finished])
+
+    def find_gaps() -> np.ndarray:
+        unfinished = scores[:, 3] * penalties(ranking, stops + 1)
+        bounds = beam_bounds(scores[None, :, 2], unfinished, stops, max_lengths, ranking)
+        bounds = np.maximum(bounds, scores[:, 1])
+        gaps_B = np.full(sentences, np.nan)
+        gaps_B[finished] = gaps(bounds[finished], score[finished])
+        return gaps_B[:, None]
+
     last = np.take_along_axis(totals, np.maximum(lengths - 1, 0)[:, None], 1)[:, 0]
     ended = np.where(finished, BY_END, np.where(stuck | ~exists, BY_CONSTRAINTS, BY_LENGTH))
     return HypothesisArrays(
@@ -129,7 +133,7 @@ def _unpacked(packed: np.ndarray, length: int, max_lengths: Sequence[int], ranki
         scores_BN=score[:, None],
         log_probabilities_BN=np.where(exists, last, 0.0)[:, None],
         token_scores_BNT=np.diff(totals, prepend=0.0)[:, None],
-        gaps_BN=gaps_B[:, None],
+        gaps=find_gaps,
     )
 
 

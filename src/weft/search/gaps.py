@@ -73,10 +73,10 @@ def greedy_bounds(
     return best_R / penalties(ranking, max_lengths)
 
 
-def penalties(ranking: Ranking, lengths: Sequence[int]) -> np.ndarray:
+def penalties(ranking: Ranking, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """`Ranking.penalty` of several lengths, of which few are different."""
-    different = {length: ranking.penalty(length) for length in set(lengths)}
-    return np.array([different[length] for length in lengths])
+    different, indices = np.unique(np.asarray(lengths, dtype=np.int64), return_inverse=True)
+    return np.array([ranking.penalty(length) for length in different.tolist()])[indices]
 
 
 def beam_bounds(
@@ -92,7 +92,7 @@ def beam_bounds(
     ``stops_B``: the last step of each sentence.
     """
     limits_B = np.maximum(np.array(max_lengths), 1)
-    penalties_B = penalties(ranking, limits_B.tolist())
+    penalties_B = penalties(ranking, limits_B)
     steps_T1 = np.arange(len(following_TB))[:, None]
     discarded_B = np.where(steps_T1 <= stops_B, following_TB, FORBIDDEN).max(0)
     unfinished_B = np.where(stops_B + 1 < limits_B, unfinished_B, FORBIDDEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
@@ -160,8 +161,8 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
     scores_BN: np.ndarray
     log_probabilities_BN: np.ndarray
     token_scores_BNT: np.ndarray
-    gaps_BN: np.ndarray
-    """NaN where there is none."""
+    gaps: np.ndarray | Callable[[], np.ndarray]
+    """`gaps_BN`, or what computes them when they are first read."""
 
     def __len__(self) -> int:
         return len(self.counts_B)
@@ -184,9 +185,16 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    @cached_property
+    def gaps_BN(self) -> np.ndarray:
+        """`Hypothesis.gap`; NaN where there is none."""
+        return self.gaps() if callable(self.gaps) else self.gaps
+
     def part(self, sentences: slice) -> HypothesisArrays:
         """Those of some sentences."""
-        return HypothesisArrays(**{each.name: getattr(self, each.name)[sentences] for each in fields(self)})
+        names = [each.name for each in fields(self) if each.name != "gaps"]
+        parts = {name: getattr(self, name)[sentences] for name in names}
+        return HypothesisArrays(**parts, gaps=lambda: self.gaps_BN[sentences])
 
     @property
     def token_counts_BN(self) -> np.ndarray:

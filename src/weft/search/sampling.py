@@ -310,11 +310,15 @@ def _arrays(
     by_end_BK = (lengths_BK > 0) & (last_BK == request.end)
     at_limit_BK = lengths_BK == np.array(request.max_lengths)[:, None]
     totals_BK = np.cumsum(log_probs, 0)[-1]
-    scores_BK = totals_BK / penalties(ranking, lengths_BK.ravel().tolist()).reshape(lengths_BK.shape)
-    gaps_BK = np.full(lengths_BK.shape, np.nan)
-    if with_gap:
-        bounds_B = greedy_bounds(log_probs[:, :, 0], lengths_BK[:, 0], ranking, request.max_lengths)
-        gaps_BK[by_end_BK] = gaps(bounds_B[:, None][by_end_BK], scores_BK[by_end_BK])
+    scores_BK = totals_BK / penalties(ranking, lengths_BK.ravel()).reshape(lengths_BK.shape)
+
+    def find_gaps() -> np.ndarray:
+        gaps_BK = np.full(lengths_BK.shape, np.nan)
+        if with_gap:
+            bounds_B = greedy_bounds(log_probs[:, :, 0], lengths_BK[:, 0], ranking, request.max_lengths)
+            gaps_BK[by_end_BK] = gaps(bounds_B[:, None][by_end_BK], scores_BK[by_end_BK])
+        return gaps_BK
+
     return HypothesisArrays(
         counts_B=np.full(len(lengths_BK), request.n_best),
         tokens_BNT=tokens.transpose(1, 2, 0),
@@ -323,7 +327,7 @@ def _arrays(
         scores_BN=scores_BK,
         log_probabilities_BN=totals_BK,
         token_scores_BNT=log_probs.transpose(1, 2, 0),
-        gaps_BN=gaps_BK,
+        gaps=find_gaps,
     )
 
 

@@ -142,10 +142,11 @@ def search_each(translator: Translator, requests: Iterable[TranslationRequest]) 
 
     Any other error is raised where the translations of its request would have been.
     """
+    from weft.runs.garbage_collection import existing_objects_exempt
     from weft.translation.engines.background import BackgroundSearch
 
     waiting: deque[Callable[[], Outcome]] = deque()
-    with BackgroundSearch(translator.engine) as background:
+    with existing_objects_exempt(), BackgroundSearch(translator.engine) as background:
         begin = partial(_begin, translator, iter(requests), background)
         while (finish := begin()) is not None:
             waiting.append(finish)

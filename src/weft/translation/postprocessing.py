@@ -14,7 +14,7 @@ from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.text.word_cache import decode_arrays
 from weft.translation.results import Translation
-from weft.translation.word_alignment import Sentence, Sentences, align_words, merge_to_words, split_words
+from weft.translation.word_alignment import Sentence, align_words, merge_to_words, split_words
 
 if TYPE_CHECKING:
     from weft.text.copying import SentenceIds
@@ -32,6 +32,8 @@ class _Details:
     def compute(self, name: str, row: int) -> Any:
         hypotheses = self.hypotheses
         match name:
+            case "source":
+                return self.sources[row].text
             case "ended":
                 return ENDED[int(hypotheses.ended_BN[row, 0])]
             case "ids":
@@ -110,8 +112,7 @@ class Postprocessor:
         counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
         inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
-        given = sources.text_of_each() if isinstance(sources, Sentences) else [source.text for source in sources]
-        return Translation.lazy(given, texts, _Details(hypotheses, sources, self.tokenizers))
+        return Translation.lazy(texts, _Details(hypotheses, sources, self.tokenizers))
 
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
         """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""

@@ -67,13 +67,12 @@ class Translation:
     """Every step of the search, if requested."""
 
     @classmethod
-    def lazy(cls, sources: Sequence[str], texts: Sequence[str], others: TranslationFields) -> list[Translation]:
+    def lazy(cls, texts: Sequence[str], others: TranslationFields) -> list[Translation]:
         """The translations of a batch; all other fields are computed when they are first read."""
         make, assign = cls.__new__, object.__setattr__
         translations = []
-        for row, (source, text) in enumerate(zip(sources, texts, strict=True)):
+        for row, text in enumerate(texts):
             translation = make(cls)
-            assign(translation, "source", source)
             assign(translation, "text", text)
             assign(translation, "_others", others)
             assign(translation, "_row", row)

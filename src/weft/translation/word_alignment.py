@@ -65,10 +65,6 @@ class Sentences(Sequence[Sentence]):
         row = int(self._rows[index])
         return framed_sentence(self.texts[row], self.ids[row], self.frame)
 
-    def text_of_each(self) -> list[str]:
-        texts = self.texts
-        return [texts[row] for row in self._rows.tolist()]
-
 
 def framed_sentence(text: str, ids: Sequence[int], frame: Frame) -> Sentence:
     """A source with its ids as the model reads them."""

@@ -74,6 +74,21 @@ def test_whoever_leaves_early_waits_for_one_batch_at_most():
     assert "weft-search" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_other_work_is_done_while_a_search_waits():
+    class Waiting(Echo):
+        idle = threading.Event()
+
+    engine = Waiting()
+    with BackgroundSearch(engine) as background:
+        assert engine.idle.wait(5)  # for a request
+        assert [batch.hypotheses for batch in background.search(request([3]))] == [[[3]]]
+        assert engine.idle.wait(5)
+        engine.idle.clear()
+        background.give_way()  # not for long
+    with BackgroundSearch(Echo()) as background:
+        background.give_way()
+
+
 def test_an_engine_without_batches_returns_one():
     class Whole:
         name, precision = "whole", "fp32"
