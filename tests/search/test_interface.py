@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.search.interface import BY_CONSTRAINTS, BY_END, BY_LENGTH, HypothesisArrays
+from weft.search.interface import BY_CONSTRAINTS, BY_END, BY_LENGTH, HypothesisArrays, PendingHypotheses
 
 ARRAYS = HypothesisArrays(
     counts_B=np.array([2, 1, 1]),
@@ -32,3 +32,21 @@ def test_a_sequence_of_lists() -> None:
     assert list(ARRAYS) == ARRAYS and list(ARRAYS) == ARRAYS and ARRAYS != [] and ARRAYS != 3
     with pytest.raises(IndexError):
         ARRAYS[3]
+
+
+def test_a_part_of_the_sentences():
+    assert ARRAYS.part(slice(1, 3)) == ARRAYS[1:3]
+    assert ARRAYS.part(slice(1, 3))[0][0].gap == ARRAYS[1][0].gap
+
+
+def test_hypotheses_are_computed_when_they_are_first_read():
+    computed = []
+
+    def compute():
+        computed.append(True)
+        return ARRAYS
+
+    pending = PendingHypotheses(len(ARRAYS), compute)
+    assert len(pending) == len(ARRAYS) and not computed
+    assert pending == ARRAYS and pending[1:] == ARRAYS[1:] and pending.arrays is ARRAYS
+    assert len(computed) == 1

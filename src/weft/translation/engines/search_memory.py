@@ -37,9 +37,7 @@ USABLE = 0.5
 CPU_BATCH_TOKENS = 4_096
 """`search.batch_tokens` = "auto" on a CPU."""
 MAX_HYPOTHESES = 20_480
-"""Hypotheses at a time beyond which a GPU searches no faster …"""
-MAX_SENTENCES = 16_384
-"""… and sentences, of which those of a batch should be of similar length."""
+"""Hypotheses at a time beyond which a GPU searches no faster."""
 BATCH_SHARE = 0.25
 """The part of the available memory that a batch of `search.batch_tokens` = "auto" may take."""
 
@@ -97,7 +95,7 @@ def fixed_batch_tokens(settings: SearchSettings) -> int:
 def memory_slices(request: EngineRequest, size: StepSize, *, max_lengths: Sequence[int], available: int) -> list[slice]:
     """Consecutive sentences, in the order of their lengths, as large batches as fit in the available memory."""
     count = HypothesisCount.of(request).number
-    most = min(max(MAX_HYPOTHESES // count, 1), MAX_SENTENCES)
+    most = max(MAX_HYPOTHESES // count, 1)
     sentences = len(request.sources)
     width = _longest_source(request) if request.return_attention else 0
     lengths = np.maximum.accumulate(np.array(max_lengths, dtype=np.int64))
