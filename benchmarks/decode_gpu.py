@@ -41,7 +41,7 @@ def ours(
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
     from weft.search.cuda_graphs import CudaGraphLoop
-    from weft.search.interface import SearchRequest
+    from weft.search.interface import HypothesisArrays, PendingHypotheses, SearchRequest
     from weft.translation.engines.encoder_graphs import EncoderGraphs
     from weft.translation.engines.prompt_graphs import PromptGraphs
     from weft.translation.strategies import search
@@ -82,7 +82,9 @@ def ours(
             memory=memory, max_lengths=lengths, min_lengths=lengths, begin=BEGIN, end=END, device=device, loop=loop
         )
         found = search(searched, request, settings)
-        assert all(len(one[0].tokens) == TARGET for one in found)
+        arrays = found.arrays if isinstance(found, PendingHypotheses) else found
+        assert isinstance(arrays, HypothesisArrays)
+        assert all(len(tokens) == TARGET for tokens in arrays.best_tokens())
         return rows * TARGET
 
     return call

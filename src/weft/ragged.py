@@ -233,6 +233,11 @@ class FixedLayout(Layout):
         offsets, lengths = layout.device_offsets, layout.device_lengths
         return [offsets, lengths, layout.row_ids, layout.positions, layout.padded_indices, layout.masked_BS]
 
+    @property
+    def index_tensors(self) -> Sequence[Tensor]:
+        """The tensors that `assign` overwrites."""
+        return self._fixed
+
     def assign(self, lengths: Tensor) -> None:
         """Overwrite the index tensors with those of rows of these lengths."""
         layout = Layout(lengths, longest=self.longest)

@@ -33,6 +33,14 @@ class FixedCapacity(Protocol):
         """See `with_capacity`."""
 
 
+@runtime_checkable
+class Restartable(Protocol):
+    """A tree of fixed capacity that can be emptied."""
+
+    def restart(self) -> None:
+        """See `restart`."""
+
+
 def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """The same tree with ``function`` applied to every tensor."""
     return _map(function, tree)
@@ -67,6 +75,23 @@ def with_capacity(tree: Tree, tokens: int, *, return_attention: bool) -> Tree:
         return state.with_capacity(tokens, return_attention=return_attention)
 
     return _map(lambda leaf: leaf, tree, FixedCapacity, fix)
+
+
+def can_restart(tree: Tree) -> bool:
+    """Whether all of it can be emptied."""
+    if isinstance(tree, tuple) and not isinstance(tree, Restartable):
+        return all(can_restart(branch) for branch in tree)
+    return tree is None or isinstance(tree, Restartable)
+
+
+def restart(tree: Tree) -> None:
+    """Empty it in place: afterwards it is as `with_capacity` makes it of a state without tokens."""
+
+    def empty(state: Tree) -> Tree:
+        state.restart()
+        return state
+
+    _map(lambda leaf: leaf, tree, Restartable, empty)
 
 
 def repeat(tree: Tree, times: int) -> Tree:

@@ -24,6 +24,7 @@ def test_hypotheses_are_made_of_them() -> None:
     assert empty.tokens == [] and empty.token_scores == [-1.0] and empty.log_probability == -0.5 and empty.proven
     assert stuck.tokens == stuck.token_scores == [] and stuck.ended == "constraints" and stuck.score == 0.0
     assert ARRAYS.token_counts_BN[:, 0].tolist() == [2, 0, 0]
+    assert ARRAYS.best_tokens() == [[5, 6], [], []]
 
 
 def test_a_sequence_of_lists() -> None:

@@ -141,6 +141,8 @@ class TestSearchSettings:
         assert copier.search_settings({}).stop == "outranked"
         assert copier.search_settings({"stop": "finished"}).stop == "finished"
         assert copier.search_settings({"required": ["a"]}).stop is None
+        assert copier.search_settings({"size": 1}).size == copier.search_settings({"size": 1}).size == 1
+        assert refusal(RecipeError, copier.search_settings, {"size": True}).startswith("search.size: ")
         monkeypatch.setattr("weft.translation.translator.SMALL_VOCABULARY", 4)
         assert copier.search_settings({}).stop == "finished"
 

@@ -15,9 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.kv_cache import KVCache
+from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.interface import AlignmentHeads, mean_of_heads
-from weft.models.transformer import ResidualBlock, TransformerLayer, TransformerStack, normalize
+from weft.models.positions import Sinusoidal
+from weft.models.transformer import (
+    ACTIVATIONS,
+    FeedForward,
+    ResidualBlock,
+    TransformerLayer,
+    TransformerStack,
+    normalize,
+)
 
 
 class CachedState(NamedTuple):
@@ -65,18 +74,18 @@ def cached_step(
     if source_lengths_R is not None and source[0] is not None:
         longest += source[0].keys_BHSD.shape[2]
     longest = min(longest, stack.max_positions or longest)  # finished rows may run past the last position
-    next_R = cache.length if source_lengths_R is None else cache.length + source_lengths_R
-    positions_R = next_R.clamp(max=longest - 1).expand(len(embedded_RE))
-    stream = _Stream(stack.embed(embedded_RE, positions_R, longest))
-    rotation = stack.rotation(positions_R, stream.values_RD.dtype)
-    biases = stack.position_biases(cache.length, torch.arange(cache.capacity, device=embedded_RE.device))
-    biases = _contiguous(biases)
+    stream_RD, rotation, longer_1 = _embed(stack, embedded_RE, cache.length, source_lengths_R, longest)
+    stream = _Stream(stream_RD)
+    biases: list[Tensor | None] = [None] * len(stack.layers)
+    if stack.relative_bias is not None:
+        history_T = torch.arange(cache.capacity, device=embedded_RE.device)
+        biases = _contiguous(stack.position_biases(cache.length, history_T))
     if embedded_RE.is_cuda and not isinstance(state, CachedStateWithAttention):
         from weft.models.small_step import is_small, small_layers
 
         if is_small(stack, stream.values_RD):
             stream = _Stream(small_layers(stack, stream.values_RD, cache, rotation, biases, source))
-            state = state._replace(cache=cache._replace(length=cache.length + 1))
+            state = state._replace(cache=cache._replace(length=longer_1))
             return CachedStep(stream.close(stack.final_norm), state, None)
     weights: dict[int, Tensor] = {}
     for number, (layer, keys_values) in enumerate(zip(stack.layers, source, strict=True)):
@@ -95,10 +104,36 @@ def cached_step(
                 weights[number] = weights_RHS
         if layer.feed_forward is not None:
             residual = layer.feed_forward_residual
-            stream.add(residual, layer.feed_forward(stream.input(residual)))
+            stream.add(residual, _feed_forward(layer.feed_forward, stream.input(residual)))
     attention_RS = mean_of_heads(weights, alignment) if weights else None
-    state = state._replace(cache=cache._replace(length=cache.length + 1))
+    state = state._replace(cache=cache._replace(length=longer_1))
     return CachedStep(stream.close(stack.final_norm), state, attention_RS)
+
+
+def _embed(
+    stack: TransformerStack, embedded_RE: Tensor, length_1: Tensor, source_lengths_R: Tensor | None, longest: int
+) -> tuple[Tensor, Rotation | None, Tensor]:
+    """The input of the first layer, the rotation of its position, and the length after this step."""
+    plain = isinstance(stack.input_projection, nn.Identity) and stack.embedding_norm is None
+    if embedded_RE.is_cuda and plain and isinstance(stack.positions, Sinusoidal) and source_lengths_R is None:
+        from weft.kernels.triton.embed_step import embed_step
+
+        table_PD, scale = stack.positions.table(longest), stack.embedding_scale
+        stream_RD, longer_1 = embed_step(embedded_RE, table_PD, length_1, longest=longest, scale=scale)
+        return stream_RD, None, longer_1
+    next_R = length_1 if source_lengths_R is None else length_1 + source_lengths_R
+    positions_R = next_R.clamp(max=longest - 1).expand(len(embedded_RE))
+    stream_RD = stack.embed(embedded_RE, positions_R, longest)
+    return stream_RD, stack.rotation(positions_R, stream_RD.dtype), length_1 + 1
+
+
+def _feed_forward(network: FeedForward, stream_RD: Tensor) -> Tensor:
+    """What the network gives; on CUDA the ReLU is part of the product."""
+    first, second = network.linear1, network.linear2
+    is_plain = type(first) is type(second) is nn.Linear and first.weight.dtype == stream_RD.dtype
+    if stream_RD.is_cuda and is_plain and network.activation is ACTIVATIONS["relu"]:
+        return second(torch._addmm_activation(first.bias, stream_RD, first.weight.t()))
+    return network(stream_RD)
 
 
 def _contiguous(biases: Sequence[Tensor | None]) -> list[Tensor | None]:

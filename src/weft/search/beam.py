@@ -42,9 +42,8 @@ from weft.search.constraints import LogitsConstraint, apply_constraints
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.loop import ObservedLoop, StepLoop
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
-from weft.search.state import SearchState
+from weft.search.state import SearchInputs, SearchStart, SearchState, history_window
 from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extensions
-from weft.tree import repeat
 
 STOPS = ("finished", "outranked", "outranked_by_all", "provable", "steps")
 LARGE_BEAM = 64
@@ -104,23 +103,6 @@ def beam_search(
     """The best hypotheses of every sentence, best first."""
     if not request.max_lengths:
         return []
-    sentences, size, device = len(request.max_lengths), options.size, request.device
-    scores_BK = torch.full((sentences, size), FORBIDDEN, device=device)
-    scores_BK[:, :: size // options.groups] = 0.0
-    coverage_BKS = None
-    if options.ranking.beta:
-        begin_B = torch.full((sentences,), request.begin, device=device)
-        attention_BS = model.step(begin_B, model.start(request.memory), request.memory)[2]
-        if attention_BS is None:
-            raise SearchError(NO_ATTENTION)
-        coverage_BKS = torch.zeros(sentences, size, attention_BS.shape[1], device=device)
-    beam = BeamState(
-        totals_BK=torch.zeros_like(scores_BK),
-        scores_BK=scores_BK,
-        finished_BG=torch.zeros(sentences, options.groups, dtype=torch.int64, device=device),
-        best_BN=torch.full((sentences, options.compared(request.n_best)), FORBIDDEN, device=device),
-        coverage_BKS=coverage_BKS,
-    )
     step = BeamStep(
         model,
         options,
@@ -131,14 +113,43 @@ def beam_search(
         return_trace=request.return_trace,
         is_observed=isinstance(request.loop, ObservedLoop),
     )
-    state = SearchState.start(request, repeat(model.start(request.memory), size), rows=size, extra=beam)
+    window = history_window(request)
+    start = BeamStart(model, request.begin, options.size, window, request.device, options, request.n_best)
     loop = request.loop or StepLoop()
-    records = loop.run(step, state, return_attention=request.return_attention or coverage_BKS is not None)
+    return_attention = request.return_attention or bool(options.ranking.beta)
+    records = loop.search(step, start, SearchInputs.of(request), return_attention=return_attention)
     if isinstance(records[0].records, PackedBeamRecord):
         from weft.search.fused_steps import packed_backtrace
 
         return packed_backtrace(records, request, options.ranking)
-    return backtrace(records, request, size, options.ranking, groups=options.groups)
+    return backtrace(records, request, options.size, options.ranking, groups=options.groups)
+
+
+@dataclass(frozen=True)
+class BeamStart(SearchStart):
+    """The beams of all sentences before the first step: one hypothesis in each group."""
+
+    options: BeamOptions
+    n_best: int
+
+    def extra(self, inputs: SearchInputs) -> BeamState:
+        sentences, size, device = len(inputs.limits.max_lengths_B), self.options.size, self.device
+        scores_BK = torch.full((sentences, size), FORBIDDEN, device=device)
+        scores_BK[:, :: size // self.options.groups] = 0.0
+        coverage_BKS = None
+        if self.options.ranking.beta:
+            begin_B = torch.full((sentences,), self.begin, device=device)
+            attention_BS = self.model.step(begin_B, self.model.start(inputs.memory), inputs.memory)[2]
+            if attention_BS is None:
+                raise SearchError(NO_ATTENTION)
+            coverage_BKS = torch.zeros(sentences, size, attention_BS.shape[1], device=device)
+        return BeamState(
+            totals_BK=torch.zeros_like(scores_BK),
+            scores_BK=scores_BK,
+            finished_BG=torch.zeros(sentences, self.options.groups, dtype=torch.int64, device=device),
+            best_BN=torch.full((sentences, self.options.compared(self.n_best)), FORBIDDEN, device=device),
+            coverage_BKS=coverage_BKS,
+        )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ with ones that are done, key–value caches have a capacity of 32, 64, 128, … 
 The host never waits for the device step by step: which sentences are done is read a few steps late. When half of them,
 or more, are done (`few_active`), or the capacity is used up, the rest moves into buffers of another size. While the
 first steps are queued on the device, the host may prepare the next batch (`LoopWithWork`).
+
+A search that begins like an earlier one (`SearchStart`) makes no state: its inputs are copied into the buffers, and the
+rest of them is set back to what it was then (`Beginning`).
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ import torch
 from torch import Tensor
 
 from weft.search.loop import Step, StepLoop, StepRecords
-from weft.search.state import SearchState
+from weft.search.state import SearchInputs, SearchStart, SearchState
 from weft.search.transfers import to_device
-from weft.tree import Tree, leaves, map_tree, with_capacity
+from weft.tree import Tree, can_restart, leaves, map_tree, restart, with_capacity
 
 INITIAL_CAPACITY = 32
 """Tokens that the first buffers can hold."""
@@ -35,6 +38,10 @@ FEW_ROWS = 64
 """… or after one, if there are so few rows that the steps are short."""
 LARGE, SMALL = 512, 32
 """Sentences: see `few_active`."""
+LARGE_LEAF = 2**16
+"""Numbers of a tensor from which on it is copied by itself: PyTorch divides a list among too few blocks."""
+LARGE_INPUT = 4096
+"""Numbers of an input up to which its copy to the device waits for nothing, though it is not page-locked."""
 MEMORY_FRACTION = 0.25
 """Of the device's memory: what the buffers of all graphs that are kept may take together."""
 
@@ -55,7 +62,8 @@ class StepGraph:
         self.capacity = capacity
         self._warm_up()
         self.graph = capture(self.step_buffers, pool)
-        self.done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
+        done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
+        self.done_T, self.done_on_host = done_on_host.unbind(0), done_on_host.numpy()
         self.events = [torch.cuda.Event() for _ in range(capacity)]
 
     @property
@@ -87,7 +95,7 @@ class StepGraph:
     def replay(self, time: int) -> None:
         """Launch one step, and the copy to the host of which sentences are done."""
         self.graph.replay()
-        self.done_on_host[time].copy_(self.state.done_B, non_blocking=True)
+        self.done_T[time].copy_(self.state.done_B, non_blocking=True)
         self.events[time].record(self.stream)
 
     def done(self, time: int) -> np.ndarray:
@@ -97,20 +105,24 @@ class StepGraph:
             self.idle.set()
             event.synchronize()
             self.idle.clear()
-        return self.done_on_host[time].numpy()
+        return self.done_on_host[time]
+
+    def load(self, state: SearchState) -> None:
+        """Copy a state into the buffers."""
+        _copy(state, self.state)
 
     def run(
-        self, state: SearchState, count: int, time: int, work: Callable[[], None] | None = None
+        self, sentences: Tensor, time: int, work: Callable[[], None] | None = None
     ) -> tuple[StepRecords, int, np.ndarray]:
         """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
 
-        ``count``: how many of the sentences are not padding; ``work``: what the host does while the first steps are
-        taken. Sentences of which it is not known yet that they are done count as active.
+        ``sentences``: those that the buffers hold, without padding, on the CPU; ``work``: what the host does while the
+        first steps are taken. Sentences of which it is not known yet that they are done count as active.
         """
-        _copy(state, self.state)
-        self.stream = torch.cuda.current_stream() if state.done_B.is_cuda else None
-        start, few = time, few_active(len(state.done_B))
-        delay = READ_DELAY if len(state.tokens_R) > FEW_ROWS else 1
+        buffers, count = self.state, len(sentences)
+        self.stream = torch.cuda.current_stream() if buffers.done_B.is_cuda else None
+        start, few = time, few_active(len(buffers.done_B))
+        delay = READ_DELAY if len(buffers.tokens_R) > FEW_ROWS else 1
         done_B = np.zeros(0, dtype=bool)
         while time < self.capacity:
             self.replay(time)
@@ -126,7 +138,6 @@ class StepGraph:
             done_B = self.done(time - 1)
         # What the device goes on with stays there; the buffers are overwritten by the next search.
         take = torch.clone if getattr(self.history, "stays_on_device", False) else Tensor.cpu
-        sentences = take(state.sentences_B[:count])
         records = map_tree(lambda leaf: take(leaf[start:time, :count]), self.history)
         return StepRecords(sentences, records), time, np.flatnonzero(~done_B[:count])
 
@@ -154,14 +165,59 @@ def capture(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
     return graph
 
 
+class Beginning:
+    """How searches begin in the buffers of a graph, if they begin like one that did so before."""
+
+    def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, inputs: SearchInputs, pool: Any) -> None:
+        """``key``: of the graph among those that are kept; ``state``: the first state of the earlier search."""
+        self.graph = graph
+        self.key = key
+        numbers = {id(leaf): number for number, leaf in enumerate(leaves(inputs))}
+        stateless = state._replace(model_state=None), graph.state._replace(model_state=None)
+        pairs = list(zip(*map(leaves, stateless), strict=True))
+        self.inputs = [(numbers[id(leaf)], buffer) for leaf, buffer in pairs if id(leaf) in numbers]
+        self.constants = [(buffer, leaf.clone()) for leaf, buffer in pairs if id(leaf) not in numbers]
+        self.is_complete = len(self.inputs) == len(numbers)
+        """Whether all inputs are in the state as they are."""
+        self.captured: torch.cuda.CUDAGraph | None = None
+        if pool is not None:
+            self._reset()  # what is made on first use is made now
+            self.captured = capture(self._reset, pool)
+
+    def _reset(self) -> None:
+        _copy_pairs(self.constants)
+        restart(self.graph.state.model_state)
+
+    def restart(self, inputs: SearchInputs) -> StepGraph:
+        """The graph, with the state of a search of these inputs in its buffers."""
+        if self.captured is None:
+            self._reset()
+        else:
+            self.captured.replay()
+        given = list(leaves(inputs))
+        pairs = [(buffer, given[number]) for number, buffer in self.inputs]
+        _copy_pairs([(buffer, leaf) for buffer, leaf in pairs if leaf.device == buffer.device])
+        for buffer, leaf in pairs:
+            if leaf.device != buffer.device:
+                buffer.copy_(leaf.pin_memory() if leaf.numel() > LARGE_INPUT else leaf, non_blocking=True)
+        return self.graph
+
+
 def _copy(values: Tree, buffers: Tree) -> None:
     pairs = [(old, new) for old, new in zip(leaves(buffers), leaves(values), strict=True) if old is not new]
-    changed = [(old, new) for old, new in pairs if old.data_ptr() != new.data_ptr()]
+    _copy_pairs([(old, new) for old, new in pairs if old.data_ptr() != new.data_ptr()])
+
+
+def _copy_pairs(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Overwrite the first of each pair by the second."""
     by_type: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
-    for old, new in changed:
-        by_type.setdefault(old.dtype, []).append((old, new))
-    for pairs in by_type.values():  # of one type they are copied by one kernel
-        torch._foreach_copy_([old for old, _ in pairs], [new for _, new in pairs])
+    for old, new in pairs:
+        if old.numel() >= LARGE_LEAF:
+            old.copy_(new)
+        else:
+            by_type.setdefault(old.dtype, []).append((old, new))
+    for same in by_type.values():  # of one type they are copied by one kernel
+        torch._foreach_copy_([old for old, _ in same], [new for _, new in same])
 
 
 class CudaGraphLoop(StepLoop):
@@ -172,6 +228,7 @@ class CudaGraphLoop(StepLoop):
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.graphs: OrderedDict[Hashable, StepGraph] = OrderedDict()
+        self.beginnings: dict[Hashable, Beginning] = {}
         self.lock = Lock()
         """Held while a search uses the buffers."""
         self.idle = Event()
@@ -182,48 +239,73 @@ class CudaGraphLoop(StepLoop):
             self.pool = torch.cuda.graph_pool_handle()
             self.max_bytes = torch.cuda.get_device_properties(device).total_memory * MEMORY_FRACTION
 
-    def run(
+    def search(
         self,
         step: Step,
-        state: SearchState,
+        start: SearchStart,
+        inputs: SearchInputs,
         *,
         return_attention: bool = False,
         work: Callable[[], None] | None = None,
     ) -> list[StepRecords]:
         """``work``: what the host does while the device takes the first steps."""
-        with self.lock:
-            return self._run(step, state, return_attention=return_attention, work=work)
 
-    def _run(
-        self, step: Step, state: SearchState, *, return_attention: bool, work: Callable[[], None] | None
-    ) -> list[StepRecords]:
         def grow(state: SearchState, tokens: int) -> SearchState:
             grown = with_capacity(state.model_state, tokens, return_attention=return_attention)
             return state._replace(model_state=grown)
 
+        with self.lock:
+            key = (step, start, return_attention, _shapes(inputs))
+            beginning = self.beginnings.get(key)
+            if beginning is not None:
+                self.graphs.move_to_end(beginning.key)
+                graph = beginning.restart(inputs)
+                return self._steps(graph, torch.arange(len(inputs.limits.max_lengths_B)), grow, work)
+            inputs = inputs.on(start.device)
+            first = start(inputs)
+            count = len(first.sentences_B)
+            state = pad_sentences(grow(first, INITIAL_CAPACITY), padded_count(count))
+            first_graph = self._graph(step, state, INITIAL_CAPACITY)
+            if first_graph is None:
+                return self.run(step, state.keep_sentences(torch.arange(count, device=self.device)))
+            is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
+            if is_empty and can_restart(state.model_state):
+                beginning = Beginning(first_graph, next(reversed(self.graphs)), state, inputs, self.pool)
+                self.beginnings |= {key: beginning} if beginning.is_complete else {}
+            first_graph.load(state)
+            return self._steps(first_graph, torch.arange(count), grow, work)
+
+    def _steps(
+        self,
+        graph: StepGraph,
+        sentences: Tensor,
+        grow: Callable[[SearchState, int], SearchState],
+        work: Callable[[], None] | None,
+    ) -> list[StepRecords]:
+        """All steps of a search whose first state is in the buffers of a graph."""
         steps: list[StepRecords] = []
-        capacity, time = INITIAL_CAPACITY, 0
-        count = len(state.sentences_B)
-        state = grow(state, capacity)
-        while count:
-            state = pad_sentences(state, padded_count(count))
-            graph = self._graph(step, state, capacity)
-            if graph is None:
-                return steps + super().run(step, state.keep_sentences(torch.arange(count, device=self.device)))
-            records, time, active = graph.run(state, count, time, work)
+        capacity, time = graph.capacity, 0
+        while True:
+            records, time, active = graph.run(sentences, time, work)
             work = None
             steps.append(records)
-            count = len(active)
-            if count:
-                state = take_sentences(graph.state, to_device(active, self.device))
-                if time == capacity:
-                    capacity *= 2
-                    state = grow(state, capacity - time)
-        return steps
+            if not len(active):
+                return steps
+            sentences = sentences[torch.from_numpy(active)]
+            state = take_sentences(graph.state, to_device(active, self.device))
+            if time == capacity:
+                capacity *= 2
+                state = grow(state, capacity - time)
+            following = self._graph(graph.step, state, capacity)
+            if following is None:
+                kept = torch.arange(len(active), device=self.device)
+                return steps + self.run(graph.step, state.keep_sentences(kept))
+            graph = following
+            graph.load(state)
 
     def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
         """The graph of a step for these shapes; None: its shapes change."""
-        key = (step, capacity, tuple((leaf.shape, leaf.dtype) for leaf in leaves(state)))
+        key = (step, capacity, _shapes(state))
         if key in self.graphs:
             self.graphs.move_to_end(key)
             return self.graphs[key]
@@ -234,7 +316,8 @@ class CudaGraphLoop(StepLoop):
         self.graphs[key] = graph
         graph.idle = self.idle
         while len(self.graphs) > 1 and sum(kept.bytes for kept in self.graphs.values()) > self.max_bytes:
-            self.graphs.popitem(last=False)
+            _, dropped = self.graphs.popitem(last=False)
+            self.beginnings = {name: one for name, one in self.beginnings.items() if one.graph is not dropped}
         return graph
 
 
@@ -245,8 +328,14 @@ class LoopWithWork(StepLoop):
         self.loop = loop
         self.work = work
 
-    def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
-        return self.loop.run(step, state, return_attention=return_attention, work=self.work)
+    def search(
+        self, step: Step, start: SearchStart, inputs: SearchInputs, *, return_attention: bool = False
+    ) -> list[StepRecords]:
+        return self.loop.search(step, start, inputs, return_attention=return_attention, work=self.work)
+
+
+def _shapes(tree: Tree) -> Hashable:
+    return tuple((leaf.shape, leaf.dtype) for leaf in leaves(tree))
 
 
 def padded_count(count: int) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from weft.search.backtrace import PackedBeamRecord
@@ -31,6 +30,7 @@ from weft.search.loops import LoopLimits
 from weft.search.ranking import Ranking
 from weft.search.state import SearchState
 from weft.search.transfers import HostCopies, to_device
+from weft.tree import select
 
 if TYPE_CHECKING:
     from weft.search.beam import BeamOptions, BeamState
@@ -83,32 +83,34 @@ def fused_beam_step(
         history_RW=state.history_RW,
         policy=policy,
     )
-    after = state._replace(history_RW=None).advance(model_state, update.parents_R, update.tokens_R)
+    after = state._replace(
+        tokens_R=update.tokens_R,
+        model_state=select(model_state, update.parents_R),
+        history_RW=update.history_RW,
+        done_B=update.done_B,
+        length_1=update.length_1,
+    )
     extra = beam._replace(
         totals_BK=update.scores_BK,
         scores_BK=update.scores_BK,
         finished_BG=update.finished_BG,
         best_BN=update.best_BN,
     )
-    after = after._replace(history_RW=update.history_RW, extra=extra, done_B=update.done_B)
-    return after, PackedBeamRecord(update.ints_BX, update.floats_BX)
+    return after._replace(extra=extra), PackedBeamRecord(update.ints_BX, update.floats_BX)
 
 
 def packed_backtrace(steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking) -> PendingHypotheses:
     """The best hypothesis of every sentence, found on the device and copied at once."""
     from weft.kernels.triton.beam_update import best_path
 
-    sentences = len(request.max_lengths)
-    path = best_path(*_join(steps, sentences), to_device(request.max_lengths, request.device))
-    parts = [part if part.dtype == torch.int32 else part.view(torch.int32) for part in path]
-    copies, length = HostCopies(torch.cat(parts, 1)), path.tokens_BT.shape[1]
-    max_lengths = request.max_lengths
-    return PendingHypotheses(sentences, lambda: _unpacked(copies.arrays()[0], length, max_lengths, ranking))
+    sentences, max_lengths = len(request.max_lengths), request.max_lengths
+    copies = HostCopies(best_path(*_join(steps, sentences), to_device(max_lengths, request.device)))
+    return PendingHypotheses(sentences, lambda: _unpacked(copies.arrays()[0], max_lengths, ranking))
 
 
-def _unpacked(packed: np.ndarray, length: int, max_lengths: Sequence[int], ranking: Ranking) -> HypothesisArrays:
-    """The columns of `BestPath` side by side; ``length``: of the tokens."""
-    sentences = len(packed)
+def _unpacked(packed: np.ndarray, max_lengths: Sequence[int], ranking: Ranking) -> HypothesisArrays:
+    """``packed``: what `best_path` gives."""
+    sentences, length = len(packed), packed.shape[1] // 2 - 4
     facts, scores, tokens_BT, totals = np.split(packed, [4, 8, 8 + length], 1)
     scores, totals = (np.ascontiguousarray(part).view(np.float32).astype(np.float64) for part in (scores, totals))
     exists, finished, lengths = facts[:, 0] > 0, facts[:, 1] > 0, facts[:, 2]
@@ -147,7 +149,7 @@ def _join(steps: Sequence[StepRecords], sentences: int) -> tuple[Tensor, Tensor]
     floats = first.floats_BX.new_full((total, sentences, first.floats_BX.shape[2]), FORBIDDEN)
     time = 0
     for rows, records in steps:
-        stop = time + len(records.ints_BX)
+        rows, stop = to_device(rows, ints.device), time + len(records.ints_BX)
         ints[time:stop].index_copy_(1, rows, records.ints_BX)
         floats[time:stop].index_copy_(1, rows, records.floats_BX)
         time = stop

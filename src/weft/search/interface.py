@@ -206,6 +206,11 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
         tokens: list[int] = self.tokens_BNT[row, rank, : int(self.lengths_BN[row, rank]) - ended].tolist()
         return tokens
 
+    def best_tokens(self) -> list[list[int]]:
+        """The tokens of the best hypothesis of every sentence."""
+        rows = self.tokens_BNT[:, 0].tolist()
+        return [row[:count] for row, count in zip(rows, self.token_counts_BN[:, 0].tolist(), strict=True)]
+
     def token_scores(self, row: int, rank: int = 0) -> list[float]:
         scores: list[float] = self.token_scores_BNT[row, rank, : int(self.lengths_BN[row, rank])].tolist()
         return scores

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from weft.search.state import SearchState
+from weft.search.state import SearchInputs, SearchStart, SearchState
 from weft.tree import Tree, leaves, map_tree
 
 Step = Callable[[SearchState], tuple[SearchState, Tree]]
@@ -32,6 +32,12 @@ class StepRecords(NamedTuple):
 
 class StepLoop:
     """Takes one step after the other until all sentences are done."""
+
+    def search(
+        self, step: Step, start: SearchStart, inputs: SearchInputs, *, return_attention: bool = False
+    ) -> list[StepRecords]:
+        """The records of all steps of a search from its beginning. ``inputs``: all but the memory on the CPU."""
+        return self.run(step, start(inputs.on(start.device)), return_attention=return_attention)
 
     def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
         """The records of all steps. ``return_attention``: whether the steps need attention weights of the model."""

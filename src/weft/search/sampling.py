@@ -32,14 +32,14 @@ from weft.search.interface import (
     SearchRequest,
     StepModel,
 )
-from weft.search.loop import StepLoop, StepRecords, steps_of
+from weft.search.loop import ObservedLoop, StepLoop, StepRecords, steps_of
 from weft.search.ranking import Ranking, coverage_score
 from weft.search.sampling_filters import SamplingFilter, draw, uniforms
-from weft.search.state import SearchState
+from weft.search.state import SearchInputs, SearchStart, SearchState, history_window
 from weft.search.top_k import top_k, top_k_constrained
 from weft.search.trace import Draw, PathTrace
 from weft.search.transfers import HostCopies, to_device
-from weft.tree import Tree, map_tree, repeat
+from weft.tree import Tree, map_tree
 
 
 class TokenChooser(Protocol):
@@ -103,6 +103,16 @@ class PathRecord(NamedTuple):
         return self.attention_BKS is None and self.candidates is None
 
 
+class PackedPathRecord(NamedTuple):
+    """One step of greedy search, made by a kernel (`weft.kernels.triton.path_update`)."""
+
+    values_B3: Tensor
+
+    @property
+    def stays_on_device(self) -> bool:
+        return True
+
+
 class PathCandidates(NamedTuple):
     """For a trace: the most likely tokens of every hypothesis, best first; the chosen one is among them."""
 
@@ -136,21 +146,25 @@ def _search(
 ) -> Sequence[list[Hypothesis]]:
     if not request.max_lengths:
         return []
-    sentences, samples = len(request.max_lengths), request.n_best
-    active_BK = torch.ones(sentences, samples, dtype=torch.bool, device=request.device)
-    if request.rng_keys:
-        rng_keys_B = to_device(request.rng_keys, request.device)
-    else:
-        rng_keys_B = torch.arange(sentences, device=request.device)
     return_attention = request.return_attention or bool(ranking.beta)
-    model_state = model.start(request.memory)
-    if samples > 1:
-        model_state = repeat(model_state, samples)
     candidates = request.traced_candidates if request.return_trace else 0
-    step = PathStep(model, chooser, request.end, request.constraints, return_attention, candidates)
-    state = SearchState.start(request, model_state, rows=samples, extra=PathState(active_BK, rng_keys_B))
-    records = (request.loop or StepLoop()).run(step, state, return_attention=return_attention)
+    is_observed = isinstance(request.loop, ObservedLoop)
+    step = PathStep(model, chooser, request.end, request.constraints, return_attention, candidates, is_observed)
+    start = PathStart(model, request.begin, request.n_best, history_window(request), request.device)
+    loop = request.loop or StepLoop()
+    inputs = SearchInputs.of(request, draws=True)
+    records = loop.search(step, start, inputs, return_attention=return_attention)
     return _hypotheses(records, request, ranking, with_gap=chooser is GREEDY)
+
+
+@dataclass(frozen=True)
+class PathStart(SearchStart):
+    """All hypotheses before their first token."""
+
+    def extra(self, inputs: SearchInputs) -> PathState:
+        assert inputs.rng_keys_B is not None
+        shape = (len(inputs.rng_keys_B), self.rows)
+        return PathState(torch.ones(shape, dtype=torch.bool, device=self.device), inputs.rng_keys_B)
 
 
 @dataclass(frozen=True)
@@ -164,8 +178,10 @@ class PathStep:
     return_attention: bool
     traced_candidates: int
     """0: no trace is kept."""
+    is_observed: bool = False
+    """Whether somebody reads the record of each step as it is taken."""
 
-    def __call__(self, state: SearchState) -> tuple[SearchState, PathRecord]:
+    def __call__(self, state: SearchState) -> tuple[SearchState, PathRecord | PackedPathRecord]:
         paths: PathState = state.extra
         shape = paths.active_BK.shape
         logits_RV, model_state, attention_RS = self.model.step(state.tokens_R, state.model_state, state.memory)
@@ -187,11 +203,11 @@ class PathStep:
         """Whether most of the step is done by one kernel."""
         from weft.search.fused_steps import allows_fusion
 
-        plain = self.chooser is GREEDY and not self.traced_candidates and state.extra.active_BK.shape[1] == 1
-        plain = plain and (attention_RS is None or not self.return_attention)
+        plain = self.chooser is GREEDY and not self.traced_candidates and not self.is_observed
+        plain = plain and state.extra.active_BK.shape[1] == 1 and (attention_RS is None or not self.return_attention)
         return plain and allows_fusion(logits_RV, state, self.constraints, 1)
 
-    def _fused(self, logits_RV: Tensor, model_state: Tree, state: SearchState) -> tuple[SearchState, PathRecord]:
+    def _fused(self, logits_RV: Tensor, model_state: Tree, state: SearchState) -> tuple[SearchState, PackedPathRecord]:
         """The rest of a step of greedy search."""
         from weft.kernels.triton.path_update import path_update
         from weft.search.fused_steps import best_tokens
@@ -207,10 +223,15 @@ class PathStep:
             history_RW=state.history_RW,
             end=self.end,
         )
-        after = state._replace(history_RW=None).advance(model_state, None, tokens_R1[:, 0])
-        extra = PathState(update.active_B1, paths.rng_keys_B)
-        after = after._replace(history_RW=update.history_RW, extra=extra, done_B=update.done_B)
-        return after, PathRecord(tokens_R1, log_probs_R1, update.continues_B1, None, None)
+        after = state._replace(
+            tokens_R=tokens_R1[:, 0],
+            model_state=model_state,
+            history_RW=update.history_RW,
+            done_B=update.done_B,
+            extra=PathState(update.active_B1, paths.rng_keys_B),
+            length_1=update.length_1,
+        )
+        return after, PackedPathRecord(update.record_B3)
 
     def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[Tensor, Tensor, PathCandidates | None]:
         """The next token of each row, its log p (−∞ where no token may follow), and what a trace shows."""
@@ -257,14 +278,18 @@ def _hypotheses(
 ) -> Sequence[list[Hypothesis]]:
     if not steps[0].records.stays_on_device:
         steps = [map_tree(Tensor.cpu, some) for some in steps]
-    copies = HostCopies(*_joined(steps, request))
-    has_attention = steps[0].records.attention_BKS is not None
+    joined = _joined(steps, request)
+    copies = HostCopies(*joined)
+
+    def compute() -> HypothesisArrays:
+        values = copies.arrays()
+        tokens, log_probs, active = _unpacked(values[0]) if len(values) == 1 else values
+        return _arrays(tokens, log_probs, active, request, ranking, with_gap=with_gap)
+
+    has_attention = len(joined) > 1 and steps[0].records.attention_BKS is not None
     if not has_attention and not request.return_trace:
-        pending = PendingHypotheses(
-            len(request.max_lengths), lambda: _arrays(copies.arrays(), request, ranking, with_gap=with_gap)
-        )
-        return pending if steps[0].records.tokens_BK.is_cuda else pending.arrays
-    arrays = _arrays(copies.arrays(), request, ranking, with_gap=with_gap)
+        return PendingHypotheses(len(request.max_lengths), compute) if joined[0].is_cuda else compute()
+    arrays = compute()
     outputs: list[list[Hypothesis]] = []
     for row in range(len(arrays)):
         positions = steps_of(steps, row)
@@ -283,27 +308,39 @@ def _hypotheses(
 
 
 def _joined(steps: Sequence[StepRecords], request: SearchRequest) -> list[Tensor]:
-    """The tokens, their log p and whether they were active, (T, B, K) each, of all steps of all sentences."""
-    first: PathRecord = steps[0].records
-    sentences = len(request.max_lengths)
+    """The tokens, their log p and whether they were active, (T, B, K) each, of all steps of all sentences; or one array
+    (T, B, 3) of packed records."""
+    first: PathRecord | PackedPathRecord = steps[0].records
+    parts, sentences = first[:3], len(request.max_lengths)
     if len(steps) == 1 and len(steps[0].sentences) == sentences:
-        return [first.tokens_BK, first.log_probs_BK, first.active_BK]
-    total = sum(len(some.records.tokens_BK) for some in steps)
-    joined = [part.new_zeros(total, sentences, request.n_best) for part in first[:3]]
+        return list(parts)
+    total = sum(len(some.records[0]) for some in steps)
+    joined = [part.new_zeros(total, sentences, *part.shape[2:]) for part in parts]
     time = 0
-    for rows, records in steps:
-        stop = time + len(records.tokens_BK)
+    for sentences_B, records in steps:
+        rows, stop = to_device(sentences_B, parts[0].device), time + len(records[0])
         for whole, part in zip(joined, records, strict=False):
             whole[time:stop].index_copy_(1, rows, part)
         time = stop
     return joined
 
 
+def _unpacked(packed_TB3: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens, log p and whether they were active, (T, B, 1) each."""
+    tokens, log_probs, active = (np.ascontiguousarray(packed_TB3[:, :, part, None]) for part in range(3))
+    return tokens, log_probs.view(np.float32), active > 0
+
+
 def _arrays(
-    joined: Sequence[np.ndarray], request: SearchRequest, ranking: Ranking, *, with_gap: bool
+    tokens: np.ndarray,
+    log_probs: np.ndarray,
+    active: np.ndarray,
+    request: SearchRequest,
+    ranking: Ranking,
+    *,
+    with_gap: bool,
 ) -> HypothesisArrays:
-    """All hypotheses, without attention; ``with_gap``: of a greedy search."""
-    tokens, log_probs, active = joined
+    """All hypotheses, without attention, of arrays (T, B, K); ``with_gap``: of a greedy search."""
     lengths_BK = active.sum(0)
     log_probs = np.where(active, log_probs.astype(np.float64), 0.0)
     last_BK = np.take_along_axis(tokens, np.maximum(lengths_BK - 1, 0)[None], 0)[0]

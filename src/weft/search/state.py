@@ -5,14 +5,15 @@ Letters: B sentences, R rows (hypotheses; those of a sentence stand side by side
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from weft.search.interface import NO_TOKEN, SearchRequest
+from weft.search.interface import NO_TOKEN, SearchRequest, StepModel
 from weft.search.transfers import to_device
-from weft.tree import Tree, keep, select
+from weft.tree import Tree, keep, map_tree, repeat, select
 
 WINDOW_MULTIPLE = 32
 """On a GPU, the history of short outputs has room for a multiple of so many tokens."""
@@ -30,14 +31,45 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, request: SearchRequest) -> Limits:
+        """The limits of a request, on the CPU."""
         prefixes_BP = min_lengths_B = None
         if any(request.prefixes):
             width = max(map(len, request.prefixes)) + 1
             padded = [[*prefix, *[NO_TOKEN] * (width - len(prefix))] for prefix in request.prefixes]
-            prefixes_BP = torch.tensor(padded, device=request.device)
+            prefixes_BP = torch.tensor(padded)
         if any(request.min_lengths):
-            min_lengths_B = to_device(request.min_lengths, request.device)
-        return cls(to_device(request.max_lengths, request.device), min_lengths_B, prefixes_BP)
+            min_lengths_B = torch.as_tensor(request.min_lengths)
+        return cls(torch.as_tensor(request.max_lengths), min_lengths_B, prefixes_BP)
+
+
+class SearchInputs(NamedTuple):
+    """What differs between searches that begin alike (`SearchStart`): tensors with a row for every sentence."""
+
+    memory: Tree
+    limits: Limits
+    rng_keys_B: Tensor | None
+
+    @classmethod
+    def of(cls, request: SearchRequest, *, draws: bool = False) -> SearchInputs:
+        """The inputs of a request, all but the memory on the CPU. ``draws``: whether random numbers are drawn."""
+        keys = None
+        if draws:
+            keys = torch.as_tensor(request.rng_keys) if request.rng_keys else torch.arange(len(request.max_lengths))
+        return cls(request.memory, Limits.of(request), keys)
+
+    def on(self, device: torch.device) -> SearchInputs:
+        """The same on a device; nobody waits for the copy."""
+        limits, keys = map_tree(lambda leaf: to_device(leaf, device), (self.limits, self.rng_keys_B))
+        return SearchInputs(self.memory, limits, keys)
+
+
+def history_window(request: SearchRequest) -> int:
+    """How many of the latest tokens the constraints read."""
+    longest = max(request.max_lengths, default=0)
+    if torch.device(request.device).type == "cuda":  # so that fewer shapes occur
+        longest = -(-longest // WINDOW_MULTIPLE) * WINDOW_MULTIPLE
+    windows = [longest if one.window is None else min(one.window, longest) for one in request.constraints]
+    return max(windows, default=0)
 
 
 class SearchState(NamedTuple):
@@ -63,21 +95,22 @@ class SearchState(NamedTuple):
     @classmethod
     def start(cls, request: SearchRequest, model_state: Tree, *, rows: int = 1, extra: Any = None) -> SearchState:
         """Before the first token. ``model_state``: of ``rows`` rows for every sentence."""
-        count, device = len(request.max_lengths), request.device
-        longest = max(request.max_lengths, default=0)
-        if torch.device(device).type == "cuda":  # so that fewer shapes occur
-            longest = -(-longest // WINDOW_MULTIPLE) * WINDOW_MULTIPLE
-        windows = [longest if one.window is None else min(one.window, longest) for one in request.constraints]
-        window = max(windows, default=0)
+        inputs, window = SearchInputs.of(request).on(request.device), history_window(request)
+        return cls.of(inputs, model_state, begin=request.begin, rows=rows, window=window)._replace(extra=extra)
+
+    @classmethod
+    def of(cls, inputs: SearchInputs, model_state: Tree, *, begin: int, rows: int, window: int) -> SearchState:
+        """The same from inputs on a device, without extra."""
+        count, device = len(inputs.limits.max_lengths_B), inputs.limits.max_lengths_B.device
         return cls(
-            tokens_R=torch.full((count * rows,), request.begin, device=device),
+            tokens_R=torch.full((count * rows,), begin, device=device),
             model_state=model_state,
             history_RW=torch.full((count * rows, window), NO_TOKEN, device=device) if window else None,
-            memory=request.memory,
+            memory=inputs.memory,
             sentences_B=torch.arange(count, device=device),
-            limits=Limits.of(request),
+            limits=inputs.limits,
             done_B=torch.zeros(count, dtype=torch.bool, device=device),
-            extra=extra,
+            extra=None,
             length_1=torch.zeros(1, dtype=torch.int64, device=device),
         )
 
@@ -104,3 +137,28 @@ class SearchState(NamedTuple):
         by_sentence = (self.memory, self.sentences_B, self.limits, self.done_B, self.extra)
         memory, sentences_B, limits, done_B, extra = select(by_sentence, indices)
         return SearchState(tokens_R, model_state, history_RW, memory, sentences_B, limits, done_B, extra, self.length_1)
+
+
+@dataclass(frozen=True)
+class SearchStart:
+    """From the inputs of a search to its state before the first step. Equal ones do the same."""
+
+    model: StepModel
+    begin: int
+    rows: int
+    """Hypotheses of every sentence."""
+    window: int
+    """Of the history; see `history_window`."""
+    device: torch.device
+
+    def __call__(self, inputs: SearchInputs) -> SearchState:
+        """``inputs``: on the device."""
+        model_state = self.model.start(inputs.memory)
+        if self.rows > 1:
+            model_state = repeat(model_state, self.rows)
+        state = SearchState.of(inputs, model_state, begin=self.begin, rows=self.rows, window=self.window)
+        return state._replace(extra=self.extra(inputs))
+
+    def extra(self, inputs: SearchInputs) -> Any:
+        """What else the search keeps. Where it is a tensor of the inputs, it is that tensor itself."""
+        raise NotImplementedError

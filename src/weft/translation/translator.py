@@ -107,6 +107,7 @@ class Translator:
         self.length_limits = LengthLimits()
         """How long outputs may become, and whether they may loop, where `search` does not say; `weft.load` sets what a
         run has learned."""
+        self._last_settings: tuple[SearchSettings, str, SearchSettings] | None = None
         self._sentence_ids = sentence_ids(self.recipe.model, tokenizers)
         self.postprocessor = Postprocessor(
             tokenizers, has_source=self.recipe.model.has_source, sentence_ids=self._sentence_ids
@@ -147,15 +148,22 @@ class Translator:
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
         """The recipe's search settings with some of them changed, and what this model needs where they are not set:
         `search.stop` and `search.no_loops`."""
-        settings = self.recipe.search
-        if changes:
-            settings = make_recipe({"search": {**settings.model_dump(), **changes}}).search
+        settings = self._changed_settings(changes) if changes else self.recipe.search
         chosen: dict[str, Any] = {}
         if settings.stop is None and not settings.required:
             chosen["stop"] = self._default_stop()
         if settings.no_loops is None:
             chosen["no_loops"] = not self.length_limits.loops
         return settings.model_copy(update=chosen) if chosen else settings
+
+    def _changed_settings(self, changes: dict[str, Any]) -> SearchSettings:
+        """The recipe's search settings with some of them changed. The last ones are kept: checking them again takes as
+        long as several steps of a search on a GPU."""
+        own, key = self.recipe.search, repr(changes)
+        if self._last_settings is None or self._last_settings[0] is not own or self._last_settings[1] != key:
+            settings = make_recipe({"search": {**own.model_dump(), **changes}}).search
+            self._last_settings = (own, key, settings)
+        return self._last_settings[2]
 
     def _default_stop(self) -> str:
         """When beams stop. With few tokens, or with a gate, the end token is among the best extensions of most beams.

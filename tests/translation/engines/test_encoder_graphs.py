@@ -12,7 +12,11 @@ from weft.translation.engines.encoder_graphs import EncoderGraphs
 from weft.tree import leaves
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-BATCHES = [[[3, 4, 5, 2]], [[7, 2]], [[3] * 15 + [2]], [[9, 8, 7, 2], [4, 2], [5, 6, 2]], [[3, 2], [9] * 8 + [2], [2]]]
+BATCHES = [
+    [[3, 4, 5, 2]], [[7, 2]], [[3] * 15 + [2]],
+    [[9, 8, 7, 2], [4, 2], [5, 6, 2]], [[3, 2], [9] * 8 + [2], [2]],
+    [[3] * 9 + [2]] * 60,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm"])
@@ -34,4 +38,4 @@ def test_the_same_memory(kind: str) -> None:
             expected = model.encode(Ragged(batch.values.to(device), layout))
             for ours, theirs in zip(leaves(found), leaves(expected), strict=True):
                 torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-3)
-    assert len(graphs.graphs) == 2
+    assert len(graphs.graphs) == 3

@@ -20,6 +20,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from weft.kernels.triton.dependent_launch import launch_options, wait_for_inputs
+
 MAX_SIZE = 10
 """The largest beam that the kernel supports."""
 STOPS = {"finished": 0, "outranked": 1, "outranked_by_all": 1, "provable": 2, "steps": 3}
@@ -41,11 +43,13 @@ def _penalty(length, alpha, normalization: tl.constexpr):  # type: ignore[no-unt
 @triton.jit
 def _beam_update(  # type: ignore[no-untyped-def]
     log_probs, tokens, scores, done, finished, best, max_lengths, length, history,
-    new_scores, new_done, new_finished, new_best, new_tokens, new_parents, new_history, ints, floats,
+    new_scores, new_done, new_finished, new_best, new_tokens, new_parents, new_length, new_history, ints, floats,
     end, needed, window, alpha,
     size: tl.constexpr, tile: tl.constexpr, window_tile: tl.constexpr, stop: tl.constexpr, normalization: tl.constexpr,
+    overlaps: tl.constexpr,
 ):  # fmt: skip
     sentence = tl.program_id(0)
+    wait_for_inputs(overlaps)
     count: tl.constexpr = 2 * size
     candidate = tl.arange(0, tile)
     exists = candidate < size * count
@@ -114,6 +118,7 @@ def _beam_update(  # type: ignore[no-untyped-def]
     tl.store(new_done + sentence, is_done | stopped)
     tl.store(int_row + 4 * size, (stopped & ~is_done).to(tl.int32))
     tl.store(int_row + 4 * size + 1, 0)
+    tl.store(new_length, steps, mask=sentence == 0)
 
 
 class BeamUpdate(NamedTuple):
@@ -125,6 +130,7 @@ class BeamUpdate(NamedTuple):
     best_BN: Tensor
     tokens_R: Tensor
     parents_R: Tensor
+    length_1: Tensor
     history_RW: Tensor | None
     ints_BX: Tensor
     floats_BX: Tensor
@@ -162,7 +168,8 @@ def beam_update(
     update = BeamUpdate(
         torch.empty_like(scores_BK), torch.empty_like(done_B), torch.empty_like(finished_BG),
         torch.empty_like(best_BN), tokens_RC.new_empty(sentences * size), tokens_RC.new_empty(sentences * size),
-        new_history, torch.empty((sentences, 4 * size + 2), dtype=torch.int32, device=scores_BK.device),
+        torch.empty_like(length_1), new_history,
+        torch.empty((sentences, 4 * size + 2), dtype=torch.int32, device=scores_BK.device),
         scores_BK.new_empty((sentences, 4 * size + 1)),
     )  # fmt: skip
     unused = tokens_RC
@@ -170,20 +177,25 @@ def beam_update(
         log_probs_RC, tokens_RC, scores_BK, done_B, finished_BG, best_BN, max_lengths_B, length_1,
         unused if history_RW is None else history_RW,
         update.scores_BK, update.done_B, update.finished_BG, update.best_BN, update.tokens_R, update.parents_R,
-        unused if new_history is None else new_history, update.ints_BX, update.floats_BX,
+        update.length_1, unused if new_history is None else new_history, update.ints_BX, update.floats_BX,
         policy.end, policy.needed, window, policy.alpha,
         size=size, tile=triton.next_power_of_2(2 * size * size), window_tile=triton.next_power_of_2(max(window, 1)),
         stop=STOPS[policy.stop], normalization=NORMALIZATIONS[policy.normalization], num_warps=1,
+        **launch_options(scores_BK.device),
     )  # fmt: skip
     return update
 
 
 @triton.jit
 def _best_path(  # type: ignore[no-untyped-def]
-    ints, floats, max_lengths, steps, sentences, facts, scores, path_tokens, path_totals,
-    size: tl.constexpr, tile: tl.constexpr,
+    ints, floats, max_lengths, steps, sentences, path, path_floats, size: tl.constexpr, tile: tl.constexpr
 ):  # fmt: skip
+    """``path``, ``path_floats``: the same array, as integers and as floats."""
     sentence = tl.program_id(0)
+    facts = path + sentence * (8 + 2 * steps)
+    scores = path_floats + sentence * (8 + 2 * steps) + 4
+    path_tokens = facts + 8
+    path_totals = scores + 4 + steps
     int_width: tl.constexpr = 4 * size + 2
     float_width: tl.constexpr = 4 * size + 1
     k = tl.arange(0, tile)
@@ -228,14 +240,14 @@ def _best_path(  # type: ignore[no-untyped-def]
     slot = tl.where(is_finished, end_slot, cut_slot)
     score = tl.where(is_finished, best, cut_best)
     exists = score > float("-inf")
-    tl.store(facts + sentence * 4, exists.to(tl.int32))
-    tl.store(facts + sentence * 4 + 1, (is_finished & exists).to(tl.int32))
-    tl.store(facts + sentence * 4 + 2, tl.where(exists, time_of_end + 1, 0))
-    tl.store(facts + sentence * 4 + 3, stop * 2 + is_stuck.to(tl.int32))
-    tl.store(scores + sentence * 4, score)
-    tl.store(scores + sentence * 4 + 1, following)
-    tl.store(scores + sentence * 4 + 2, discarded)
-    tl.store(scores + sentence * 4 + 3, unfinished)
+    tl.store(facts, exists.to(tl.int32))
+    tl.store(facts + 1, (is_finished & exists).to(tl.int32))
+    tl.store(facts + 2, tl.where(exists, time_of_end + 1, 0))
+    tl.store(facts + 3, stop * 2 + is_stuck.to(tl.int32))
+    tl.store(scores, score)
+    tl.store(scores + 1, following)
+    tl.store(scores + 2, discarded)
+    tl.store(scores + 3, unfinished)
     end_floats = floats + (tl.maximum(best_time, 0) * sentences + sentence) * float_width
     end_total = tl.load(end_floats + 2 * size + best_pick)
     for back in range(0, steps):
@@ -246,34 +258,27 @@ def _best_path(  # type: ignore[no-untyped-def]
         float_row = floats + (time * sentences + sentence) * float_width
         token = tl.load(int_row + size + slot, mask=on_path, other=0)
         total = tl.load(float_row + slot, mask=on_path, other=0.0)
-        tl.store(path_tokens + sentence * steps + time, token)
-        tl.store(path_totals + sentence * steps + time, tl.where(is_end, end_total, total))
+        tl.store(path_tokens + time, token)
+        tl.store(path_totals + time, tl.where(is_end, end_total, total))
         slot = tl.where(on_path, tl.load(int_row + slot, mask=on_path, other=0), slot)
 
 
-class BestPath(NamedTuple):
-    """The best hypothesis of each sentence."""
+def best_path(ints_TBX: Tensor, floats_TBX: Tensor, max_lengths_B: Tensor) -> Tensor:
+    """The best hypothesis of each sentence from the records of all T steps: (B, 8 + 2 T), integers and floats in one
+    array, so that it is copied at once.
 
-    facts_B4: Tensor
-    """Whether there is one, whether it ended by itself, its length, and twice the step at which its sentence stopped,
-    plus 1 where nothing could follow."""
-    scores_B4: Tensor
-    """Its score, that of the next finished one, the largest that was discarded, the best that was still in the beam."""
-    tokens_BT: Tensor
-    totals_BT: Tensor
-    """log p up to each token."""
-
-
-def best_path(ints_TBX: Tensor, floats_TBX: Tensor, max_lengths_B: Tensor) -> BestPath:
-    """The best hypothesis of each sentence from the records of all steps."""
+    4 integers    whether there is one, whether it ended by itself, its length, and twice the step at which its sentence
+                  stopped, plus 1 where nothing could follow
+    4 floats      its score, that of the next finished one, the largest that was discarded, the best that was still in
+                  the beam
+    T integers    its tokens
+    T floats      log p up to each token
+    """
     steps, sentences, width = ints_TBX.shape
     size = (width - 2) // 4
-    path = BestPath(
-        ints_TBX.new_empty(sentences, 4), floats_TBX.new_empty(sentences, 4),
-        ints_TBX.new_empty(sentences, steps), floats_TBX.new_empty(sentences, steps),
-    )  # fmt: skip
+    path = ints_TBX.new_empty(sentences, 8 + 2 * steps)
     _best_path[(sentences,)](
-        ints_TBX, floats_TBX, max_lengths_B, steps, sentences, *path,
+        ints_TBX, floats_TBX, max_lengths_B, steps, sentences, path, path.view(torch.float32),
         size=size, tile=triton.next_power_of_2(max(size, 2)), num_warps=1,
     )  # fmt: skip
     return path

@@ -11,11 +11,12 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from weft.models.interface import Model
-from weft.ragged import FixedLayout, Layout, Ragged
+from weft.ragged import FixedLayout, Ragged
 from weft.search.cuda_graphs import capture
 from weft.tree import Tree, leaves, map_tree
 
@@ -47,50 +48,56 @@ class EncoderGraphs:
             self.seen.add(shape)
             return None
         with self.lock:
-            return self._replay(shape, self._padded(batch, tokens), batch.rows)
-
-    def _replay(self, shape: Shape, batch: Ragged, rows: int) -> Tree:
-        if shape not in self.graphs:
-            self.graphs[shape] = _EncoderGraph(self.model, batch, shape[2], self)
-            if len(self.graphs) > MAX_GRAPHS:
-                self.graphs.popitem(last=False)
-        self.graphs.move_to_end(shape)
-        return self.graphs[shape].replay(batch, rows)
-
-    def _padded(self, batch: Ragged, tokens: int) -> Ragged:
-        """With one more row, which has the tokens that are missing."""
-        missing = tokens - batch.layout.total
-        values = torch.cat([batch.values, batch.values[:1].expand(missing)])
-        lengths = torch.cat([batch.lengths, torch.tensor([missing])])
-        return Ragged(values, Layout(lengths))
+            if shape not in self.graphs:
+                self.graphs[shape] = _EncoderGraph(self.model, batch, shape, self)
+                if len(self.graphs) > MAX_GRAPHS:
+                    self.graphs.popitem(last=False)
+            self.graphs.move_to_end(shape)
+            return self.graphs[shape].replay(batch)
 
 
 class _EncoderGraph:
     """One recorded shape with its buffers."""
 
-    def __init__(self, model: Model, batch: Ragged, longest: int, graphs: EncoderGraphs) -> None:
+    def __init__(self, model: Model, batch: Ragged, shape: Shape, graphs: EncoderGraphs) -> None:
+        """``batch``: any of this shape."""
+        rows, self.tokens, self.longest = shape
         device = graphs.device
-        self.ids_N = batch.values.to(device)
-        self.layout = FixedLayout(batch.lengths, device, longest=longest)
-        source = Ragged(self.ids_N, self.layout)
+        lengths = torch.from_numpy(self._padded_lengths(batch))
+        self.layout = FixedLayout(lengths, device, longest=self.longest)
+        self.ids_N = torch.zeros(self.tokens, dtype=torch.int64, device=device)
+        self.inputs = [self.ids_N, *self.layout.index_tensors]
+        self.staged = torch.cat([part.flatten().to(torch.int64) for part in self.inputs])
+        """All inputs as one array, so that they are copied to the device at once."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.no_grad(), torch.cuda.stream(stream):
-            model.encode(source)  # what is made on first use is made now
+            model.encode(Ragged(self.ids_N, self.layout))  # what is made on first use is made now
         torch.cuda.current_stream().wait_stream(stream)
 
         def encode() -> None:
-            self.memory = model.encode(source)
+            parts = self.staged.split([part.numel() for part in self.inputs])
+            for part, values in zip(self.inputs, parts, strict=True):
+                part.copy_(values.view_as(part))
+            memory = model.encode(Ragged(self.ids_N, self.layout))
+            self.memory = map_tree(lambda leaf: leaf[:rows].clone(), memory)
 
         with torch.no_grad():
             self.graph = capture(encode, graphs.pool)
 
-    def replay(self, batch: Ragged, rows: int) -> Tree:
-        """The memory of the first rows of a batch of this shape, in tensors of its own."""
-        self.ids_N.copy_(batch.values.pin_memory(), non_blocking=True)
-        self.layout.assign(batch.lengths)
+    def _padded_lengths(self, batch: Ragged) -> np.ndarray:
+        """With one more row, which has the tokens that are missing."""
+        return np.append(batch.lengths.numpy(), self.tokens - batch.layout.total)
+
+    def replay(self, batch: Ragged) -> Tree:
+        """The memory of a batch of this shape, in tensors of its own."""
+        ids, lengths = batch.values.numpy(), self._padded_lengths(batch)
+        padding = np.broadcast_to(ids[:1], (self.tokens - len(ids),))
+        arrays = [ids, padding, *_index_arrays(lengths, self.longest)]
+        staged = np.concatenate([array.ravel() for array in arrays])
+        self.staged.copy_(torch.from_numpy(staged), non_blocking=True)
         self.graph.replay()
-        buffers = [leaf[:rows] for leaf in leaves(self.memory)]
+        buffers = list(leaves(self.memory))
         copies = [torch.empty_like(leaf) for leaf in buffers]
         torch._foreach_copy_(copies, buffers)
         remaining = iter(copies)
@@ -99,3 +106,12 @@ class _EncoderGraph:
             return next(remaining)
 
         return map_tree(taken, self.memory)
+
+
+def _index_arrays(lengths_B: np.ndarray, longest: int) -> list[np.ndarray]:
+    """The values of `FixedLayout.index_tensors` for these lengths, by NumPy, which is faster for few rows."""
+    offsets = np.concatenate([[0], lengths_B.cumsum()])
+    row_ids = np.repeat(np.arange(len(lengths_B)), lengths_B)
+    positions = np.arange(offsets[-1]) - offsets[row_ids]
+    masked_BS = np.arange(longest) >= np.maximum(lengths_B, 1)[:, None]
+    return [offsets, lengths_B, row_ids, positions, row_ids * longest + positions, masked_BS]
