@@ -118,7 +118,9 @@ def test_selected_rows_are_copied_with_the_next_token() -> None:
     for again in (lazy, keep(lazy, torch.arange(4))):
         logits_RV, after, _ = model.step(tokens_R, again, memory)
         torch.testing.assert_close((logits_RV, after), (expected, longer), rtol=0, atol=0)
-    kept = torch.tensor([2, 3])
-    torch.testing.assert_close(keep(lazy, kept), keep(literal, kept), rtol=0, atol=0)
+    kept, last = torch.tensor([2, 3]), select(memory, torch.tensor([1]))
+    stepped = [model.step(tokens_R[kept], keep(state, kept), last) for state in (lazy, literal)]
+    torch.testing.assert_close(*stepped, rtol=0, atol=0)
+    assert len(stepped[0][1].layers[0].keys) == 2
     fixed = with_capacity(lazy, 5, return_attention=False)
     torch.testing.assert_close(fixed, with_capacity(literal, 5, return_attention=False), rtol=0, atol=0)

@@ -10,7 +10,7 @@ import torch
 from fixtures.search_requests import request
 from weft.search import top_k as top_k_module
 from weft.search.state import SearchState
-from weft.search.top_k import log_sum_exp, top_k, top_k_constrained, top_k_extensions
+from weft.search.top_k import first_largest, log_sum_exp, top_k, top_k_constrained, top_k_extensions
 
 
 def literal(row: list[float]) -> float:
@@ -75,3 +75,14 @@ def test_constrained_top_k_is_that_of_a_log_softmax(length: int, shift: float) -
     torch.testing.assert_close(found.scores_BC, plain_BC, rtol=1e-6, atol=1e-4)
     assert torch.equal(found.tokens_BC, expected.tokens_BC)
     assert torch.equal(found.parents_BC, expected.parents_BC)
+
+
+@pytest.mark.parametrize("length", [1, 63, 256, 257, 500, 640])
+def test_first_largest_is_argmax(length: int) -> None:
+    """Of many equal values, too, and where nothing is allowed."""
+    generator = torch.Generator().manual_seed(length)
+    values_RV = torch.randint(0, 3, (23, length), generator=generator).float()
+    values_RV[1:12] = torch.randn(11, length, generator=generator)
+    values_RV[0] = -math.inf
+    values_RV[2, -1] = 9.0
+    assert torch.equal(first_largest(values_RV), values_RV.argmax(-1, keepdim=True))

@@ -34,8 +34,8 @@ class History(NamedTuple):
     def _append(self, history_RHTD: Tensor, token_RHD: Tensor) -> Tensor:
         if self.rows_R is None:
             return torch.cat([history_RHTD, token_RHD[:, :, None]], 2)
-        rows, heads, length, width = history_RHTD.shape
-        longer_RHTD = history_RHTD.new_empty(rows, heads, length + 1, width)
+        _, heads, length, width = history_RHTD.shape
+        longer_RHTD = history_RHTD.new_empty(len(self.rows_R), heads, length + 1, width)
         torch.index_select(history_RHTD, 0, self.rows_R, out=longer_RHTD[:, :, :length])
         longer_RHTD[:, :, length] = token_RHD
         return longer_RHTD

