@@ -192,12 +192,12 @@ def source_attention(queries_RHD: Tensor, source: Source) -> Tensor:
     assert queries_RHD.stride(2) == keys.stride(3) == values.stride(3) == 1 and queries_RHD.stride(1) == width
     outputs_RHD = torch.empty(queries_RHD.shape, dtype=queries_RHD.dtype, device=queries_RHD.device)
     length = keys.shape[2]
-    tile = 32 if length <= 32 else 64
+    tile = 32 if length <= 32 or width > 64 else 64
     _attend_to_source[(len(keys), heads)](
         queries_RHD, keys, values, bias, outputs_RHD, queries_RHD.stride(0),
         *keys.stride()[:3], *values.stride()[:3], *_bias_strides(bias), length, rows_per_source,
         1.0 / math.sqrt(width), groups=heads // keys.shape[1], width=width, row_tile=MAX_ROWS_PER_SOURCE,
-        tile=tile, num_warps=1 if tile * width <= 2048 else 2, **_launch_options(queries_RHD),
+        tile=tile, num_warps=max(1, tile * width // 2048), **_launch_options(queries_RHD),
     )  # fmt: skip
     return outputs_RHD
 
