@@ -102,6 +102,7 @@ def postprocess(
     results: list[Translation | None] = [None] * len(request.sentences)
     for batch in batches:
         rows = request.rows[np.asarray(batch.rows, dtype=np.int64)]
+        pause()
         hypotheses = batch.hypotheses.arrays if isinstance(batch.hypotheses, PendingHypotheses) else batch.hypotheses
         for block in blocks(len(rows)):
             pause()

@@ -12,15 +12,21 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from weft.translation.engines.interface import Engine, EngineRequest, SearchedBatch, searched_batches
+
+if TYPE_CHECKING:
+    from weft.translation.engines.search_ahead import SearchAhead
 
 SWITCH_SECONDS = 0.00002
 """How long a thread may keep the interpreter from another one that needs it."""
 MAX_WAIT_SECONDS = 0.002
 """How long other work waits for a search that does not wait for the device."""
 Results = queue.SimpleQueue[SearchedBatch | BaseException | None]
+Item = tuple[EngineRequest, Results, "SearchAhead | None"]
 
 
 class BackgroundSearch:
@@ -32,6 +38,8 @@ class BackgroundSearch:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._requests: queue.SimpleQueue[tuple[EngineRequest, Results] | None] = queue.SimpleQueue()
+        self._upcoming: list[Item | None] = []
+        """The item after the one that is searched, if it was taken from the queue already."""
         self._left = threading.Event()
         context = contextvars.copy_context()  # whoever observes the caller sees what the thread does
         self._thread = threading.Thread(target=context.run, args=(self._search,), name="weft-search", daemon=True)
@@ -62,9 +70,13 @@ class BackgroundSearch:
 
     def _search(self) -> None:
         while (item := self._next()) is not None and not self._left.is_set():
-            request, results = item
+            request, results, ahead = item
             try:
-                for batch in searched_batches(self.engine, request):
+                if ahead is None:
+                    batches = searched_batches(self.engine, request)
+                else:
+                    batches = self.engine.batches(request, ahead, self._prepare_upcoming)  # type: ignore[attr-defined]
+                for batch in batches:
                     results.put(batch)
                     if self._left.is_set():
                         return
@@ -72,13 +84,28 @@ class BackgroundSearch:
             except BaseException as error:  # raised again where the results are read
                 results.put(error)
 
-    def _next(self) -> tuple[EngineRequest, Results] | None:
-        if self._idle is None:
-            return self._requests.get()
-        self._idle.set()
+    def _next(self) -> Item | None:
+        """The next request and, if the engine encodes batches ahead, its search; None: there are no more."""
+        if self._upcoming:
+            return self._upcoming.pop()
+        if self._idle is not None:
+            self._idle.set()
         item = self._requests.get()
-        self._idle.clear()
-        return item
+        if self._idle is not None:
+            self._idle.clear()
+        return self._with_search(item)
+
+    def _prepare_upcoming(self) -> None:
+        """Encode the first batch of the next request, if there is one by now."""
+        with suppress(queue.Empty):
+            item = self._with_search(self._requests.get_nowait())
+            self._upcoming.append(item)
+            if item is not None and item[2] is not None:
+                item[2].prepare()
+
+    def _with_search(self, item: tuple[EngineRequest, Results] | None) -> Item | None:
+        begin = getattr(self.engine, "begin", None)
+        return None if item is None else (*item, None if begin is None else begin(item[0]))
 
 
 def _received(results: Results) -> Iterator[SearchedBatch]:

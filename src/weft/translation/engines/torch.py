@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from weft.search.loop import StepLoop
     from weft.translation.engines.encoder_graphs import EncoderGraphs
     from weft.translation.engines.prompt_graphs import PromptGraphs
+    from weft.translation.engines.search_ahead import SearchAhead
 
 LENGTH_MULTIPLE = 16
 """With CUDA graphs the longest source of a batch is rounded up to a multiple of this, so that fewer shapes occur."""
@@ -56,30 +57,6 @@ class PreparedBatch(NamedTuple):
     rows: Rows
     model: StepModel
     inputs: SearchRequest
-
-
-class Once:
-    """Calls a function when it is convenient, or at the latest when its result is needed."""
-
-    def __init__(self, function: Callable[[], PreparedBatch | None]) -> None:
-        self._function = function
-        self._outcome: PreparedBatch | Exception | None = None
-        self._is_computed = False
-
-    def compute(self) -> None:
-        if self._is_computed:
-            return
-        self._is_computed = True
-        try:
-            self._outcome = self._function()
-        except Exception as error:  # it belongs to whoever needs the result
-            self._outcome = error
-
-    def result(self) -> PreparedBatch | None:
-        self.compute()
-        if isinstance(self._outcome, Exception):
-            raise self._outcome
-        return self._outcome
 
 
 class TorchEngine:
@@ -141,49 +118,45 @@ class TorchEngine:
         """Set while a search waits for the device; None where it does not."""
         return None if self.loop is None else self.loop.idle
 
-    def batches(self, request: EngineRequest) -> Iterator[SearchedBatch]:
-        """The results of each batch as soon as it was searched."""
-        request = replace(request, sources=IdRows.of(request.sources))
+    def begin(self, request: EngineRequest) -> SearchAhead | None:
+        """A search whose first batch can be encoded before its turn; None where nothing is gained by that."""
+        if self.loop is None or self._loop(request) is not self.loop:
+            return None
+        from weft.translation.engines.search_ahead import SearchAhead
+
+        return SearchAhead(self, self.loop, request)
+
+    def batches(
+        self, request: EngineRequest, ahead: SearchAhead | None = None, at_end: Callable[[], None] | None = None
+    ) -> Iterator[SearchedBatch]:
+        """The results of each batch as soon as it was searched.
+
+        ``ahead``: what `begin` has returned for the request; ``at_end``: see `SearchAhead.results`.
+        """
+        ahead = ahead or self.begin(request)
         with activity("translating", "lines", total=len(request.sources)) as translating:
-            for rows, hypotheses in self._searched(request):
+            results = self._searched(request) if ahead is None else ahead.results(at_end)
+            for rows, hypotheses in results:
                 yield SearchedBatch(rows, hypotheses)
                 translating.done += len(rows)
 
     def _searched(self, request: EngineRequest) -> Iterator[Searched]:
+        """Without CUDA graphs: one batch after the other, or dealt out to threads."""
+        request = replace(request, sources=IdRows.of(request.sources))
         threads, hypotheses = self._threads(request), HypothesisCount.of(request).number
         if threads == 1 or len(request.sources) * hypotheses < 2 * MIN_HYPOTHESES:
-            yield from self._searched_in_turn(request)
+            yield from ((rows, self._search_batch(request, rows)) for rows in self.parts(request))
             return
-        dealt_out = (shares(rows, hypotheses=hypotheses, threads=threads) for rows in self._parts(request))
+        dealt_out = (shares(rows, hypotheses=hypotheses, threads=threads) for rows in self.parts(request))
         parts = itertools.chain.from_iterable(dealt_out)
         yield from search_in_threads(lambda rows: self._search_batch(request, rows), parts, threads=threads)
-
-    def _searched_in_turn(self, request: EngineRequest) -> Iterator[Searched]:
-        """One batch after the other. With CUDA graphs, the next one is encoded while a batch takes its steps."""
-        parts, loop = self._parts(request), self.loop
-        if loop is None or self._loop(request) is not loop:
-            yield from ((rows, self._search_batch(request, rows)) for rows in parts)
-            return
-
-        def prepare_next() -> PreparedBatch | None:
-            rows = next(parts, None)
-            return None if rows is None else self._prepare(request, rows)
-
-        from weft.search.cuda_graphs import LoopWithWork
-
-        batch = prepare_next()
-        while batch is not None:
-            following = Once(prepare_next)
-            inputs = replace(batch.inputs, loop=LoopWithWork(loop, following.compute))
-            yield batch.rows, search(batch.model, inputs, request.settings)
-            batch = following.result()
 
     def _threads(self, request: EngineRequest) -> int:
         """The number of threads that search; one where steps are observed, or code is called that is not weft's."""
         is_alone = request.observer is not None or request.decoders or request.settings.kind not in ("beam", "greedy")
         return 1 if is_alone or self.device.type != "cpu" or not self._is_own_code else torch.get_num_threads()
 
-    def _parts(self, request: EngineRequest) -> Iterator[Rows]:
+    def parts(self, request: EngineRequest) -> Iterator[Rows]:
         """The rows of each batch, or of parts of it that fit in memory."""
         for rows in self._batches(request):
             size = self._rows_at_once(request.select(rows))
@@ -268,10 +241,11 @@ class TorchEngine:
         return StartedModel(self.model, start[:-1])
 
     def _search_batch(self, request: EngineRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
-        batch = self._prepare(request, rows)
+        batch = self.prepare(request, rows)
         return search(batch.model, batch.inputs, request.settings)
 
-    def _prepare(self, request: EngineRequest, rows: Rows) -> PreparedBatch:
+    def prepare(self, request: EngineRequest, rows: Rows) -> PreparedBatch:
+        """Encode some of the sources."""
         request = request.select(rows)
         settings, decoders = request.settings, request.decoders
         model, memory = self._encode(request)
