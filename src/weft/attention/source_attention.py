@@ -28,11 +28,15 @@ def column_masks(layout: Layout, columns_N: Tensor, count: int, dtype: torch.dty
 
     ``columns_N``: the column of every state, from 0.
     """
-    columns_BS = Ragged(columns_N, layout).to_padded()
-    own_BKS = columns_BS[:, None] == torch.arange(count, device=columns_N.device)[:, None]
-    own_BKS = own_BKS & ~layout.masked_BS[:, None]
+    return mask_columns(Ragged(columns_N, layout).to_padded(), layout.masked_BS, count, dtype)
+
+
+def mask_columns(columns_BS: Tensor, masked_BS: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """`column_masks` of a padded batch; ``masked_BS``: True at padding."""
+    own_BKS = columns_BS[:, None] == torch.arange(count, device=columns_BS.device)[:, None]
+    own_BKS = own_BKS & ~masked_BS[:, None]
     missing_BK1 = ~own_BKS.any(-1, keepdim=True)
-    return additive_mask(~own_BKS & (~missing_BK1 | layout.masked_BS[:, None]), dtype)
+    return additive_mask(~own_BKS & (~missing_BK1 | masked_BS[:, None]), dtype)
 
 
 class SeparateKeys(NamedTuple):

@@ -141,7 +141,10 @@ class Emissions:
         drops = emission.training and emission.dropout > 0.0
         self.factors_ND = dropout(ones_ND, emission.dropout, True) if drops else None
         values = keys_BSD.shape[1] * (2 * emission.output.width + len(emission.output.bias_V))
-        self.chunk = max(CHUNK_VALUES[states_ND.device.type] // max(values, 1), 1)
+        if torch.compiler.is_exporting():  # its graph is that of any size
+            self.chunk = row_ids.shape[0]
+        else:
+            self.chunk = max(CHUNK_VALUES[states_ND.device.type] // max(values, 1), 1)
         self._whole: PositionLogits | None = None
 
     def targets(self, tokens_N: Tensor) -> Tensor:
@@ -167,7 +170,7 @@ class Emissions:
 
     def _map(self, function: Callable[[PositionLogits, Tensor], Tensor], values_N: Tensor) -> Tensor:
         """``function`` of the logits and of other values of every target position."""
-        if len(self.row_ids) <= self.chunk:
+        if self.row_ids.shape[0] <= self.chunk:
             if self._whole is None:
                 self._whole = self._logits(self.query_ND, self.factors_ND, self.row_ids)
             return function(self._whole, values_N)
@@ -267,8 +270,8 @@ class HardAttentionSeq2Seq(nn.Module):
 
     def step(self, tokens_R: Tensor, state: HardAttentionState, memory: SourceMemory) -> StepOutput:
         states_RD, decoder, _ = self.decoder.step(self._embed_target(tokens_R), state.decoder, memory.decoder)
-        sources = len(memory.masked_BS)
-        rows = torch.arange(len(tokens_R), device=tokens_R.device) // (len(tokens_R) // sources)
+        sources, count = memory.masked_BS.shape[0], tokens_R.shape[0]
+        rows = torch.arange(count, device=tokens_R.device) // (count // sources)
         emissions = self._emissions(states_RD, memory, rows)
         queries_BTD = states_RD.view(sources, -1, states_RD.shape[-1])
         transitions = self.alignment.transitions(queries_BTD, memory.alignment_BSD, memory.masked_BS)

@@ -11,7 +11,8 @@ from weft.interop.onnx.padded import PlainLSTM
 from weft.models.cells import LSTM
 from weft.ragged import Ragged
 
-SOURCES = [[5, 6, 7, 8, 2], [3, 2], [9, 4, 4, 2]]
+SOURCES = [[5, 6, 2, 7, 8, 3, 2, 4, 2], [3, 2, 2, 5, 2], [9, 4, 2, 4, 2, 2]]
+"""For models with several sources: three columns, each closed by the end token."""
 TARGETS = [[1, 3, 4, 5, 6, 7], [1, 9, 8, 7, 3, 3], [1, 12, 3, 4, 11, 5]]
 
 

@@ -2,6 +2,7 @@
 
 exporting.py      `export_onnx`: the outline
 graphs.py         a model as graphs over padded batches: an encoder, and a decoder
+encoding.py       encoders over padded batches, of one source or of several columns
 padded.py         Transformer layers, positions and recurrence over padded batches
 merging.py        one decoder graph for the first call and the later ones
 description.py    configuration and tokenizers beside the graphs

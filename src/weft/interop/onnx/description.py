@@ -20,6 +20,7 @@ from weft.errors import RecipeError
 from weft.files import save_text
 from weft.interop.huggingface.architectures import CLASSES
 from weft.interop.huggingface.exporting import VOCABULARY, Plan, make_plan, write_description
+from weft.interop.onnx.graphs import Exportable
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.runs.load import LoadedRun
@@ -33,7 +34,7 @@ class Description(NamedTuple):
     """What is written of a run besides the weights."""
 
     run: LoadedRun
-    model: Seq2Seq
+    model: Exportable
     """With the ids of the export."""
     plan: Plan | None
     """Of an export to Hugging Face; None: there is none."""
@@ -49,9 +50,9 @@ class Description(NamedTuple):
         _save(folder / "config.json", _adapted(config, self.run, self.plan))
 
 
-def describe(run: LoadedRun, model: Seq2Seq) -> Description:
+def describe(run: LoadedRun, model: Exportable) -> Description:
     """``model``: that of the run."""
-    if not isinstance(model.decoder, TransformerDecoder):
+    if not isinstance(model, Seq2Seq) or not isinstance(model.decoder, TransformerDecoder):
         return Description(run, model, None)
     try:
         plan = make_plan(run)
@@ -99,7 +100,8 @@ def _own_config(run: LoadedRun) -> dict[str, Any]:
         "target_before": list(frame.target_before),
     }
     kind = "transformer" if transformer else "recurrent"
-    return {"model_type": "weft", "decoder": kind, "is_encoder_decoder": True, **sizes, **ids, **around}
+    columns = {"source_columns": run.recipe.model.sources.count} if run.recipe.model.sources.count > 1 else {}
+    return {"model_type": "weft", "decoder": kind, "is_encoder_decoder": True, **sizes, **ids, **around, **columns}
 
 
 def _save(path: Path, content: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ from weft.errors import RecipeError, SearchError, nearest
 from weft.files import save_text
 from weft.interop.export_folder import check_replaceable, write_export
 from weft.interop.onnx.description import describe
-from weft.interop.onnx.graphs import Graph, make_graphs
+from weft.interop.onnx.graphs import Exportable, Graph, make_graphs
+from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.recipe import ModelSettings
@@ -54,7 +55,7 @@ def export_onnx(run: LoadedRun, folder: Path, *, quantization: str = "float32") 
     return write_export(folder, "onnx", fill)
 
 
-def traced_graphs(model: Seq2Seq, quantization: str) -> Iterator[tuple[str, Any]]:
+def traced_graphs(model: Exportable, quantization: str) -> Iterator[tuple[str, Any]]:
     """Names of files, without suffix, and their graphs."""
     from weft.interop.onnx.merging import merge_decoder
 
@@ -73,14 +74,14 @@ def traced_graphs(model: Seq2Seq, quantization: str) -> Iterator[tuple[str, Any]
         yield "decoder_model", parts["decoder_model"]
 
 
-def has_usual_width(model: Seq2Seq) -> bool:
+def has_usual_width(model: Exportable) -> bool:
     """Whether the width of a head is hidden size / heads; not in some models of the T5 family."""
     assert isinstance(model.decoder, TransformerDecoder)
     attention = model.decoder.stack.layers[0].self_attention
     return model.decoder.stack.width // attention.heads == attention.head_width
 
 
-def check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
+def check_exportable(run: LoadedRun, quantization: str) -> Exportable:
     """The model of a run, if it can be exported; else one line that says why not."""
     missing = [package for package in PACKAGES if find_spec(package) is None]
     if missing:
@@ -90,9 +91,10 @@ def check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     name, settings = run.recipe.name, run.recipe.model
     if reason := unsupported(settings):
         raise RecipeError(f"{name}: {reason}")
-    if type(run.model) is not Seq2Seq:
+    if type(run.model) not in (Seq2Seq, HardAttentionSeq2Seq):
         kind = type(run.model).__name__
         raise RecipeError(f"{name}: a model of class {kind} is not exported to ONNX; only a plain encoder-decoder is")
+    assert isinstance(run.model, Seq2Seq | HardAttentionSeq2Seq)
     return run.model
 
 
@@ -103,19 +105,15 @@ def unsupported(settings: ModelSettings) -> str | None:
             f"model.kind: {settings.kind!r} is not exported to ONNX: it has no encoder, and the graphs are those of an "
             "encoder and a decoder ('seq2seq')"
         )
-    if settings.sources.count > 1:
+    if settings.sources.separate_attentions > 1 and settings.decoder.kind == "transformer":
         return (
-            f"model.sources.count: {settings.sources.count} sources are not exported to ONNX; encoder_model reads one"
+            "model.sources.attention: 'parallel' is not exported to ONNX with a Transformer decoder, whose graph does "
+            "not know the column of a source state; 'flat' is, and recurrent decoders are"
         )
     if settings.copy:
         return (
             "model.copy: copying is not exported to ONNX: it gives probability to tokens of the source that no "
             "vocabulary has, for which there is no place among the logits"
-        )
-    if settings.attention.hard != "none":
-        return (
-            f"model.attention.hard: {settings.attention.hard!r} is not exported to ONNX: the state of a step is a "
-            "distribution over alignments, which is conditioned on the token that the search chooses"
         )
     return None
 

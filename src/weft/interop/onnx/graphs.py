@@ -18,20 +18,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from weft.attention.hard_alignment import First, Monotonic
+from weft.attention.source_attention import SeparateAttention, SeparateKeys, mask_columns
 from weft.attention.step_attention import KeysValues
-from weft.interop.onnx.padded import Layers, PlainLSTM, PositionTable, run_stack, run_transformer
+from weft.interop.onnx.encoding import Encoded, encode, with_mask
+from weft.interop.onnx.padded import Layers, PlainFirst, PlainLSTM, PlainMonotonic, PositionTable, run_transformer
 from weft.interop.onnx.tensor_names import cache_names, tree_names
 from weft.models.cells import LSTM
-from weft.models.encoders import RecurrentEncoder
+from weft.models.hard_attention import HardAttentionSeq2Seq, SourceMemory
 from weft.models.recurrent import RecurrentStack
 from weft.models.recurrent_decoder import Memory, RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
-from weft.models.transformer_encoder import TransformerEncoder
 from weft.ragged import additive_mask
 from weft.tree import leaves, map_tree
 
+Exportable = Seq2Seq | HardAttentionSeq2Seq
 BATCH, SOURCE = "batch_size", "encoder_sequence_length"
 TARGET, PAST = "decoder_sequence_length", "past_decoder_sequence_length"
 
@@ -47,15 +50,7 @@ class Graph(NamedTuple):
     """For each input, the names of its axes of variable size."""
 
 
-class Encoded(NamedTuple):
-    """The output of an encoder, padded."""
-
-    states_BSD: Tensor
-    final: Any
-    """The last state of every layer; the mean of the states if the encoder is not recurrent."""
-
-
-def make_graphs(model: Seq2Seq) -> dict[str, Graph]:
+def make_graphs(model: Exportable) -> dict[str, Graph]:
     """The graphs of a model, by the name of their files."""
     model = prepare(model)
     tokens_BS = torch.ones(2, 3, dtype=torch.int64)
@@ -66,7 +61,7 @@ def make_graphs(model: Seq2Seq) -> dict[str, Graph]:
     return make(model, encoder_inputs)
 
 
-def prepare(model: Seq2Seq) -> Seq2Seq:
+def prepare(model: Exportable) -> Exportable:
     """A copy without anything that grows or depends on lengths."""
     model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
     for module in model.modules():
@@ -74,32 +69,9 @@ def prepare(model: Seq2Seq) -> Seq2Seq:
             module.positions = PositionTable(module.positions)  # type: ignore[assignment]
         if isinstance(module, RecurrentStack) and module.cell is LSTM:
             module.cell = PlainLSTM
+        if isinstance(module, Monotonic | First):
+            module.__class__ = PlainMonotonic if isinstance(module, Monotonic) else PlainFirst
     return model
-
-
-def encode(model: Seq2Seq, ids_BS: Tensor, tokens_BS: Tensor) -> Encoded:
-    """The states of a padded batch of sources; ``tokens_BS``: True at a token."""
-    embedded_BSE = model.source_embedding(ids_BS)
-    encoder = model.encoder
-    if isinstance(encoder, RecurrentEncoder):
-        if encoder.reverse_source:
-            states_BSD, final = run_stack(encoder.stack, embedded_BSE.flip(1), tokens_BS.flip(1))
-            return Encoded(states_BSD.flip(1), final)
-        return Encoded(*run_stack(encoder.stack, embedded_BSE, tokens_BS))
-    assert isinstance(encoder, TransformerEncoder)
-    stack, longest = encoder.stack, ids_BS.shape[1]
-    mask_B11S = additive_mask(~tokens_BS, embedded_BSE.dtype)[:, None, None]
-    biases = _with_mask(stack.self_attention_biases(longest, ids_BS.device), mask_B11S)
-    states_BSD, _ = run_transformer(stack, embedded_BSE, Layers(torch.arange(longest), biases))
-    weights_BS1 = tokens_BS[..., None].to(states_BSD.dtype)
-    means_BD = (states_BSD * weights_BS1).sum(1) / weights_BS1.sum(1)
-    return Encoded(states_BSD, ((means_BD,),))
-
-
-def _with_mask(biases: list[Tensor | None], mask: Tensor) -> list[Tensor | None]:
-    """Bias and mask of each layer; layers that share a bias share the sum."""
-    sums = {id(bias): mask if bias is None else bias + mask for bias in biases}
-    return [sums[id(bias)] for bias in biases]
 
 
 # A Transformer decoder
@@ -108,7 +80,7 @@ def _with_mask(biases: list[Tensor | None], mask: Tensor) -> list[Tensor | None]
 class EncoderGraph(nn.Module):
     """input_ids, attention_mask -> last_hidden_state."""
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.model = model
 
@@ -119,7 +91,7 @@ class EncoderGraph(nn.Module):
 class SourceGraph(nn.Module):
     """encoder_hidden_states -> keys and values (B, H, S, D) of the source, layer by layer."""
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.model = model
 
@@ -134,7 +106,7 @@ class SourceGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """Tokens (B, T) and the past -> logits (B, T, V), and the longer keys and values of the target."""
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.model = model
 
@@ -149,7 +121,7 @@ class DecoderGraph(nn.Module):
         positions_S = torch.arange(before + input_ids.shape[1])
         positions_T = positions_S[before:]
         causal_TS = additive_mask(positions_S > positions_T[:, None], past[0].dtype)
-        biases = _with_mask(stack.position_biases(positions_T, positions_S), causal_TS)
+        biases = with_mask(stack.position_biases(positions_T, positions_S), causal_TS)
         mask_B11S = additive_mask(~encoder_attention_mask.bool(), past[0].dtype)[:, None, None]
         inputs = Layers(positions_T, biases, own, source, mask_B11S)
         states_BTD, longer = run_transformer(stack, model.target_embedding(input_ids), inputs)
@@ -157,12 +129,12 @@ class DecoderGraph(nn.Module):
         return (model.output(model.decoder.readout(states_BTD)), *leaves(longer))
 
 
-def _decoder_stack(model: Seq2Seq) -> TransformerStack:
+def _decoder_stack(model: Exportable) -> TransformerStack:
     assert isinstance(model.decoder, TransformerDecoder)
     return model.decoder.stack
 
 
-def _transformer_graphs(model: Seq2Seq, encoder_inputs: dict[str, Tensor]) -> dict[str, Graph]:
+def _transformer_graphs(model: Exportable, encoder_inputs: dict[str, Tensor]) -> dict[str, Graph]:
     stack = _decoder_stack(model)
     encoder, source, decoder = EncoderGraph(model), SourceGraph(model), DecoderGraph(model)
     states_BSD, mask_BS = encoder(**encoder_inputs), encoder_inputs["attention_mask"]
@@ -199,31 +171,48 @@ def _transformer_graphs(model: Seq2Seq, encoder_inputs: dict[str, Tensor]) -> di
 class RecurrentEncoderGraph(nn.Module):
     """input_ids, attention_mask -> what each step reads of the source, and the first state."""
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Exportable) -> None:
         super().__init__()
         self.model = model
 
     def trees(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Any, Any]:
         """Memory and state."""
-        decoder, tokens_BS = self.model.decoder, attention_mask.bool()
+        model, tokens_BS = self.model, attention_mask.bool()
+        decoder = model.decoder
         assert isinstance(decoder, RecurrentDecoder)
-        encoded = encode(self.model, input_ids, tokens_BS)
-        keys = None
-        if decoder.attention is not None:
-            mask_BS = additive_mask(~tokens_BS, encoded.states_BSD.dtype)
-            keys = decoder.attention.project_masked(encoded.states_BSD, mask_BS)
+        encoded = encode(model, input_ids, tokens_BS)
         summary_BD = encoded.final[-1][0] if decoder.feeds_summary else None
-        memory = Memory(keys, summary_BD, decoder.bridge(encoded.final))
-        return memory._replace(initial=()), decoder.start(memory)
+        memory = Memory(_keys(decoder, encoded, tokens_BS), summary_BD, decoder.bridge(encoded.final))
+        kept = memory._replace(initial=())
+        if not isinstance(model, HardAttentionSeq2Seq):
+            return kept, decoder.start(memory)
+        masked_BS = ~tokens_BS if encoded.columns_BS is None else ~tokens_BS | (encoded.columns_BS > 0)
+        states_BSD = encoded.states_BSD
+        source = SourceMemory(memory, model.alignment.project(states_BSD), model.emission.keys(states_BSD), masked_BS)
+        return source._replace(decoder=kept), model.start(source)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         return tuple(tensor.clone() for tensor in leaves(self.trees(input_ids, attention_mask)))
 
 
+def _keys(decoder: RecurrentDecoder, encoded: Encoded, tokens_BS: Tensor) -> Any:
+    """The source as the attention of the decoder reads it, if it has one."""
+    attention: Any = decoder.attention
+    states_BSD = encoded.states_BSD
+    if isinstance(attention, SeparateAttention):
+        assert encoded.columns_BS is not None
+        masks_BKS = mask_columns(encoded.columns_BS, ~tokens_BS, len(attention.attentions), states_BSD.dtype)
+        pairs = zip(attention.attentions, masks_BKS.unbind(1), strict=True)
+        return SeparateKeys(tuple(one.project_masked(states_BSD, mask_BS) for one, mask_BS in pairs))
+    if attention is None:
+        return None
+    return attention.project_masked(states_BSD, additive_mask(~tokens_BS, states_BSD.dtype))
+
+
 class RecurrentStepGraph(nn.Module):
     """One token, memory and state -> logits (B, 1, V) and the next state."""
 
-    def __init__(self, model: Seq2Seq, memory: Any, state: Any) -> None:
+    def __init__(self, model: Exportable, memory: Any, state: Any) -> None:
         """``memory``, ``state``: examples, whose structure counts."""
         super().__init__()
         self.model = model
@@ -237,7 +226,7 @@ class RecurrentStepGraph(nn.Module):
         return (step.logits_RV[:, None], *(tensor.clone() for tensor in leaves(step.state)))
 
 
-def _recurrent_graphs(model: Seq2Seq, encoder_inputs: dict[str, Tensor]) -> dict[str, Graph]:
+def _recurrent_graphs(model: Exportable, encoder_inputs: dict[str, Tensor]) -> dict[str, Graph]:
     encoder = RecurrentEncoderGraph(model)
     memory, state = encoder.trees(**encoder_inputs)
     longest = encoder_inputs["input_ids"].shape[1]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft.attention.hard_alignment import First, Monotonic, Transitions, logsumexp
 from weft.attention.multihead import MultiHeadAttention
 from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues
@@ -49,6 +50,49 @@ class PlainLSTM(LSTM):
         enter_BD, forget_BD, new_BD, leave_BD = gates_BG.chunk(4, -1)
         cell_BD = torch.sigmoid(forget_BD) * state[1] + torch.sigmoid(enter_BD) * torch.tanh(new_BD)
         return torch.sigmoid(leave_BD) * torch.tanh(cell_BD), cell_BD
+
+
+class PlainMonotonic(Monotonic):
+    """Monotonic alignments with sums over i ≤ j that are written out: ONNX has no cumulative log-sum-exp."""
+
+    def transitions(self, queries_BTD: Tensor, keys_BSD: Tensor, masked_BS: Tensor) -> Transitions:
+        scores_BTS = self.scores(queries_BTD, keys_BSD)
+        masked_BTS = masked_BS[:, None].expand_as(scores_BTS)
+        lowest = torch.finfo(scores_BTS.dtype).min / 2
+        summed_BTS = scores_BTS.masked_fill(masked_BTS, lowest)
+        normalizers_BTS = _cumulative_logsumexp(summed_BTS.flip(-1)).flip(-1)
+        return scores_BTS.masked_fill(masked_BTS, float("-inf")), normalizers_BTS
+
+    def predict(self, filtered_RS: Tensor, transitions: Transitions) -> Tensor:
+        scores_RS, normalizers_RS = transitions
+        return scores_RS + _cumulative_logsumexp(filtered_RS - normalizers_RS)
+
+
+class PlainFirst(First):
+    """Alignments of first order with indices in place of windows, whose sizes an exported graph would fix."""
+
+    def transitions(self, queries_BTD: Tensor, keys_BSD: Tensor, masked_BS: Tensor) -> Transitions:
+        hidden_BTSA = torch.tanh(keys_BSD[:, None] + self.query_projection(queries_BTD)[:, :, None])
+        jumps_BTSW = self.jumps(hidden_BTSA).float()
+        length, width = masked_BS.shape[1], self.jumps.out_features
+        places_SW = torch.arange(length)[:, None] + torch.arange(width)
+        outside_BSW = masked_BS[:, places_SW.clamp(max=length - 1)] | (places_SW >= length)
+        outside_BSW = outside_BSW & (torch.arange(width) > 0)  # to stay is always possible
+        return (jumps_BTSW.masked_fill(outside_BSW[:, None], float("-inf")).log_softmax(-1),)
+
+    def predict(self, filtered_RS: Tensor, transitions: Transitions) -> Tensor:
+        arriving_RSW = filtered_RS[..., None] + transitions[0]
+        length, width = filtered_RS.shape[1], self.jumps.out_features
+        before_SW = torch.arange(length)[:, None] - torch.arange(width)
+        shifted_RSW = arriving_RSW.gather(1, before_SW.clamp(min=0).expand_as(arriving_RSW))
+        return logsumexp(shifted_RSW.masked_fill(before_SW < 0, float("-inf")), -1)
+
+
+def _cumulative_logsumexp(values: Tensor) -> Tensor:
+    """log Σ_{i ≤ j} exp(values_i)"""
+    places_S = torch.arange(values.shape[-1])
+    later_SS = places_S > places_S[:, None]
+    return logsumexp(values[..., None, :].masked_fill(later_SS, float("-inf")), -1)
 
 
 class Layers(NamedTuple):
