@@ -32,7 +32,8 @@ from weft.text.specials import BEGIN, END
 from weft.training.cuda_graph_update import CudaGraphUpdate, can_capture
 from weft.training.forcing import sampling_probability
 from weft.training.precision import resolve_precision
-from weft.training.update import PlainUpdate, TrainingContext, Update, make_optimizer
+from weft.training.threaded_update import make_update
+from weft.training.update import TrainingContext, Update, make_optimizer
 from weft.translation.engines.search_memory import StepSize
 from weft.translation.load import choose_precision
 from weft.translation.strategies import search
@@ -211,7 +212,7 @@ class UpdateCase(TorchCase):
     def _make_update(self, context: TrainingContext) -> Update:
         """The same kind of update as a `Trainer` makes."""
         if not can_capture(self.model, context.settings, context.device):
-            return PlainUpdate(self.model, self.optimizer, context)
+            return make_update(self.model, self.optimizer, context)
         batch, target = self.sizes.batch, self.sizes.target_length
         source = self.sizes.source_length if self.recipe.model.has_source else 0
         size = CorpusSize(batch, batch * source, batch * target, source, target)

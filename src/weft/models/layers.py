@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import ClassVar
 
 import torch
@@ -14,6 +16,17 @@ from weft.ragged import Ragged
 
 _LEVELS = 65_536
 """16 random bits decide on one value."""
+_generator: ContextVar[torch.Generator | None] = ContextVar("dropout generator", default=None)
+
+
+@contextmanager
+def dropout_generator(generator: torch.Generator) -> Iterator[None]:
+    """Have dropout on a CPU draw from this generator, in the current thread."""
+    token = _generator.set(generator)
+    try:
+        yield
+    finally:
+        _generator.reset(token)
 
 
 def dropout(values: Tensor, probability: float, training: bool) -> Tensor:
@@ -32,7 +45,7 @@ def dropout(values: Tensor, probability: float, training: bool) -> Tensor:
 def dropout_mask(shape: Sequence[int], probability: float, dtype: torch.dtype) -> Tensor:
     """The factors of dropout on a CPU: 0 with this probability, else 1 / (1 − probability)."""
     count = math.prod(shape)
-    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None, generator=_generator.get())
     bits = bits.view(torch.int16)[:count].view(*shape)
     kept = torch.ge(bits, round(probability * _LEVELS) - _LEVELS // 2, out=torch.empty(shape, dtype=dtype))
     return kept.mul_(1 / (1 - probability))

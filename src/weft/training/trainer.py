@@ -35,7 +35,8 @@ from weft.training.interruption import SignalHold
 from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
 from weft.training.progress import Progress
 from weft.training.schedules import make_schedule
-from weft.training.update import PlainUpdate, TrainingContext, Update, UpdateResult, make_optimizer
+from weft.training.threaded_update import make_update
+from weft.training.update import TrainingContext, Update, UpdateResult, make_optimizer
 from weft.training.validation import Validate, Validator
 
 MAX_CONSECUTIVE_SKIPS = 5
@@ -99,7 +100,7 @@ class Trainer:
     def _make_update(self) -> Update:
         if self.workers.world_size == 1 and can_capture(self.model, self.settings, self.context.device):
             return CudaGraphUpdate(self.model, self.optimizer, self.context, self.data.corpus_size)
-        return PlainUpdate(self.model, self.optimizer, self.context)
+        return make_update(self.model, self.optimizer, self.context)
 
     def _shard(self) -> None:
         """Shard the weights and the optimizer state over the workers. Until then they stay off the GPU."""
@@ -315,9 +316,8 @@ class Trainer:
             self.model.train()
         step = batches.step
         learning_rate = settings.learning_rate * self.schedule(step) * progress.learning_rate_decay(settings)
-        result = self.update(
-            batches, learning_rate=learning_rate, sampling_probability=sampling_probability(settings, step)
-        )
+        sampled = sampling_probability(settings, step)
+        result = self.update(batches, learning_rate=learning_rate, sampling_probability=sampled)
         progress.advance(step, batches.position)
         return PendingUpdate(result, batches, learning_rate, start_time, data_wait)
 

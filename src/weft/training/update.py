@@ -1,8 +1,9 @@
 """One update of the weights: the mean loss of the step's batches, gradient clipping, one optimizer step.
 
 `PlainUpdate` works for any model on any device; the others must give the same result: `CudaGraphUpdate` replays the
-whole update as a CUDA graph, `ShardedUpdate` distributes weights, gradients and optimizer state over the workers. An
-update whose loss or gradient is not finite leaves the weights unchanged.
+whole update as a CUDA graph, `ShardedUpdate` distributes weights, gradients and optimizer state over the workers,
+`ThreadedUpdate` divides the rows of a batch among the cores of a CPU. An update whose loss or gradient is not finite
+leaves the weights unchanged.
 """
 
 from __future__ import annotations
@@ -125,9 +126,7 @@ class PlainUpdate:
         likelihood = torch.zeros((), device=self.context.device)
         for number, batch in zip(batches.numbers, batches.batches, strict=True):
             self._seed_batch(batches.step, number)
-            loss = self.loss(batch, sampling_probability)
-            (loss.smoothed / batches.target_tokens).backward()
-            likelihood += loss.negative_log_likelihood
+            likelihood += self.add_gradients(batch, batches.target_tokens, sampling_probability)
         self.run_missing_batches(batches, sampling_probability)
         self._seed_batch(batches.step, self.settings.accumulate)
         self.reduce(likelihood)
@@ -146,6 +145,12 @@ class PlainUpdate:
         """
         if self.settings.accumulate > 1:
             seed_rng(self.context.seed, step, number)
+
+    def add_gradients(self, batch: Batch, target_tokens: int, sampling_probability: float) -> Tensor:
+        """Add a batch's share of the gradients of the mean loss of so many tokens; its −Σ log p(y_t)."""
+        loss = self.loss(batch, sampling_probability)
+        (loss.smoothed / target_tokens).backward()
+        return loss.negative_log_likelihood
 
     def loss(self, batch: Batch, sampling_probability: float) -> Loss:
         """The loss of a batch in the precision of the run."""
