@@ -74,17 +74,17 @@ def translate_blocks(work: Sequence[Work], make_translate: MakeTranslate, pool: 
         logging.getLogger(name).setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    actors = actors_of(pool, ray.cluster_resources())
-    items = [{"task": json.dumps([*task])} for task in make_tasks(work, actors, on_gpu=pool.gpus > 0)]
-    dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-        Actor,
-        fn_constructor_args=(make_translate, column),
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=min(actors, len(items))),
-        num_cpus=0 if pool.gpus else 1,
-        num_gpus=pool.gpus or None,
-    )
     try:
+        actors = actors_of(pool, ray.cluster_resources())
+        items = [{"task": json.dumps([*task])} for task in make_tasks(work, actors, on_gpu=pool.gpus > 0)]
+        dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            Actor,
+            fn_constructor_args=(make_translate, column),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(actors, len(items))),
+            num_cpus=0 if pool.gpus else 1,
+            num_gpus=pool.gpus or None,
+        )
         for row in dataset.iter_rows():
             if row["error"]:
                 raise DataError(row["error"])
