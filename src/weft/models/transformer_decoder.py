@@ -41,15 +41,19 @@ class TransformerState(NamedTuple):
     """Which row of the layers belongs to each hypothesis; None: its own. The next step copies them in this order."""
 
     def select_rows(self, rows: Tensor) -> TransformerState:
-        keys_RHTD = self.layers[0].keys
-        rows = rows if self.rows_R is None else self.rows_R.index_select(0, rows)
-        if len(rows) > len(keys_RHTD) or keys_RHTD.is_cuda or keys_RHTD.requires_grad:
-            return TransformerState(select(self.layers, rows))
-        return self._replace(rows_R=rows)
+        same_number = len(rows) == len(self.layers[0].keys)
+        return self.keep_rows(rows) if same_number else self._copied(rows)
 
     def keep_rows(self, rows: Tensor) -> TransformerState:
         """Storage of the other rows is released by the next step."""
-        return self.select_rows(rows)
+        keys_RHTD = self.layers[0].keys
+        if keys_RHTD.is_cuda or keys_RHTD.requires_grad:
+            return self._copied(rows)
+        return self._replace(rows_R=rows if self.rows_R is None else self.rows_R.index_select(0, rows))
+
+    def _copied(self, rows: Tensor) -> TransformerState:
+        rows = rows if self.rows_R is None else self.rows_R.index_select(0, rows)
+        return TransformerState(select(self.layers, rows))
 
     def with_capacity(self, tokens: int, *, return_attention: bool) -> CachedState:
         layers = self.layers if self.rows_R is None else select(self.layers, self.rows_R)
