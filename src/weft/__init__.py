@@ -100,7 +100,7 @@ _MODULES = {
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
     def __getattr__(name: str) -> Any:
-        from weft.runs.garbage_collection import collection_paused
+        from weft.garbage_collection import collection_paused
 
         with collection_paused():
             if name == "labs":

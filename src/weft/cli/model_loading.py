@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.runs.garbage_collection import collection_paused
+from weft.garbage_collection import collection_paused
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.activity import activity
 from weft.errors import CheckpointError
-from weft.runs.garbage_collection import collection_paused
+from weft.garbage_collection import collection_paused
 from weft.runs.layout import RunFolder
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.origin import WeightsOrigin

@@ -20,11 +20,13 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from threading import Event, Lock
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from weft.garbage_collection import collection_paused
 from weft.search.loop import Step, StepLoop, StepRecords
 from weft.search.state import SearchInputs, SearchStart, SearchState
 from weft.search.transfers import to_device
@@ -56,7 +58,7 @@ class StepGraph:
     idle = Event()
     """Set while the host waits for the device; `CudaGraphLoop` replaces it."""
 
-    def __init__(self, step: Step, state: SearchState, capacity: int, pool: Any) -> None:
+    def __init__(self, step: Step, state: SearchState, capacity: int, pool: GraphPool | None) -> None:
         self.step = step  # what was captured must stay alive
         self.state: SearchState = map_tree(torch.clone, state)
         self.capacity = capacity
@@ -151,13 +153,32 @@ def _capture_stream(device: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def capture(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
-    """What a function launches, recorded; other threads may use the device meanwhile."""
+class GraphPool:
+    """Memory that graphs share which are never replayed at the same time."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+
+    def handle(self, graph: torch.cuda.CUDAGraph) -> Any:
+        """What a capture of this graph is given: PyTorch gives a pool up when the last of its graphs is gone."""
+        if not len(self._graphs):
+            self._handle = torch.cuda.graph_pool_handle()
+        self._graphs.add(graph)
+        return self._handle
+
+
+def capture(function: Callable[[], None], pool: GraphPool | None) -> torch.cuda.CUDAGraph:
+    """What a function launches, recorded; other threads may use the device meanwhile.
+
+    Nothing may be freed by the garbage collector during a capture: to free a graph, an event or page-locked memory
+    would invalidate it.
+    """
     graph, stream = torch.cuda.CUDAGraph(), _capture_stream(torch.cuda.current_device())
-    with _capturing:
+    with _capturing, collection_paused():
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):
-            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            graph.capture_begin(pool=(pool or GraphPool()).handle(graph), capture_error_mode="thread_local")
             try:
                 function()
             finally:
@@ -168,7 +189,9 @@ def capture(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
 class Beginning:
     """How searches begin in the buffers of a graph, if they begin like one that did so before."""
 
-    def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, inputs: SearchInputs, pool: Any) -> None:
+    def __init__(
+        self, graph: StepGraph, key: Hashable, state: SearchState, inputs: SearchInputs, pool: GraphPool | None
+    ) -> None:
         """``key``: of the graph among those that are kept; ``state``: the first state of the earlier search."""
         self.graph = graph
         self.key = key
@@ -233,10 +256,10 @@ class CudaGraphLoop(StepLoop):
         """Held while a search uses the buffers."""
         self.idle = Event()
         """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
-        self.pool: Any = None
+        self.pool: GraphPool | None = None
         self.max_bytes = 0.0
         if device.type == "cuda":
-            self.pool = torch.cuda.graph_pool_handle()
+            self.pool = GraphPool()
             self.max_bytes = torch.cuda.get_device_properties(device).total_memory * MEMORY_FRACTION
 
     def search(

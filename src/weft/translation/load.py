@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from weft.errors import SearchError, option
+from weft.garbage_collection import collection_paused
 from weft.models.device import choose_device
-from weft.runs.garbage_collection import collection_paused
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
 

@@ -143,7 +143,7 @@ def search_each(translator: Translator, requests: Iterable[TranslationRequest]) 
 
     Any other error is raised where the translations of its request would have been.
     """
-    from weft.runs.garbage_collection import existing_objects_exempt
+    from weft.garbage_collection import existing_objects_exempt
     from weft.translation.engines.background import BackgroundSearch
 
     waiting: deque[Callable[[], Outcome]] = deque()

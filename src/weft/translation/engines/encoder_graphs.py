@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from weft.models.interface import Model
 from weft.ragged import FixedLayout, Ragged
-from weft.search.cuda_graphs import capture
+from weft.search.cuda_graphs import GraphPool, capture
 from weft.tree import Tree, leaves, map_tree
 
 MAX_ROWS = 64
@@ -38,7 +37,7 @@ class EncoderGraphs:
         self.seen: set[Shape] = set()
         self.lock = Lock()
         """Held while buffers are used."""
-        self.pool: Any = torch.cuda.graph_pool_handle()
+        self.pool = GraphPool()
 
     def encode(self, batch: Ragged, *, longest: int) -> Tree | None:
         """The memory of a batch on the CPU; None if it is not recorded. ``longest``: at least `MULTIPLE`."""

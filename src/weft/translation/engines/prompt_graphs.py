@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,19 +18,19 @@ from weft.attention.kv_cache import LENGTH_MULTIPLE
 from weft.attention.step_attention import KeysValues
 from weft.models.prefix_lm import PrefixLM, PrefixMemory, PrefixState
 from weft.models.prompted_lm import rectangle
-from weft.search.cuda_graphs import capture
+from weft.search.cuda_graphs import GraphPool, capture
 from weft.translation.engines.encoder_graphs import MAX_GRAPHS, MAX_ROWS
 
 
 class PromptGraph:
     """One recorded shape with its buffers."""
 
-    def __init__(self, model: PrefixLM, tokens_BT: Tensor, memory: PrefixMemory, pool: Any) -> None:
+    def __init__(self, model: PrefixLM, tokens_BT: Tensor, memory: PrefixMemory, pool: GraphPool) -> None:
         self.tokens_BT = tokens_BT.clone()
         self.tokens = rectangle(self.tokens_BT)  # whose values are the same memory
         self.record(model, memory, pool)
 
-    def record(self, model: PrefixLM, memory: PrefixMemory, pool: Any) -> None:
+    def record(self, model: PrefixLM, memory: PrefixMemory, pool: GraphPool) -> None:
         """Make the buffers that a replay writes, and the graph."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -62,7 +61,7 @@ class PromptGraphs:
         self.seen: set[tuple[int, int]] = set()
         self.lock = Lock()
         """Held while buffers are used."""
-        self.pool: Any = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
+        self.pool = GraphPool()
 
     @torch.no_grad()
     def read(self, tokens_BT: Tensor, memory: PrefixMemory) -> PrefixState:

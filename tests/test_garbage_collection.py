@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from weft.runs.garbage_collection import collection_paused, existing_objects_exempt
+from weft.garbage_collection import collection_paused, existing_objects_exempt
 
 
 @pytest.mark.parametrize("enabled", [True, False])
