@@ -88,9 +88,10 @@ def test_compilation_takes_no_time_from_the_sweep(world: Callable[..., World], m
         run(case)
 
     monkeypatch.setattr(MadeUpCase, "run", compile_first)
-    measured = made.sweep((1, 2, 4), seconds=1.0)
+    measured = made.sweep((1, 2, 4), seconds=11.0)
     assert len(measured.points) == 3 and measured.stop is None
     assert measured.setup == pytest.approx(3 * 7.004)
+    assert len(made.sweep(seconds=11.0).points) == 5  # the first three for twice the time, the others for what is left
 
 
 def test_rounds_go_up_and_down(world: Callable[..., World]) -> None:

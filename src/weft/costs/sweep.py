@@ -2,8 +2,9 @@
 
 Sizes are tried from the smallest on, each with a warm-up that does not count. The next one is tried only if it and the
 repetitions of all are expected to fit into the time and into memory; the time to compile kernels and to capture CUDA
-graphs, in the first calls at each size, is not counted. Then all are repeated in rounds, upwards and downwards in turn,
-so that a machine that becomes slower, or warmer, changes all sizes alike; the median counts.
+graphs, in the first calls at each size, is not counted, up to twice the time of the sweep. Then all are repeated in
+rounds, upwards and downwards in turn, so that a machine that becomes slower, or warmer, changes all sizes alike; the
+median counts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Protocol
 from weft.errors import InputTooLongError
 
 MIN_ROUNDS, MAX_ROUNDS = 3, 15
+MAX_SETUP = 2.0
+"""How many times its own time a sweep may take in addition for compiling and capturing."""
 USABLE_MEMORY = 0.8
 """The part of the available memory that the next size may be expected to need."""
 TIME, MEMORY, LENGTH = "time", "memory", "length"
@@ -71,7 +74,7 @@ class Measured:
     points: tuple[Point, ...]
     stop: Stop | None
     setup: float = 0.0
-    """Seconds by which the first calls of all sizes took longer than the later ones."""
+    """Seconds by which the first calls of all sizes took longer than the later ones, as far as they do not count."""
 
     def curve(self, attribute: str) -> tuple[list[int], list[float]]:
         """Sizes and values of an attribute of the points, where it is known."""
@@ -118,7 +121,7 @@ def measure_sweep(
     tried: list[_Tried] = []
     stop = None
     for size in sizes:
-        spent = time.perf_counter() - start - sum(item.setup for item in tried)
+        spent = time.perf_counter() - start - _setup(tried, seconds)
         if reason := _does_not_fit(tried, spent, seconds, available_memory):
             stop = Stop(size, reason)
             break
@@ -130,7 +133,7 @@ def measure_sweep(
         except MemoryExhaustedError:
             stop = Stop(size, MEMORY, predicted=False)
             break
-    setup = sum(item.setup for item in tried)
+    setup = _setup(tried, seconds)
     for number in range(MAX_ROUNDS if tried else 0):
         for item in tried if number % 2 == 0 else reversed(tried):
             item.measure()
@@ -138,6 +141,11 @@ def measure_sweep(
         if number + 1 >= MIN_ROUNDS and spent + sum(item.samples[-1] for item in tried) > seconds:
             break
     return Measured(tuple(item.point() for item in tried), stop, setup)
+
+
+def _setup(tried: list[_Tried], seconds: float) -> float:
+    """The time for compiling and capturing that is not counted."""
+    return min(sum(item.setup for item in tried), MAX_SETUP * seconds)
 
 
 def _does_not_fit(tried: list[_Tried], spent: float, seconds: float, available_memory: int | None) -> str:
