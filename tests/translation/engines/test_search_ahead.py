@@ -96,10 +96,11 @@ def test_the_first_batch_of_the_next_request_is_prepared_too(
 
     monkeypatch.setattr(engine, "prepare", recorded)
     monkeypatch.setattr(search_ahead, "search", searched)
+    may_begin.set()
     expected = list(engine.search(request(copier)))
     order.clear()
+    may_begin.clear()
     with BackgroundSearch(engine) as background:
-        may_begin.clear()
         first = background.search(request(copier).select([0, 1, 2]))
         second = background.search(request(copier))
         may_begin.set()
