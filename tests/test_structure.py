@@ -60,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "training": {
         *("preparation", "evaluation", "translation", "runs", "models", "attention", "kernels", "search", "data"),
-        *("text", "recipe", "ragged", "tree", "files", "errors", "activity"),
+        *("text", "recipe", "ragged", "tree", "files", "errors", "activity", "garbage_collection"),
     },
 }
 """What a package may import beside itself. Those not listed (views, interop, cli, …) are on top of all others."""

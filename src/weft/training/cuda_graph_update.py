@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from weft.data.batching.batches import side_budgets
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
+from weft.garbage_collection import collection_paused
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.copying import CopyingSeq2Seq
 from weft.models.encoders import RecurrentEncoder
@@ -265,7 +266,8 @@ class CudaGraphUpdate:
         graph = torch.cuda.CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize(self.device)
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+        # Recent versions of PyTorch no longer collect garbage first; to free a graph or an event invalidates a capture.
+        with collection_paused(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             self._update(captured)
         captured.graph = graph
         return graph
