@@ -1,4 +1,4 @@
-"""Imports and loading without garbage collection, which would search every module again and again."""
+"""When garbage is not collected: during imports and loading, captures of CUDA graphs, and fast searches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused(*, freeze: bool = False) -> Iterator[None]:
-    """No garbage collection in the block: to search all modules again and again takes as long as to import them.
+    """No garbage collection in the block.
+
+    While modules are imported, it takes as long as the imports; during a CUDA graph capture, it may free what
+    invalidates the capture.
 
     ``freeze``: exempt what exists after the block for good; for programs that own their process.
     """

@@ -215,7 +215,20 @@ class DeviceLayout(Layout):
         return torch.arange(self.longest, device=self.device) >= self.device_lengths[:, None].clamp(min=1)
 
 
-class FixedLayout(Layout):
+class CapturableLayout(Layout):
+    """A layout that a CUDA graph may read: no shape depends on the lengths, and nothing but device tensors is used."""
+
+    @property
+    def is_rectangular(self) -> bool:
+        """No: whether it is now says nothing about the next batch."""
+        return False
+
+    @property
+    def time_major(self) -> PaddedTimeMajor:
+        return PaddedTimeMajor(self)
+
+
+class FixedLayout(CapturableLayout):
     """The layout of an update that is replayed as a CUDA graph: its index tensors stay at their addresses.
 
     `assign` overwrites them with those of another batch of as many rows and tokens. A replayed update sees nothing
@@ -243,15 +256,6 @@ class FixedLayout(Layout):
         layout = Layout(lengths, longest=self.longest)
         for tensor, new in zip(self._fixed, self._index_tensors(layout), strict=True):
             tensor.copy_(new.pin_memory() if tensor.is_cuda else new, non_blocking=True)
-
-    @property
-    def is_rectangular(self) -> bool:
-        """No: whether it is now says nothing about the next batch."""
-        return False
-
-    @property
-    def time_major(self) -> PaddedTimeMajor:
-        return PaddedTimeMajor(self)
 
 
 class _Permute(torch.autograd.Function):

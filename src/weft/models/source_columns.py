@@ -17,7 +17,7 @@ from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.models.encoders import Encoded, Encoder, make_single_encoder
 from weft.models.layers import Embedding
 from weft.models.recurrent import StackState
-from weft.ragged import FixedLayout, Layout, PaddedTimeMajor, Ragged
+from weft.ragged import CapturableLayout, FixedLayout, Layout, Ragged
 from weft.recipe import ModelSettings
 from weft.text.specials import END
 
@@ -52,7 +52,7 @@ class ColumnEmbedding(Embedding):
         return ColumnRagged(self(ids.values), ids.layout, columns_of(ids, self.count))
 
 
-class ColumnLayout(Layout):
+class ColumnLayout(CapturableLayout):
     """The columns of a batch as rows: those of the first row, then those of the second, …; as many tokens in all.
 
     Everything is computed on the device, and no shape depends on the lengths, as in a `FixedLayout`.
@@ -70,14 +70,6 @@ class ColumnLayout(Layout):
         self.padded_indices = self.row_ids * self.longest + self.positions
         positions_S = torch.arange(self.longest, device=self.device)
         self.masked_BS = positions_S >= self.device_lengths.clamp(min=1)[:, None]
-
-    @property
-    def is_rectangular(self) -> bool:
-        return False
-
-    @property
-    def time_major(self) -> PaddedTimeMajor:
-        return PaddedTimeMajor(self)
 
 
 class ColumnEncoders(nn.Module):
