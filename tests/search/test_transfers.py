@@ -16,6 +16,7 @@ def test_values_arrive(device: str) -> None:
     for values in ([3, 1, 2], np.array([3, 1, 2]), torch.tensor([3, 1, 2])):
         found = to_device(values, device)
         assert found.device.type == device and found.dtype == torch.int64 and found.tolist() == [3, 1, 2]
+        assert to_device(found, device).tolist() == [3, 1, 2]  # of values that are there
         floats = found / 2
         integers, halves = HostCopies(found, floats).arrays()
         floats.zero_()

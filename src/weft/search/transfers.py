@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def to_device(values: Sequence[int] | np.ndarray | Tensor, device: torch.device | str) -> Tensor:
-    """Values on a device. What was queued there before need not have finished."""
+    """Values on a device, where they may be already. What was queued there before need not have finished."""
     tensor, is_cuda = torch.as_tensor(values), torch.device(device).type == "cuda"
-    return tensor.pin_memory().to(device, non_blocking=True) if is_cuda else tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True) if is_cuda and tensor.is_cpu else tensor.to(device)
 
 
 class HostCopies:
