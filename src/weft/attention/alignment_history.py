@@ -41,7 +41,7 @@ class AlignmentHistory(NamedTuple):
 
 
 class HistoryFeatures(nn.Module):
-    """The features u_j of the coverage and of the location, as far as an attention has them."""
+    """The features u_j of coverage, location, or both."""
 
     def __init__(self, *, size: int, states: int, coverage: str, filters: int, width: int) -> None:
         """``size``: of the score's hidden layer; ``states``: of a source state; ``filters``: 0 for no location."""

@@ -50,7 +50,7 @@ def attend(
 
 
 class AttentionParts(NamedTuple):
-    """The parts of an attention that it need not have."""
+    """The optional parts of an attention."""
 
     normalize: Normalizer = softmax
     key_projection: nn.Module | None = None
@@ -108,7 +108,7 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The contexts (B, T, D) and the weights (B, T, S) for T queries per row.
 
-        ``history``: of each query by itself, if there is one; else the queries are those of steps 0 … T − 1.
+        ``history``: one for each query; None: the queries of a row are those of steps 0 … T − 1.
         """
         if self.features is None:
             scores_BTS = self.score(queries_BTD, keys.keys_BSD)

@@ -88,7 +88,7 @@ class AttentionEdits:
 
 
 class AttentionRole(NamedTuple):
-    """What an attention is to its model."""
+    """The role of an attention in its model."""
 
     kind: str
     """Of a `Head`; "prefix": of a stack that reads source and target, so encoder and decoder at once."""

@@ -35,7 +35,7 @@ class KVCache(NamedTuple):
 
     @classmethod
     def of(cls, layers: tuple[KeysValues, ...], tokens: int) -> KVCache:
-        """The same tokens as in tensors that grow with each step, with storage for at least so many more."""
+        """The tokens of tensors that grow with each step, with storage for at least ``tokens`` more."""
         rows, heads, length, width = layers[0].keys.shape
         device = layers[0].keys.device
         capacity = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE + tokens
@@ -60,7 +60,7 @@ class KVCache(NamedTuple):
         return self._replace(layers=layers, rows_RT=_own_rows(len(rows), self.capacity, rows.device))
 
     def with_capacity(self, tokens: int, *, return_attention: bool) -> KVCache:
-        """The same with storage for so many more tokens."""
+        """The same cache with storage for ``tokens`` more tokens."""
         layers = tuple(
             KeysValues(*(functional.pad(part, (0, 0, 0, tokens)) for part in layer)) for layer in self.layers
         )

@@ -200,7 +200,7 @@ class CrossAttention(MultiHeadAttention):
 
 
 def initialize_projections(linear: nn.Linear, parts: list[int]) -> None:
-    """Glorot initialization of each projection by itself, though they share one matrix; zero biases."""
+    """Glorot initialization of each projection separately, although they share one matrix; zero biases."""
     for part in linear.weight.data.split(parts):
         nn.init.xavier_uniform_(part)
     nn.init.zeros_(linear.bias)

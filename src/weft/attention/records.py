@@ -23,7 +23,7 @@ class AttentionRecord(NamedTuple):
     """From 0."""
     weights_BHTS: Tensor
     alignment_heads: tuple[int, ...] | None = None
-    """Which of them are the word alignment; None: nothing is said of that."""
+    """The heads used as the word alignment; None: not specified."""
 
 
 AttentionRecorder = Callable[[str, Tensor], None]
@@ -31,7 +31,7 @@ AttentionRecorder = Callable[[str, Tensor], None]
 
 
 class AttentionRecords(list[AttentionRecord]):
-    """The records of a stack, as far as they are to be returned."""
+    """The attention weights that a stack returns."""
 
     def __init__(
         self, return_attention: ReturnAttention, alignment: Mapping[int, tuple[int, ...] | None] | None = None

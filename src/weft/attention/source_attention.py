@@ -1,4 +1,4 @@
-"""Attention to several source columns, each by itself, with outputs that are combined.
+"""Separate attention to each of several source columns, with combined outputs.
 
     c_k = Σ_{j in column k} α_kj v_kj,  α_k = normalize(scores of column k),   c = [c_1; …; c_K]   Zoph & Knight 2016
     in a Transformer  out = Σ_k W_k^O [heads over column k]       "parallel" in Libovický, Helcl & Mareček 2018, 3

@@ -1,1 +1,1 @@
-"""Tensors to tensors: encoders, decoders, and the models made of them."""
+"""Models: encoders, decoders, and the architectures made of them. `weft.models.interface` is where to start."""

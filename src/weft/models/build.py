@@ -36,7 +36,7 @@ def parameter_shapes(settings: ModelSettings, *, source_size: int, target_size: 
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Leaves weights as they are allocated, where those of a file take their place."""
+    """Skips the initialization of weights that will be read from a file."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

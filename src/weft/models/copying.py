@@ -4,8 +4,8 @@
 
 See et al. 2017, eq. 8 and 9, "pointer-generator networks"; also Gu et al. 2016. s_t is the state that the output layer
 reads. The weights α of a recurrent decoder are those of its attention, scaled to sum to one where a window has reduced
-them. A Transformer decoder, and one that attends to each of several source columns by itself, has one more attention
-for them, of a single head: from s_t over the states of the encoder.
+them. A Transformer decoder, and a decoder that attends to several source columns separately, computes them by an
+additional attention with a single head: from s_t over the states of the encoder.
 
 **Ids.** With Vs source and Vt target ids, a source token has
 
@@ -121,7 +121,7 @@ class TargetParts(NamedTuple):
 
 
 class CopyAttention(nn.Module):
-    """α_t = normalize((W s_t)·(U h_i) / √D): the attention by which a decoder copies that has not one itself."""
+    """α_t = normalize((W s_t)·(U h_i) / √D): the weights for copying, where the decoder's own attention is not used."""
 
     def __init__(self, *, queries: int, states: int, normalize: Normalizer) -> None:
         """``queries``: width of the decoder's states; ``states``: of the encoder's."""
@@ -144,7 +144,7 @@ class CopyAttention(nn.Module):
 
 
 class Gate(nn.Module):
-    """w·s + b, before the sigmoid: positive where a token is rather generated than copied."""
+    """w·s + b, before the sigmoid: positive where generating a token is more likely than copying it."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

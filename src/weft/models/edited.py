@@ -1,4 +1,4 @@
-"""A model whose attention is edited, as a model: whatever searches, scores or inspects models does so with this one.
+"""A model with edited attention. It is a `Model` itself, so it can be searched, scored and inspected like any other.
 
 Its attentions are copies that share all parameters and have an `EditedNormalizer` each; the model that was given stays
 as it is. Every step of a search has copies of its own, since a row of weights is edited at one step alone.
@@ -63,7 +63,7 @@ def unedited(model: Model) -> Model:
 
 
 def check_editable(model: Model, edits: AttentionEdits) -> None:
-    """Fail if the model has not the attention that is to be edited."""
+    """Fail if the model does not have the attention to be edited."""
     if isinstance(model, Ensemble):
         raise SearchError("edits: this is an ensemble; edit the attention of one model at a time")
     if isinstance(model, HardAttentionSeq2Seq):
@@ -88,7 +88,7 @@ def check_editable(model: Model, edits: AttentionEdits) -> None:
 
 
 def attentions(model: Model) -> Iterator[tuple[AttentionRole, nn.Module]]:
-    """Every attention of a model and what it is to it; more than one may be of the same role."""
+    """Every attention of a model with its role, which several attentions may share."""
     if isinstance(model, PrefixLM):
         kind = "decoder" if model.source_embedding is None else "prefix"
         for layer, module in enumerate(model.stack.layers):

@@ -126,7 +126,7 @@ class Ensemble(nn.Module):
 
 
 def _check_vocabularies(members: Sequence[Model]) -> None:
-    """That the members have the same vocabularies, as far as the sizes of weft's own models tell."""
+    """Check that the vocabularies have the same sizes, which are known for weft's own models only."""
     if not members:
         raise SearchError("ensemble: it has no members; expected at least one model")
     from weft.models.copying import CopySource

@@ -72,7 +72,7 @@ class CachedHistoryState(NamedTuple):
 
 
 class LanguageModelMemory(NamedTuple):
-    """There is no source: the first state only."""
+    """The initial state; there is no source."""
 
     initial: StackState
 

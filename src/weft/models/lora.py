@@ -164,7 +164,7 @@ def adapter_of(model: Model, tensors: Mapping[str, Tensor], scale: float) -> dic
 
 
 def merge(model: Model, adapter: Mapping[str, LowRank]) -> None:
-    """Add an adapter to the weights of a model, in place, which must fit (`misfit`)."""
+    """Add an adapter to the weights of a model, in place. It must fit the model (`misfit`)."""
     every = {each.name: each for each in projections(model)}
     modules = dict(cast(nn.Module, model).named_modules())
     with torch.no_grad():
@@ -175,7 +175,7 @@ def merge(model: Model, adapter: Mapping[str, LowRank]) -> None:
 
 
 def misfit(model: Model, adapter: Mapping[str, LowRank]) -> str | None:
-    """Why an adapter is not one of this model; None if it is."""
+    """Why an adapter does not fit this model; None if it does."""
     modules = dict(cast(nn.Module, model).named_modules())
     shapes = {
         each.name: (each.rows.stop - each.rows.start, cast(nn.Linear, modules[each.module]).in_features)

@@ -58,9 +58,9 @@ class PromptState(NamedTuple):
     state: Any
     """The state of the model, which has read the prompt except for its last token."""
     last_R: Tensor
-    """The last token of the prompt …"""
+    """The last token of the prompt."""
     started_R: Tensor
-    """… and whether it was read: the first step reads it instead of the begin symbol."""
+    """Whether the last token was read: the first step reads it in place of the begin token."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ recurrent decoder's or language model's step, its readout, bridges, the attentio
 of a Transformer. Embeddings, norms, recurrent encoders and the matrices of the scores `general` and `concat` stay as
 they are and are shared with the original. The copy cannot be trained.
 
-Inputs with a known bound need no scale of their own. In most recurrent decoders there is one (`_input_bounds`):
-states and
-ã_t = tanh(…) are within ±1, a context vector is a mean of states, and embeddings are entries of a matrix.
+Inputs with a known bound need no scale of their own. In most recurrent decoders there is one (`_input_bounds`): states
+and ã_t = tanh(…) are within ±1, a context vector is a mean of states, and embeddings are entries of a matrix.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class ColumnLayout(CapturableLayout):
 
 
 class ColumnEncoders(nn.Module):
-    """Encoders of the columns of a source: one for each, one that reads each by itself, or one that reads all."""
+    """Encoders of the columns of a source: one per column, one that reads every column separately, or one for all."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class ColumnEncoders(nn.Module):
         return self._encode_rows(embedded, layout, return_attention)
 
     def _encode_rows(self, embedded: ColumnRagged, layout: Layout, return_attention: ReturnAttention) -> Encoded:
-        """Every encoder reads every column as a row by itself; of its states, those of its own column are used."""
+        """Every encoder reads every column as a separate row; only the states of its own column are used."""
         rows = Ragged(embedded.values, layout)
         encoded = [encoder(rows, return_attention=return_attention) for encoder in self.encoders]
         states_ND = encoded[0].states.values

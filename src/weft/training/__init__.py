@@ -1,1 +1,1 @@
-"""The loop, and what it needs: loss, schedules, forcing, checkpoints."""
+"""Training: the loop, its loss, schedules, validation and checkpoints. `weft.training.train` is where to start."""

@@ -19,15 +19,15 @@ SAFETY = 0.93
 VALIDATION_SHARE = 0.25
 """The fraction of the time that validations may take."""
 VALIDATION_SAFETY = 1.3
-"""Validations are planned to take so much longer than measured: outputs of a model that has learned little are long."""
+"""Validations are planned to take longer than measured by this factor: a barely trained model writes long outputs."""
 GOOD_VALIDATIONS = 8
-"""Fewer sentences are translated in a validation if not so many validations fit."""
+"""If fewer validations than this fit, each translates fewer sentences."""
 MIN_SENTENCES = 100
-"""… but not fewer than these."""
+"""The smallest number of sentences that a validation is reduced to."""
 MIN_STEPS = 20
-"""With fewer steps, which are trained all the same, a warning says how much more time is needed."""
+"""Below this many steps a warning says how much more time is needed; the run is trained all the same."""
 MIN_WARMUP = 100
-"""Steps of warmup that are kept if the run has five times as many."""
+"""Warmup is not reduced below this many steps if the run has at least five times as many."""
 EVALUATION_SHARE = 0.15
 """The fraction of the time that the evaluation after training may take; of a larger test set a sample is evaluated."""
 
@@ -83,7 +83,7 @@ class FittedTraining(NamedTuple):
 
     @property
     def closing_seconds(self) -> float:
-        """What follows the last update: a validation, and that of the mean of the best checkpoints."""
+        """The time after the last update: a validation, and one of the mean of the best checkpoints."""
         return self.validation_seconds * (2 if self.settings.average > 1 else 1) if self.validations else 0.0
 
 
@@ -104,7 +104,7 @@ class _Validations(NamedTuple):
 
 
 def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None) -> FittedTraining:
-    """The settings of a run that takes at most so many seconds.
+    """The settings of a run that takes at most ``seconds``.
 
     ``sentences``: how many a validation translates; None if there are no validations.
     """
@@ -139,7 +139,10 @@ def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sente
 
 
 def _whole_intervals(steps: int, count: int) -> tuple[int, int]:
-    """At most so many steps and validations, the last of them at the last step: the steps, and those between two."""
+    """The number of steps and the validation interval, such that the last validation is at the last step.
+
+    ``steps`` and ``count`` (of validations) are upper bounds.
+    """
     exact = max(steps / count, 1.0)
     intervals = {math.floor(exact), math.ceil(exact)}
     every = max(intervals, key=lambda every: (min(steps // every, count) * every, -every))
@@ -155,7 +158,7 @@ def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | 
 
 
 def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) -> _Validations:
-    """Validations that take at most so many seconds: with fewer sentences if only a few would fit, then fewer."""
+    """Validations that take at most ``seconds``: of fewer sentences if only a few would fit, then fewer of them."""
     count, sentences, cost, averaging = validations
     affordable = seconds / (min(count, GOOD_VALIDATIONS) + averaging)
     if cost > affordable and speed.sentence > 0 and sentences > MIN_SENTENCES:
@@ -171,7 +174,7 @@ def _fitted(settings: TrainingSettings, speed: Speed, validations: _Validations)
 
 
 def fit_warmup(settings: TrainingSettings, steps: int) -> int:
-    """The warmup of a run that was shortened to so many steps: in proportion, unless that would be very short."""
+    """The warmup of a run shortened to ``steps``: in proportion, unless that would be very short."""
     proportional = round(settings.warmup * steps / settings.steps)
     return max(proportional, min(settings.warmup, MIN_WARMUP, steps // 5))
 

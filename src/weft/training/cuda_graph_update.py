@@ -51,7 +51,7 @@ RECURRENT_ROW_MULTIPLE = 64
 TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE = 16, 16
 """A Transformer's rows are rounded up to this fraction of the token budget, but at least to the multiple."""
 EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
-"""Compilation pays if training without it would take longer than so many seconds at so many operations a second."""
+"""Compilation pays if training without it, at this many operations a second, would take longer than these seconds."""
 
 Capturable = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq | PrefixLM | RecurrentLanguageModel
 """Models in whose updates no shape depends on the lengths of a batch, if their encoder and the settings allow it."""
@@ -143,7 +143,7 @@ def bucket_length(length: int, max_length: int, buckets: Sequence[int]) -> int:
 
 
 def padded_rows(lengths: Tensor, tokens: int, max_length: int) -> int:
-    """The number of rows after padding to so many tokens with rows of at most ``max_length``."""
+    """The number of rows after padding to ``tokens`` tokens with rows of at most ``max_length``."""
     return len(lengths) + math.ceil((tokens - int(lengths.sum())) / max_length) if tokens else len(lengths)
 
 

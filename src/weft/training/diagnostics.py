@@ -1,9 +1,8 @@
-"""What is wrong with a training run, by its curves, and what to do about it.
+"""Diagnosis of training runs from their curves: what is wrong, and what to do about it.
 
-Each rule is a function of the curves and returns a message or nothing. They are meant to be right rather than early:
-a run as it should be, with its noise and its ups and downs, gives no message. `Diagnostics` watches the events of a run
-and tells each kind of problem once. That pairs are few is said with what comes of it (`weft data recommend` says it
-beforehand).
+Each rule is a function of the curves and returns a message or None. The rules prefer being right to being early: a
+healthy run, noise included, gives no message. `Diagnostics` watches the events of a run and reports each kind of
+problem once. Too few pairs are mentioned only together with their effect (`weft data recommend` warns beforehand).
 
     does not learn   the training loss is no lower than the entropy of the target tokens; or no output is ever right
     diverges         the training loss has risen far above its minimum
@@ -29,27 +28,28 @@ from weft.training.events import Diagnosis, Event, Finished, Fitted, Skipped, St
 
 FEW_PAIRS = 500
 BLOCKS = 100
-"""A training loss is the mean of a hundredth of the run, at least of so many updates:"""
+"""The training loss is averaged over blocks of updates; a run is divided into this many."""
 MIN_BLOCK = 10
+"""Updates in a block, at least."""
 MIN_STEPS = 100
-"""Before so many steps nothing is said about learning."""
+"""Before this many steps nothing is reported about learning."""
 LEARNING_SHARE = 0.2
-"""The fraction of a run after which the loss must be below that of guessing."""
+"""The fraction of a run after which the loss must be below that of guessing by token frequency."""
 GUESSING = 0.98
-"""… by so much, as a fraction of it."""
+"""The loss must be below this fraction of the loss of guessing."""
 DIVERGENCE = 0.5
-"""How far the loss may rise above its minimum: by so many nats, and by this fraction of it."""
+"""How far the loss may rise above its minimum: in nats, and as a fraction of the minimum."""
 DIVERGENCE_BLOCKS = 3
 OVERFITTING = 1.15
 """How many times its minimum the validation loss may reach, and its opposite for the training loss."""
 OVERFITTING_VALIDATIONS = 3
-"""In so many validations in a row."""
+"""How many validations in a row must show it."""
 WORSE = 0.05
-"""… while the metric is worse than its best by this fraction."""
+"""By which fraction the metric must be worse than its best."""
 IMPROVEMENT = 0.02
-"""An improvement in the last third of a run by this fraction shows that it was too short …"""
+"""A run is too short if its last third improved the score by this fraction."""
 LEAST_IMPROVEMENT = {"loss": 0.02, "metric": 0.5}
-"""… if it is at least this, in nats or in percent."""
+"""The smallest such improvement, in nats or in percent."""
 SAMPLED_TOKENS = 1_000_000
 
 
@@ -74,7 +74,7 @@ class Curves:
 
     @property
     def more_pairs(self) -> str:
-        """An advice that names the number of pairs."""
+        """Advice to collect more pairs, with their number."""
         if not self.pairs:
             return "more pairs"
         few = " are very few" if 1 < self.pairs < FEW_PAIRS else " is very little" if self.pairs == 1 else ""
@@ -201,14 +201,14 @@ def too_short(curves: Curves) -> str | None:
 
 
 def token_entropy(tokens: np.ndarray) -> float:
-    """−Σ p log p over the frequencies of the tokens, in nats: the loss of who knows nothing but these."""
+    """−Σ p log p over the token frequencies, in nats: the loss of a model that knows these alone."""
     counts = np.unique(tokens, return_counts=True)[1].astype(np.float64)
     shares = counts / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
 
 def target_entropy(data: BatchSource) -> float | None:
-    """The entropy of the target tokens of a corpus, by a sample of them; None of a stream."""
+    """The entropy of the target tokens of a corpus, estimated from a sample; None for a stream."""
     if not isinstance(data, StoredCorpus):
         return None
     values = data.pairs.target.values
@@ -232,14 +232,14 @@ class Diagnostics:
         """Before a time limit has reduced them."""
 
     def watch(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
-        """The same events, each followed by what it shows; but `Finished` is the last of all."""
+        """The same events, each followed by its diagnoses; `Finished` stays last."""
         with closing(events):
             for event in events:
                 findings = list(self.add(event))
                 yield from [*findings, event] if isinstance(event, Finished) else [event, *findings]
 
     def add(self, event: Event) -> Iterator[Diagnosis]:
-        """What an event shows; of each kind of problem only the first."""
+        """The diagnoses that an event leads to; each kind is reported once."""
         for kind, message in self._findings(event):
             if message is not None and kind not in self.told:
                 self.told.add(kind)

@@ -44,7 +44,7 @@ class Started(Event):
     stops_early: bool = False
     """Whether training ends once validations bring no improvement (training.patience)."""
     trained_parameters: int | None = None
-    """Those that are neither frozen nor below adapters; None: all of them."""
+    """How many are trained, if some are frozen or only adapters are trained; None: all of them."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ class Validation(Event):
     is_best: bool = False
     """Whether this is the best validation so far."""
     outputs: int = 0
-    """Outputs that were searched for a metric …"""
+    """The number of outputs that were searched for a metric."""
     ended_by_length: int = 0
-    """… and how many of them reached the length limit."""
+    """How many of these outputs reached the length limit."""
     sample: tuple[int, int] | None = None
     """How many sentences the metrics were computed on, and how many the validation set has."""
 

@@ -19,9 +19,9 @@ from weft.training.update import TrainingContext
 from weft.training.validation import RecipeValidation
 
 MEASURED_SHARE = 0.02
-"""The fraction of the time for which updates are measured …"""
+"""The fraction of the time for which updates are measured."""
 MEASURED_SECONDS = (0.5, 8.0)
-"""… and its bounds, in seconds."""
+"""Bounds of the time for which updates are measured, in seconds."""
 EVALUATION_SAFETY = 1.3
 LOADING_SECONDS = 2.0
 """Loading the finished run."""
@@ -35,7 +35,7 @@ def fit_recipe(
     device: torch.device,
     limit: TimeLimit,
 ) -> tuple[Recipe, Fitted]:
-    """The recipe with settings that fit into the limit, and the event that tells about it."""
+    """The recipe with settings that fit into the limit, and the event that reports them."""
     settings = _with_compilation(recipe.training, model, device, limit)
     recipe = recipe.model_copy(update={"training": settings})
     validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)

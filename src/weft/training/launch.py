@@ -72,7 +72,7 @@ def _report_lost_launcher(launcher: int, folder: Callable[[], Path]) -> None:
 
 
 def launch(arguments: Sequence[str], folder: Path, *, workers: int, restarts: int) -> int:
-    """Run ``weft ARGUMENTS``, which trains in a run folder, in so many processes; returns the exit code."""
+    """Run ``weft ARGUMENTS``, which trains in a run folder, in ``workers`` processes; returns the exit code."""
     for name in ("torch.distributed.elastic", "torch.distributed.launcher"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # the error below says it in one line
     os.environ.setdefault("OMP_NUM_THREADS", str(max((os.cpu_count() or 1) // workers, 1)))

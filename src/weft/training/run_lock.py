@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAUNCHER_PID = "WEFT_LAUNCHER_PID"
 """Environment variable of the workers: the process of the launcher."""
 WORKER_PATIENCE = 20.0
-"""Seconds that a new run waits for the workers of a killed launcher, which end by themselves."""
+"""Seconds that a new run waits for the workers of a killed launcher to end."""
 
 
 @contextmanager

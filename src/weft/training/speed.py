@@ -27,12 +27,12 @@ from weft.training.validation import RecipeValidation
 
 MIN_UPDATES = 30
 SKIPPED_UPDATES = 2
-"""The first updates, which allocate memory, do not count …"""
+"""The first updates do not count: they allocate memory."""
 OUTLIER = 4.0
-"""… nor do those that take so many times the median: they capture a CUDA graph."""
+"""Updates that take this many times the median do not count either: they capture a CUDA graph."""
 MAX_TIMES = 4
-"""Updates, the loss and translations are each measured for at most so many times the given seconds, as far as the
-smallest of measurements allows: a few updates, pairs and sentences."""
+"""Updates, the loss and translations are each measured for at most this many times the given seconds, unless the
+smallest measurement (a few updates, pairs or sentences) takes longer."""
 FEWEST_UPDATES = 2
 FIRST_PAIRS = 32
 FIRST_SENTENCES = 4
@@ -85,7 +85,7 @@ def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
 
 
 def _timed_updates(trainer: Trainer, seconds: float) -> list[float]:
-    """The durations of updates: for at least so many seconds and `MIN_UPDATES`, but not `MAX_TIMES` as long.
+    """The durations of at least `MIN_UPDATES` updates, for at least ``seconds``, but not `MAX_TIMES` as long.
 
     On a GPU the time starts after the first updates, in which layers may be compiled.
     """
@@ -132,9 +132,9 @@ def _loss_seconds(model: Model, validation: RecipeValidation, seconds: float) ->
 
 
 def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float) -> float:
-    """Seconds for each sentence to translate, with outputs as long as the references.
+    """Seconds per translated sentence, with outputs as long as the references.
 
-    A model that has learned nothing ends its outputs anywhere, so their length is forced.
+    The length is forced, because an untrained model ends its outputs at random.
     """
     search, all_sentences = validation.recipe.search, len(validation.items.sources)
     length = max(round(float(validation.encoded.target.lengths.mean())), 1)

@@ -1,4 +1,4 @@
-"""An update on a few CPU cores: each computes the gradients of a share of the rows by itself.
+"""Updates on a few CPU cores, each of which computes the gradients of a share of the rows.
 
 Many operations are too small to be divided among cores, above all those of a recurrence, and between two of them the
 cores wait for each other. So every core gets a share of each batch and runs its forward and backward pass on one
@@ -98,7 +98,7 @@ class ThreadedUpdate(PlainUpdate):
 
 
 def divide(batch: Batch, shares: int) -> list[Batch]:
-    """The rows of a batch, which are sorted by length, dealt out."""
+    """The rows of a batch, which are sorted by length, dealt out to ``shares`` smaller batches."""
     rows = torch.arange(batch.target.rows)
     dealt = [rows[first::shares] for first in range(shares)]
     return [Batch(batch.source.select(part), batch.target.select(part)) for part in dealt]

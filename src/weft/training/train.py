@@ -85,7 +85,7 @@ def train_within(
     model: Model | None = None,
     transforms: Transform | Sequence[Transform] = (),
 ) -> Events:
-    """Train for at most so many minutes, in one process.
+    """Train for at most ``minutes``, in one process.
 
     The speed is measured first, on a copy of the model that is then discarded. Steps, warmup and the interval of
     validations are reduced to what fits; the recipe in the run folder has the new numbers and trains the same model

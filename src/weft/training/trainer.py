@@ -161,7 +161,7 @@ class Trainer:
         write_delivered(self.folder, self.model, self.settings, weights, origin)
 
     def _check_finite(self, weights: Tensors) -> None:
-        """End the run, as it was last saved, if a weight is not finite; the learning rate can do that by itself."""
+        """End the run, as it was last saved, if a weight is not finite: a high learning rate alone can cause that."""
         if all(tensor.isfinite().all() for tensor in weights.values()):
             return
         saved = f"; {self.folder.path} stays as it was saved at step {self.saved_step}" if self.saved_step >= 0 else ""
@@ -249,7 +249,7 @@ class Trainer:
         yield Finished(progress.step, reason, progress.seconds, best_step, self.delivered.kind, self.delivered.steps)
 
     def _report_pending(self) -> Iterator[Event]:
-        """The event of the update in flight, which is complete after it."""
+        """Wait for the update in flight and yield its event."""
         assert self.pending is not None
         pending, self.pending = self.pending, None
         yield self.report(pending)
@@ -375,8 +375,8 @@ class Trainer:
     def _validate_mean(self) -> Averaged | None:
         """Validate the mean of the best checkpoints; model.safetensors := the better of it and the best.
 
-        Of equal scores, the one of the lower loss. A resumed run does this again, with the same result. None if a
-        signal has arrived meanwhile.
+        If scores are equal, the lower loss wins. A resumed run repeats this with the same result. None if a signal
+        has arrived meanwhile.
         """
         best, steps, validator = self.progress.best, self.progress.best_steps, self.validator
         assert validator is not None

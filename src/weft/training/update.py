@@ -147,7 +147,7 @@ class PlainUpdate:
             seed_rng(self.context.seed, step, number)
 
     def add_gradients(self, batch: Batch, target_tokens: int, sampling_probability: float) -> Tensor:
-        """Add a batch's share of the gradients of the mean loss of so many tokens; its −Σ log p(y_t)."""
+        """Add the gradients of a batch to those of the mean loss over ``target_tokens``; returns −Σ log p(y_t)."""
         loss = self.loss(batch, sampling_probability)
         (loss.smoothed / target_tokens).backward()
         return loss.negative_log_likelihood

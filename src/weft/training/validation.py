@@ -41,9 +41,9 @@ class ValidationScores(NamedTuple):
     score: float
     """The number by which checkpoints are ranked; higher is better, and minus infinity if the loss is not finite."""
     outputs: int = 0
-    """Outputs that were searched for the metric …"""
+    """The number of outputs that were searched for the metric."""
     ended_by_length: int = 0
-    """… and how many of them reached the length limit."""
+    """How many of these outputs reached the length limit."""
     sample: tuple[int, int] | None = None
     """How many sentences the metrics were computed on, and how many the validation set has."""
 
@@ -139,13 +139,13 @@ class RecipeValidation:
         return ValidationScores(loss, per_token, {self.metric: result.value}, score, *counts)
 
     def loss(self, model: Model, limit: int | None = None) -> tuple[float, float | None]:
-        """The mean loss of a target token and the perplexity, if there is one; of all pairs or the first so many."""
+        """The mean loss of a target token and the perplexity, if there is one; of all pairs or the first ``limit``."""
         pairs = self.encoded if limit is None else self.encoded.first(limit)
         sparse, begin = self.recipe.training.loss == "entmax15", self.prepared.tokenizers.frame.begin
         return validation_loss(model, pairs, self.device, sparse=sparse, begin=begin)
 
     def translate(self, model: Model, limit: int | None = None, **search: Any) -> list[Translation]:
-        """The outputs for the sources, or for the first so many of them; ``search`` changes settings."""
+        """The outputs for all sources or the first ``limit``; ``search`` overrides settings of [search]."""
         translator = Translator(model, self.prepared.tokenizers, self.recipe, device=self.device)
         translator.length_limits = self.prepared.length_limits
         return translator.translate(self.items.sources[:limit], return_attention=False, **search)
@@ -182,9 +182,9 @@ def validation_loss(
 
 
 def sample_items(items: EvaluationItems, size: int, *, seed: int) -> EvaluationItems:
-    """A sample of so many items from the whole of a validation set, in its order; all of them if there are fewer.
+    """A random sample of ``size`` items of a validation set, in its order; all of them if there are fewer.
 
-    The sample is a function of the seed, and so the same throughout a run.
+    The sample depends on the seed alone, so it is the same throughout a run.
     """
     count = len(items.sources)
     chosen = sorted(Random(seed).sample(range(count), min(size, count)))
