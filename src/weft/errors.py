@@ -4,7 +4,7 @@
     ├── RecipeError       a setting is unknown, of the wrong type, or contradicts another
     ├── DataError         a corpus cannot be read: file, line, what was found, what was expected
     │   ├── InputTooLongError   a text is longer than the model or the memory allows; shorter ones are fine
-    │   └── ColumnCountError    a source has not as many columns as the model reads
+    │   └── ColumnCountError    a source does not have as many columns as the model reads
     ├── VocabularyError   a tokenizer cannot be learned, loaded or used
     ├── CheckpointError   a run folder is missing, damaged, or written by another version
     ├── TrainingError     training cannot go on (for example: the loss is not finite)
@@ -43,7 +43,7 @@ class InputTooLongError(DataError):
 
 
 class ColumnCountError(DataError):
-    """A source has not as many columns as the model reads."""
+    """A source does not have as many columns as the model reads."""
 
 
 class VocabularyError(WeftError):

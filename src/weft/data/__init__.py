@@ -1,1 +1,1 @@
-"""From files to batches, in four stages: reading, filtering, store, batching."""
+"""From files to batches, in four stages: reading, filtering, store, batching. Profiling summarizes a corpus."""

@@ -36,7 +36,8 @@ class SplitShares(NamedTuple):
 
 
 def split_shares(pairs: int, *, valid: bool = True, test: bool = True) -> SplitShares:
-    """Shares for so many pairs: a tenth each, at most 2,000 pairs, rounded to a power of two so that they rarely move.
+    """Shares for a corpus of ``pairs``: a tenth each, at most 2,000 pairs, rounded to a power of two so that pairs
+    rarely move between parts.
 
     With fewer than 10 pairs there is nothing to hold out. ``valid``, ``test``: whether the part is needed.
     """

@@ -1,1 +1,1 @@
-"""From text to text with a trained model."""
+"""Translation: from text to text with a trained model. `weft.translation.translator` is where to start."""

@@ -133,7 +133,7 @@ def traced_candidates(observer: StepObserver | None) -> int:
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """Sources to translate. `Translator.translate` makes one of its arguments; `Translator.search` carries it out."""
+    """Sources to translate, checked. `Translator.request` makes one, `Translator.search` carries it out."""
 
     sources: Sequence[str]
     settings: SearchSettings
@@ -146,7 +146,7 @@ class TranslationRequest:
     """Sees every step of the search; its sentences are the sources of this request, without those that are empty."""
 
     def parts(self, size: int) -> Iterator[TranslationRequest]:
-        """The same request in parts of so many sources."""
+        """The same request in parts of at most ``size`` sources."""
         for start in range(0, len(self.sources), size):
             part = slice(start, start + size)
             yield replace(self, sources=self.sources[part], prefixes=self.prefixes[part])

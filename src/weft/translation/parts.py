@@ -1,4 +1,4 @@
-"""One file translated in parts, each by a job of its own, and merged: for arrays of jobs.
+"""One file translated in parts by an array of jobs, and merged.
 
     Part 3 of 8       the third of eight sequences of consecutive blocks of lines, as equally many as possible
     OUT.3-of-8        its output, written like any other (`weft.translation.resumable_output`)
@@ -7,8 +7,8 @@
 
 A block is what a whole translation searches together: so the merged output is the same, byte for byte, in however many
 parts it was made. The record is written before the output gets its name, so that an output with a record is complete.
-Merging checks that the parts are all there, are of one source and were made alike, and that every byte is as it was
-written.
+Merging checks that no part is missing, that all are of one source and were made with the same options, and that every
+byte is as it was written.
 """
 
 from __future__ import annotations

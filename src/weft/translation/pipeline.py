@@ -1,9 +1,9 @@
 """From texts to translations in three stages: tokenization, search, postprocessing.
 
 On a GPU they overlap: a thread searches (`weft.translation.engines.background`) while the caller's thread tokenizes the
-requests that follow and makes text of what was found, a block at a time whenever the search waits. On a CPU one stage
-follows the other, since the search alone keeps all cores busy. The results are the same, and come in order; at most
-`AHEAD` requests are searched, or wait to be searched, before the results of the first of them were taken.
+requests that follow and decodes finished ones, a block at a time whenever the search waits. On a CPU one stage follows
+the other, since the search alone keeps all cores busy. The results are the same, and come in order; at most `AHEAD`
+requests are searched, or wait to be searched, before the results of the first of them are taken.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 AHEAD = 2
 """Requests that are tokenized, and searched, before the results of the one before them are taken."""
 REQUEST_SOURCES = 16_384
-"""Sources that are tokenized at a time when the stages overlap …"""
+"""Sources that are tokenized at a time when the stages overlap."""
 FEW_SOURCES = 256
-"""… and so few that they do not."""
+"""With at most this many sources, the stages do not overlap."""
 BLOCK_SOURCES = 256
 """Sources between two pauses of the caller's thread."""
 
@@ -54,11 +54,11 @@ class TokenizedRequest(NamedTuple):
 
 
 def no_pause() -> None:
-    """Nobody else needs the interpreter."""
+    """The pause between blocks where the stages do not overlap: none."""
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """Slices of so many items; at least one."""
+    """Slices of `BLOCK_SOURCES` items that together cover ``count`` items; at least one."""
     return (slice(start, start + BLOCK_SOURCES) for start in range(0, max(count, 1), BLOCK_SOURCES))
 
 

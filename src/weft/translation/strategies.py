@@ -120,7 +120,7 @@ def _select(request: SearchRequest, rows: list[int]) -> SearchRequest:
 
 
 def _best_of(first: list[Hypothesis], second: list[Hypothesis]) -> list[Hypothesis]:
-    """The best that two searches have found, without doubles; those that ended come first.
+    """The best hypotheses of two searches, without duplicates; those that ended come first.
 
     What neither has found is within the gaps of both.
     """

@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 SMALL_VOCABULARY = 1_000
 """Models with fewer target tokens than this have `search.stop` = "outranked" unless it is set."""
 WINDOW_LINES = 4096
-"""Lines that are sorted by length together when a file is translated …"""
+"""Lines of a file that are sorted by length together: a window."""
 WINDOW_CHARACTERS = 2**19
-"""… or fewer, if they have this many characters; an eighth of it if attention is returned."""
+"""A window ends earlier if it has this many characters; an eighth of that if attention is returned."""
 GPU_WINDOWS = 4
-"""Windows that are one on a GPU, where batches are larger: the sources of each should be of similar length."""
+"""On a GPU, where batches are larger, a window is this many times as large."""
 
 
 def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:

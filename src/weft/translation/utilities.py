@@ -69,7 +69,7 @@ def exact(hypothesis: str, reference: str) -> float:
 
 
 def edit(hypothesis: str, reference: str) -> float:
-    """1 where nothing has to change, 0 where everything has."""
+    """1 if nothing has to change, 0 if everything does."""
     longer = max(len(hypothesis), len(reference))
     return 1.0 - edit_distance(hypothesis, reference) / longer if longer else 1.0
 

@@ -37,7 +37,7 @@ class Sentence(NamedTuple):
 
 
 class Sentences(Sequence[Sentence]):
-    """Sources with their ids as the model reads them, in arrays: a `Sentence` is made of one that is looked at."""
+    """Sources with their ids as the model reads them, in arrays; a `Sentence` is made when it is accessed."""
 
     def __init__(self, texts: Sequence[str], ids: IdRows, frame: Frame, rows: NDArray[np.int64] | None = None) -> None:
         """``rows``: those of the texts and ids that these are; None: all of them."""

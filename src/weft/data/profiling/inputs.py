@@ -1,4 +1,4 @@
-"""What a person names as pairs: one file, two parallel files, a folder with train, valid and test, standard input."""
+"""The pairs a user names: one file, two parallel files, a folder with train, valid and test, or standard input."""
 
 from __future__ import annotations
 

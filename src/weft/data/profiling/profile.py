@@ -18,7 +18,7 @@ from weft.errors import DataError, plural
 from weft.text.features import features_as_tags
 
 FIRST_ROWS = 2_000
-"""Rows from which the columns are told."""
+"""Rows by which the roles of the columns are decided."""
 _SORTED_SHARE = 0.98
 _OTHER_ENCODING = 0.01
 """Lines that are not UTF-8, as a share; above it the file is taken to have another encoding."""
@@ -171,7 +171,7 @@ class _Samples:
             self.features.append([cells[index].replace(";", " ") for index in columns.features])
 
     def _error(self, cells: list[str]) -> str | None:
-        """What keeps a row from being read, as its corpus will read it."""
+        """Why the corpus will not be able to read a row; None if it will."""
         columns = self.columns
         if len(cells) <= 1 and not "".join(cells).strip():
             return "an empty line"

@@ -1,4 +1,4 @@
-"""What the two sides have to do with each other: what is copied, and in which order."""
+"""How the two sides of the pairs are related: what is copied, and in which order."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ COMPARED_PAIRS = 1_000
 COMPARED_CHARACTERS = 300
 """Characters of a text that are compared."""
 RARE = 3
-"""A word that occurs in at most so many targets of the sample is rare."""
+"""A word that occurs in at most this many targets of the sample is rare."""
 
 
 @dataclass(frozen=True)
 class Relations:
-    """Shares over the pairs of a sample; some beside what chance gives: the targets with the sources of other pairs."""
+    """Shares over the pairs of a sample; some with their chance level: that of sources and targets of other pairs."""
 
     copied_words: float
     """The share of target words, letters or digits in them, that are in their source."""
     copied_words_by_chance: float
     copied_rare_words: float
-    """The same of rare target words: those that a vocabulary has not, or has hardly seen."""
+    """The same for rare target words, which a vocabulary lacks or a model has hardly seen."""
     rare_words: float
     """The share of rare words among those target words."""
     monotone: float

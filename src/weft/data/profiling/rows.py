@@ -1,6 +1,6 @@
 """Rows of any input as lists of cells, up to a limit of bytes, and how many rows there are.
 
-A large text file is read at evenly spaced places, so that a file sorted by length or by topic is seen as a whole; a
+A large text file is read at evenly spaced offsets, so that a file sorted by length or by topic is sampled evenly; a
 compressed file, CSV with its quoted line ends and two parallel files are read from their beginning.
 """
 
@@ -31,7 +31,7 @@ READ_BYTES = 32 << 20
 COUNT_BYTES = 256 << 20
 """Bytes of a compressed file that are read only to count its lines."""
 FIRST_BYTES = 1 << 16
-"""Bytes of the first line of CSV by which its delimiter is told."""
+"""Bytes of the first line of CSV by which its delimiter is detected."""
 DELIMITERS = (",", ";", "\t", "|")
 Certainty = Literal["exact", "estimated", "at least"]
 
@@ -199,7 +199,7 @@ class RowStream:
 
 
 def _delimiter(path: str) -> str | None:
-    """What separates the cells of a CSV file, told by its first line; None for a comma."""
+    """The delimiter of a CSV file, detected in its first line; None for a comma."""
     with open_rereadable(path) as file:
         line = re.sub(rb'"[^"]*"', b"", file.readline(FIRST_BYTES))
     delimiter = max(DELIMITERS, key=lambda delimiter: line.count(delimiter.encode()))

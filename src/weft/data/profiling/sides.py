@@ -28,7 +28,7 @@ class Lengths:
 
     @classmethod
     def of(cls, lengths: Sequence[int]) -> Lengths:
-        """Percentiles are lengths that occur: the smallest that so many texts do not exceed."""
+        """Percentiles are lengths that occur: the smallest that the given share of texts does not exceed."""
         if not lengths:
             return cls(0.0, 0, 0, 0, 0)
         ordered = sorted(lengths)
@@ -50,7 +50,7 @@ class Vocabulary:
     """The most frequent tokens."""
 
     def at(self, factor: float) -> tuple[float, float]:
-        """Size and probability of a new token in a corpus that has so many times the tokens."""
+        """Size and probability of a new token in a corpus with ``factor`` times the tokens."""
         return self.size * factor**self.growth, self.unseen * factor ** (self.growth - 1)
 
     @classmethod

@@ -1,1 +1,1 @@
-"""Files to pairs: compression, lines, blocks, one file a format, corpora."""
+"""Files to pairs: compression, lines, blocks, one module per format, corpora."""

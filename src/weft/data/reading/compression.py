@@ -1,6 +1,6 @@
 """Files as bytes, decompressed: ``.gz``, ``.bz2``, ``.xz``, ``.zst``, or none of these.
 
-The suffix tells how a file is compressed, what stands before it what is inside: ``data.tsv.gz`` holds a TSV file.
+The last suffix is the compression, the one before it the format of the contents: ``data.tsv.gz`` holds a TSV file.
 A file may consist of several compressed streams end to end, as ``cat`` makes them; all are read, to the last byte. The
 readers of Python's standard library ignore what they cannot read after the first; here that is an error.
 
@@ -108,7 +108,7 @@ def first_line(error: Exception) -> str:
 
 
 def open_compressed(path: Path | str, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
-    """A file that compresses what is written to it into another one, as the name tells."""
+    """A file that compresses what is written to it into another one, by the suffix of its name."""
     import gzip  # here because only writing needs it
 
     suffix = Path(path).suffix.lower()

@@ -218,7 +218,7 @@ class DatasetRows:
 
 
 def pair_file(path: str, *, sources: int = 1) -> Corpus:
-    """A file of pairs: the source, or so many source columns, a tab, and the target."""
+    """A file of pairs: one or several source columns and the target, separated by tabs."""
     if sources == 1:
         return TextPairs((path,))
     columns: list[int | str] = [*range(1, sources + 1)]
@@ -262,7 +262,7 @@ def expand(paths: Files) -> list[str]:
 
 
 def exists(path: str) -> bool:
-    """Whether there is such a file, or that cannot be known: reading it then tells why."""
+    """Whether there is such a file; True if that cannot be determined, since reading it then reports why."""
     try:
         Path(path).stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -276,7 +276,7 @@ def regular_files(paths: list[str]) -> list[Path]:
     """Those that are files, or should be: neither standard input nor pipes."""
     files: list[Path] = []
     for path in map(Path, filter("-".__ne__, paths)):
-        with suppress(OSError):  # no permission to look at it; reading it tells
+        with suppress(OSError):  # no permission to look at it; reading it will report that
             if not path.is_fifo() and not path.is_char_device():
                 files.append(path)
     return files

@@ -13,7 +13,7 @@ from weft.recipe.choices import FORMATS, resolve
 from weft.recipe.corpus import TableSettings
 
 DEFAULT = "tsv"
-"""The format of a file whose name does not tell."""
+"""The format of a file whose suffix is unknown."""
 
 
 class TableFormat(Protocol):
@@ -27,8 +27,7 @@ class TableFormat(Protocol):
     ) -> Iterator[tuple[Records, Selection]]:
         """The table in parts, each with the selection that finds the columns in its records.
 
-        A file that cannot be read, or lacks a column, is a `DataError` here; a record that cannot be, an error of its
-        row.
+        A file that cannot be read or lacks a column raises a `DataError`; a record that cannot be read is a row error.
         """
 
 
@@ -42,6 +41,6 @@ def read_table(
 
 
 def format_of(path: Path | str) -> str | None:
-    """The format that a file's name tells, compressed or not."""
+    """The format of a file, compressed or not, by its name; None if the suffix is unknown."""
     suffix = Path(inner_name(path)).suffix.lower()
     return next((name for name in FORMATS if suffix in resolve(FORMATS, name).suffixes), None)

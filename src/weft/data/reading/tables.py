@@ -188,7 +188,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """Every turn of a dialogue but the first as a target; its source are the turns before it."""
+    """Every turn of a dialogue but the first as a target, with the turns before it as its source."""
 
     turns: Turns
     settings: DialogueFile

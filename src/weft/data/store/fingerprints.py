@@ -1,4 +1,4 @@
-"""Fingerprints of training pairs: what a run keeps of them to tell which test pairs it was trained on.
+"""Fingerprints of training pairs, which a run keeps to detect test pairs that it was trained on.
 
 Each distinct pair is 8 bytes: 40 bits of a hash of its source, then 24 bits of one of its target, sorted. So whether a
 source was trained on, with any target or with this one, is a binary search. Texts are compared character for
@@ -88,7 +88,7 @@ class Fingerprints(NamedTuple):
         return Overlap(int(sources.sum()), int(known_pairs.sum()), len(fingerprints), len(pairs), self.sources)
 
     def known_sources(self, pairs: Sequence[Pair]) -> list[bool | None]:
-        """Whether the source of each pair is in the corpus; None for those that a sample does not tell."""
+        """Whether the source of each pair is in the corpus; None where the sample does not cover it."""
         values = fingerprint(pairs, sources=self.sources)
         known = np.isin(values >> TARGET_BITS, np.unique(self.values >> TARGET_BITS))
         texts = [pair.source if self.sources else pair.target for pair in pairs]
@@ -172,5 +172,5 @@ def length_divisor_for(text_bytes: int) -> int:
 
 
 def _with_leading_zeros(values: np.ndarray, bits: int) -> np.ndarray:
-    """Those that start with so many zero bits."""
+    """The values that start with ``bits`` zero bits."""
     return values if not bits else values[values >> np.uint64(64 - bits) == 0]

@@ -49,7 +49,7 @@ class TokenStore:
         return np.asarray(self.values[positions])
 
     def first(self, count: int) -> TokenStore:
-        """The first so many rows; all if there are fewer."""
+        """The first ``count`` rows; all if there are fewer."""
         return TokenStore(self.values, self.offsets[: count + 1])
 
     def gather(self, rows: np.ndarray) -> Ragged:
@@ -112,7 +112,7 @@ class PairStore:
         )
 
     def first(self, count: int) -> PairStore:
-        """The first so many pairs; all if there are fewer."""
+        """The first ``count`` pairs; all if there are fewer."""
         return PairStore(self.source.first(count), self.target.first(count))
 
     def batch(self, rows: np.ndarray) -> Batch:

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TypeVar
 from weft.errors import DataError
 
 PARENT_SECONDS = 0.25
-"""How often a worker looks whether its parent still runs."""
+"""How often a worker checks whether its parent is still running."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

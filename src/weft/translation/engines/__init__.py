@@ -1,1 +1,1 @@
-"""Engines: what searches for a translator, in PyTorch or in CTranslate2."""
+"""Engines, which run the searches of a `Translator`: PyTorch and CTranslate2."""

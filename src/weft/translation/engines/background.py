@@ -1,8 +1,8 @@
-"""Searching in a thread of its own, while the caller tokenizes what comes next and makes text of what was found.
+"""Searching in a background thread, while the caller tokenizes the next request and decodes the previous results.
 
-A search on a GPU is mostly waiting: its thread needs the interpreter for moments only, but then at once, or the GPU
-runs out of work. So while such a thread runs, Python switches between threads more often (`SWITCH_SECONDS`), and the
-caller works in small pieces, whenever the search waits for the GPU (`give_way`).
+A search on a GPU mostly waits. Its thread needs the interpreter only for moments, but then immediately, or the GPU runs
+out of work. So while such a thread runs, Python switches between threads more often (`SWITCH_SECONDS`), and the caller
+works in small pieces, whenever the search waits for the GPU (`give_way`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BackgroundSearch:
         self._upcoming: list[Item | None] = []
         """The item after the one that is searched, if it was taken from the queue already."""
         self._left = threading.Event()
-        context = contextvars.copy_context()  # whoever observes the caller sees what the thread does
+        context = contextvars.copy_context()  # observers of the caller's activity see that of the thread
         self._thread = threading.Thread(target=context.run, args=(self._search,), name="weft-search", daemon=True)
         self._switch_seconds = sys.getswitchinterval()
         self._idle: threading.Event | None = getattr(engine, "idle", None)

@@ -51,7 +51,7 @@ class SearchAhead:
 
 
 class Once:
-    """Calls a function when it is convenient, or at the latest when its result is needed."""
+    """Calls a function once: when there is time for it, or at the latest when its result is needed."""
 
     def __init__(self, function: Callable[[], PreparedBatch | None]) -> None:
         self._function: Callable[[], PreparedBatch | None] | None = function

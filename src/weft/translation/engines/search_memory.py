@@ -1,4 +1,4 @@
-"""How much memory a search needs, so that a batch is made smaller, or a search refused, before it takes the machine.
+"""How much memory a search needs, so that a batch is made smaller, or a search refused, before memory runs out.
 
 For K hypotheses of a sentence with S source tokens and at most T output tokens, a vocabulary of V and a model whose
 state has s bytes after one token and g more for each further one, a search needs at most about

@@ -1,8 +1,8 @@
 """Searching on several cores: every batch is dealt out to threads, each of which computes on one core.
 
-Many operations of a search step are too small to be divided among cores, so a core that searches a share of the
-sentences by itself is busier than one that takes part in every operation. Results keep their order;
-scores may differ in their last digits, as products of fewer rows do.
+Many operations of a search step are too small to be divided among cores, so cores are used better if each searches its
+own share of the sentences. Results keep their order; scores may differ in their last digits, because a product of fewer
+rows may be rounded differently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 MIN_HYPOTHESES = 16
-"""The fewest hypotheses of a share: products of fewer rows wait for the weights, which cores had better share."""
+"""The fewest hypotheses of a share: products of fewer rows are bound by reading the weights, which cores can share."""
 Result = TypeVar("Result")
 Rows = NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""A model that has read some tokens before a search begins: those that stand before every output, such as its language.
+"""A model that has read some tokens before a search begins, such as the language tag before every output.
 
 Hypotheses, scores and lengths are then those of the output alone.
 """

@@ -86,9 +86,9 @@ class TorchEngine:
         modules = model.modules() if isinstance(model, nn.Module) else [model]
         self._is_own_code = all(type(module).__module__.split(".")[0] in ("weft", "torch") for module in modules)
         self.step_size: StepSize | None = None
-        """Measured before the first large search …"""
+        """Measured before the first large search."""
         self.measured_prompt = 0
-        """… with a prompt of this length, if the sources are prompts."""
+        """The length of the prompt that it was measured with, if the sources are prompts."""
         self.loop: CudaGraphLoop | None = None
         self.encoder_graphs: EncoderGraphs | None = None
         self.prompt_graphs: PromptGraphs | None = None
@@ -152,7 +152,7 @@ class TorchEngine:
         yield from search_in_threads(lambda rows: self._search_batch(request, rows), parts, threads=threads)
 
     def _threads(self, request: EngineRequest) -> int:
-        """The number of threads that search; one where steps are observed, or code is called that is not weft's."""
+        """The number of threads that search; one if steps are observed, or a user's own code is called."""
         is_alone = request.observer is not None or request.decoders or request.settings.kind not in ("beam", "greedy")
         return 1 if is_alone or self.device.type != "cpu" or not self._is_own_code else torch.get_num_threads()
 
@@ -271,7 +271,7 @@ class TorchEngine:
         return PreparedBatch(rows, model, inputs)
 
     def _loop(self, request: EngineRequest) -> StepLoop | None:
-        """What takes the steps: a plain loop where each of them is to be seen."""
+        """The loop that takes the steps: the plain one if each step is observed or traced."""
         if request.observer is not None:
             from weft.search.loop import ObservedLoop
 

@@ -5,7 +5,7 @@
 
 CACHE is `weft.files.cache_folder`. KEY is a hash of everything that an export depends on: the weights, the settings of
 the model, the sizes of the vocabularies, what outputs start with, the quantization, and the versions of weft and
-CTranslate2. Nothing in a run folder but its weights has a say in what is loaded.
+CTranslate2. Of a run folder, nothing but the weights and these settings determines what is loaded.
 
 An entry appears in one rename, so several processes may use the cache at once. One that is damaged (its checksums do
 not match) or belongs to another user is not used; a damaged one is replaced. When an entry is added, those that were

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from weft.translation.engines.ctranslate2.model import CTranslate2Model
 
 MIN_SENTENCES = 32
-"""Sentences from which on loading CTranslate2 pays off, if nobody has required it."""
+"""Loading CTranslate2 pays off from this many sentences on, if the engine is not required."""
 
 
 class CTranslate2Engine:
-    """Searches with CTranslate2 what it can search just as weft does, and the rest with PyTorch.
+    """Searches with CTranslate2 where it gives the results of weft's own search, and with PyTorch otherwise.
 
-    Also the rest: sentences in which an output loops, or is longer than the tables of CTranslate2.
+    Sentences whose output loops, or is longer than the position tables of CTranslate2, are left to PyTorch too.
     """
 
     def __init__(self, run: LoadedRun, fallback: TorchEngine, *, required: bool = False) -> None:
@@ -95,7 +95,7 @@ class CTranslate2Engine:
         return reason or self._too_large(request)
 
     def _too_large(self, request: EngineRequest) -> str | None:
-        """Why CTranslate2 cannot search so many hypotheses: it does not make its batches smaller to fit in memory."""
+        """Why a request needs too much memory for CTranslate2, which does not make its batches smaller to fit."""
         (count, setting), vocabulary = HypothesisCount.of(request), self.run.tokenizers.target.size
         if request.settings.kind == "beam" and 2 * count > vocabulary:
             return f"{setting}: {count:,}; in CTranslate2 a beam holds at most half the vocabulary, {vocabulary // 2:,}"

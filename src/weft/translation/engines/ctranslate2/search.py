@@ -1,10 +1,10 @@
-"""The searches of CTranslate2 as hypotheses of ours.
+"""Searches by CTranslate2, with results as weft's hypotheses.
 
-    greedy    y_t = argmax p(y | y_<t, x): the same as ours
+    greedy    y_t = argmax p(y | y_<t, x): the same as weft's
     beam      the same policy as search/beam.py with stop = 'finished': 2k candidates a step, those among the first k
               that end are set aside, done when ``finish`` have ended. Ranked by log p(y|x) / |y|^α; the end token is
-              requested, so that it counts in |y| as it does with us (by default CTranslate2 leaves it out)
-    sample    temperature, then top-k, then top-p, as ours; the random numbers differ
+              requested, so that it counts in |y| as it does in weft (by default CTranslate2 leaves it out)
+    sample    temperature, then top-k, then top-p, as in weft; the random numbers differ
 
 Where CTranslate2 differs, and what is done about it:
 
@@ -13,12 +13,12 @@ Where CTranslate2 differs, and what is done about it:
                  does not reach the maximum is the same under any larger one. Samples are grouped by maximum length.
     endings      At the maximum length, CTranslate2 ranks unfinished hypotheses with finished ones and returns
                  ``finish`` of them. Rows in which that could hide a finished one are searched again and return all,
-                 and finished hypotheses come first, as ours do.
+                 and finished hypotheses come first, as in weft.
     loops        It has no such constraint. A row with a hypothesis that loops is returned empty, to be searched by
                  PyTorch; hypotheses that a beam dropped on the way are not examined.
     attention    is computed by one more pass: a beam mixes up the first row of a batch. So it has no coverage penalty.
     constraints  (no_repeat_ngram, repetition_penalty, min_lengths) change logits before the softmax, which normalizes
-                 the rest again; ours change log-probabilities after it. A beam's `score` is CTranslate2's.
+                 the rest again; weft's change log-probabilities after it. A beam's `score` is CTranslate2's.
     α = 0        is given as 10⁻⁹, which divides by 1: at 0 a beam would stop as soon as its best hypothesis ends.
 
 Rounding aside (1e-5 in float32), log p is the same.

@@ -1,8 +1,8 @@
 """A Transformer's weights as a CTranslate2 specification.
 
-CTranslate2 computes what we compute, once each of our options is expressed in its terms:
+CTranslate2 computes what weft computes, once each of weft's options is expressed in its terms:
 
-    sinusoidal    a table: its own sinusoids count from 1 and put sines before cosines, ours interleave them
+    sinusoidal    a table: its own sinusoids count from 1 and put sines before cosines, weft's interleave them
     alibi         T5 buckets, one per distance: w_h[d] = −m_h d. So both directions and any number of heads
     none          T5 buckets, all 0
     embedding ≠ hidden   E' = √e E Wᵀ + b, the table already projected; the output likewise, W' = O R, b' = O b + c
@@ -32,7 +32,7 @@ from weft.recipe import TransformerSettings
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN
 
 POSITIONS = 4096
-"""Positions for which a table is written if ours has no end."""
+"""Positions for which a table is written if the model has no limit."""
 ZERO_WIDTH = 8
 """Inner width of a feed-forward network that adds nothing."""
 

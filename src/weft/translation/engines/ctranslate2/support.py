@@ -1,4 +1,4 @@
-"""What CTranslate2 can hold and search just as weft does. Importing this imports neither torch nor CTranslate2."""
+"""Which models and searches CTranslate2 supports with the same results. Imports neither torch nor CTranslate2."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _unsupported_alignment(settings: ModelSettings) -> str | None:
 def unsupported_search(settings: SearchSettings, *, n_best: int = 1) -> str | None:
     """Why CTranslate2 would not find what weft finds under these settings; None if it does.
 
-    A setting that no table knows is unsupported as soon as it is not at its default.
+    A setting that is in no table is unsupported unless it has its default value.
     """
     kind = settings.kind
     if kind == "sample":
