@@ -1,4 +1,4 @@
-"""``--bad-lines``: what becomes of lines that cannot be processed, and the exit code of a command that skipped some."""
+"""``--bad-lines``: how to handle lines that cannot be processed, and the exit code of a command that skipped some."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class BadLinePolicy:
 def process_each(
     items: Sequence[Item], process: Callable[[Sequence[Item]], Sequence[Result]]
 ) -> list[Result | DataError]:
-    """The results of all items, or in the place of one that is too long or has other columns its error.
+    """The results of all items; an item that is too long, or has the wrong number of columns, gives an error instead.
 
-    All are processed together; if that fails, in halves, so that a few of them cost little.
+    All are processed together; if that fails, in halves, so that a few such items cost little.
     """
     if not items:
         return []

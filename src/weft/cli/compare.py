@@ -71,11 +71,10 @@ def command(
     """Compare runs on the same test set: scores, significance of the differences, and where the outputs differ.
 
     weft compare RUN RUN [PAIRS]: the first run is the baseline that every other run is compared with; RUN:ADAPTER is a
-    run with one of its adapters, and RUN:none one without. The metrics are
-    those of its recipe, or those given by --metric. Scores and differences have 95 % intervals by bootstrap; the
-    p-value of a difference is that of approximate randomization or, with --test bootstrap, of paired bootstrap
-    resampling. Then: how many lines only one of the two runs has right, and the lines whose outputs differ most in
-    their similarity to the reference.
+    run with one of its adapters, and RUN:none one without. The metrics are those of its recipe, or those given by
+    --metric. Scores and differences have 95 % intervals by bootstrap; the p-value of a difference is that of
+    approximate randomization or, with --test bootstrap, of paired bootstrap resampling. Then: how many lines only one
+    of the two runs has right, and the lines whose outputs differ most in their similarity to the reference.
     """
     if test not in TESTS:
         raise RecipeError(f"--test {test}: use {' or '.join(TESTS)}")

@@ -1,4 +1,4 @@
-"""What the commands say of outputs that a limit cut off: of their length, or of an exact search."""
+"""Warnings about outputs that were cut off by the length limit, or by the node limit of an exact search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs in place of a recipe: what ``weft train`` does with them before it trains."""
+"""Pairs in place of a recipe: how ``weft train`` and ``weft tune`` find them and choose a recipe for them."""
 
 from __future__ import annotations
 

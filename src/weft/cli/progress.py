@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 FIRST_SECONDS, PLAIN_SECONDS, MAX_PLAIN_SECONDS = 2, 10, 60
 """Seconds until the first line if stderr is not a terminal, between lines, and between lines of a long run."""
 WARMUP_STEPS, TIMED_STEPS, TIMED_SECONDS, WORTH_STATING = 5, 20, 3, 30
-"""The expected time is measured after the first steps, on so many more and for so many seconds; of a run that takes
-less than the last of these, in seconds, it is not stated."""
+"""The expected time is measured after the first steps: over at least this many steps and this many seconds. It is not
+stated for a run that takes less than the last of these, in seconds."""
 REASONS = {"steps": "all steps done", "patience": "no further improvement", "time": "the time is up"}
 """Why training has ended."""
 NARROW = 80
@@ -112,7 +112,7 @@ class ProgressReporter:
             self.observation.enter_context(observing(self))
 
     def _expected_time(self, step: int, now: float) -> None:
-        """State once, after some updates, how long the run will take; not of a short run."""
+        """State once, after some updates, how long the run will take, unless it is short."""
         done = step - self.first_step
         if done == WARMUP_STEPS:
             self.warmed_up = now
@@ -212,7 +212,7 @@ def machine(device: str) -> str:
 
 
 def rounded(seconds: float) -> str:
-    """An expected duration, no more exact than it can be: ``40 s``, ``4 min``, ``2 h 10 min``."""
+    """An expected duration, rounded to its likely accuracy: ``40 s``, ``4 min``, ``2 h 10 min``."""
     if seconds < 100:
         return f"{max(round(seconds, -1), 10):.0f} s"
     minutes = round(seconds / 60)

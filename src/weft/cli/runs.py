@@ -54,7 +54,7 @@ def command(
 
 
 def table(statuses: list[RunStatus], columns: int | None, now: float | None = None) -> list[str]:
-    """One line per run under a heading, no wider than so many columns; None: as wide as they are."""
+    """One line per run under a heading, no wider than ``columns``; None: unlimited."""
     from rich.cells import cell_len, set_cell_size
 
     now = time.time() if now is None else now

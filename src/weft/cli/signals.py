@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal that is to end the process."""
+    """A signal that ends the process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

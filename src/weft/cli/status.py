@@ -1,4 +1,4 @@
-"""A sign of life on stderr when nothing has been printed for two seconds: what the command is doing, and how far it is.
+"""A status line on stderr when nothing has been printed for two seconds: what the command is doing, and how far it is.
 
 In a terminal it is one line that is rewritten and vanishes; in a file or a pipe a plain line after two seconds, then
 one every thirty. It is never written to stdout. With --json only a terminal shows it, with ``WEFT_NO_PROGRESS`` set
@@ -192,7 +192,7 @@ class _Watched:
 
     @property
     def buffer(self) -> Any:
-        """For bytes: whoever asks for it is about to write."""
+        """The stream for bytes; accessed by code that is about to write."""
         self._status.before_output()
         return self._stream.buffer
 

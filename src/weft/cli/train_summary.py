@@ -17,7 +17,7 @@ MAX_PASTED = 60
 
 
 def show_summary(folder: Path, *, device: str, limit: int | None = None) -> None:
-    """Evaluate a finished run on its test set and print the result on stdout; ``limit``: on so many items of it."""
+    """Evaluate a finished run on its test set, or on ``limit`` items of it, and print the result on stdout."""
     try:
         lines = summary_lines(folder, device=device, limit=limit)
     except WeftError as error:  # the run is complete all the same

@@ -1,4 +1,4 @@
-"""What ``weft train`` is asked for, and the recipe, the run folder and the comments that follow from it."""
+"""The arguments of ``weft train``, and the recipe, the run folder and the comments that follow from them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Merge = Annotated[bool, typer.Option("--merge", help="Merge all parts of an --ou
 
 
 def _joined(blocks: list[int], parts: int) -> list[int]:
-    """Blocks as they are searched on a GPU, several at a time, unless there would be too few for so many parts."""
+    """Blocks as they are searched on a GPU, several joined to one, unless there would be too few for ``parts``."""
     from weft.translation.translator import GPU_WINDOWS
 
     joined = [sum(blocks[start : start + GPU_WINDOWS]) for start in range(0, len(blocks), GPU_WINDOWS)]

@@ -69,7 +69,7 @@ def _readable(window: Sequence[str | BadLine]) -> list[str]:
 
 
 def _each_line(model: Translator, job: Job, lines: Sequence[str]) -> list[Translation | DataError]:
-    """The translations of lines, or in the place of one that cannot be translated its error."""
+    """The translations of lines; a line that cannot be translated gives an error instead."""
 
     def translate(lines: Sequence[str]) -> list[Translation]:
         return model.translate(lines, n_best=job.format.n_best, return_attention=job.needs_attention, **job.settings)

@@ -60,8 +60,8 @@ def command(
 
     Given pairs, weft first chooses a recipe for them, as weft train does. The candidates are the recipe itself and
     variants of it that each change one thing: dropout, learning rate, network family, width, vocabulary size or label
-    smoothing. All train to a first step, the better half to twice that step,
-    and so on; the last three train to the end. They are compared on the validation set; the test set is not read.
+    smoothing. All train to a first step, the better half to twice that step, and so on; the last three train to the
+    end. They are compared on the validation set; the test set is not read.
 
     The speed is measured first, so that everything fits into --minutes. Ctrl-C saves checkpoints; the same command
     continues, also after a crash. The result: a table, curves.svg, best.toml (the recipe of the best candidate), the
@@ -124,7 +124,7 @@ def _tune(settings: Recipe, folder: TuningFolder, minutes: float, parallel: int 
 
 
 class Reporter:
-    """Tells what happens, on stderr; while candidates train, an activity counts those that are done."""
+    """Reports events on stderr; while candidates train, an activity counts those that are done."""
 
     def __init__(self) -> None:
         self.doing = ExitStack()

@@ -1,1 +1,1 @@
-"""Metrics with their signatures, and alignment error rate."""
+"""Evaluation: metrics with their signatures, reports, comparisons, errors, calibration and speed."""

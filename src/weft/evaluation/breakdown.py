@@ -14,7 +14,7 @@ from weft.evaluation.line_statistics import LineStatistics
 from weft.evaluation.significance import Resampling, bootstrap_scores, interval
 
 MIN_FOR_INTERVAL = 10
-"""Items from which on an interval is computed."""
+"""The smallest number of items for which an interval is computed."""
 FREQUENCIES = (("not in the training data", 0), ("1 to 9 times", 9), ("10 to 99 times", 99), ("100 to 999 times", 999))
 MOST_FREQUENT = "1,000 times or more"
 
@@ -38,7 +38,7 @@ class UnitRecall(NamedTuple):
     name: str
     units: int
     recall: float
-    """The fraction that the outputs have, too."""
+    """The fraction that the outputs have as well."""
 
 
 def score_parts(
@@ -84,7 +84,7 @@ def parts_by_frequency(frequencies: Sequence[int]) -> dict[str, list[int]]:
 
 
 def frequency_class(frequency: int) -> str:
-    """What a number of occurrences is called."""
+    """The name of the range that a number of occurrences is in."""
     return next((name for name, most in FREQUENCIES if frequency <= most), MOST_FREQUENT)
 
 

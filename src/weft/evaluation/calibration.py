@@ -36,7 +36,7 @@ class CalibrationBin(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """How honest the probabilities of a model are."""
+    """How well the probabilities of a model agree with its accuracy."""
 
     count: int
     confidence: float

@@ -34,13 +34,13 @@ TEST_NAMES = {"randomization": "approximate randomization", "bootstrap": "paired
 
 
 class Difference(NamedTuple):
-    """The score of a run less that of the first run."""
+    """The score of a run minus that of the first run."""
 
     value: float
     interval: Interval
     """95 %, by paired bootstrap."""
     p_value: float
-    """Of the chosen test, two runs being equally good."""
+    """The p-value of the chosen test, under the null hypothesis that both runs are equally good."""
 
 
 class RunScore(NamedTuple):
@@ -105,7 +105,7 @@ class Comparison:
         return "\n".join(self.summary())
 
     def summary(self, examples: int = 5) -> list[str]:
-        """The comparison line by line, with at most so many examples for each run."""
+        """The comparison line by line, with at most ``examples`` differing outputs for each run."""
         width = max(map(len, self.runs)) + 1
         lines = [line for metric in self.metrics for line in metric.summary(width)]
         for differences in self.outputs:
@@ -168,7 +168,7 @@ def compare(
     ``runs``: folders, or runs of `weft.load`.
     ``pairs``: those of `evaluate`; without them, the test set that the recipes name, which must be the same.
     ``metrics``: names, by default those of the first run's recipe, which also says how pairs with the same source are
-    used. ``limit``: only the first so many pairs.
+    used. ``limit``: use only the first ``limit`` pairs.
     ``samples`` and ``seed``: of the random samples of lines for intervals and p-values. ``test``: "randomization" or
     "bootstrap", both paired.
     ``search`` changes search settings of every run, e.g. ``size=8``.

@@ -57,10 +57,10 @@ class Confusion(NamedTuple):
     output: str | None
     """None: the unit is missing in the output."""
     reference: str | None
-    """None: the output has a unit too much."""
+    """None: the output has an extra unit."""
     times: int
     occurrences: int
-    """Of the unit in the references; of one too much: in the outputs."""
+    """Occurrences of the unit in the references; of an extra unit, in the outputs."""
 
     @property
     def share(self) -> float:

@@ -21,7 +21,7 @@ def align_units(output: Sequence[Hashable], reference: Sequence[Hashable]) -> li
     The columns of the table of distances D are computed as in `edit_distance`, and kept: `up` and `down` have the bits
     of the rows where a column rises or falls by one. Then backwards from the last cell (i, j):
 
-        D(i, j) = D(i−1, j) + 1         if column j rises at i: an output unit too much
+        D(i, j) = D(i−1, j) + 1         if column j rises at i: an extra output unit
         D(i, j) = D(i, j−1) + 1         else if column j−1 falls at i: a reference unit is missing
         D(i, j) = D(i−1, j−1) + [≠]     else, for D(i, j) ≤ D(i−1, j) and D(i, j−1) ≥ D(i−1, j−1)
     """

@@ -226,7 +226,7 @@ def _gold_jumps(
 
 
 def _is_one_edit(lattice: Lattice, start: tuple[int, int], end: tuple[int, int]) -> bool:
-    """Whether an alignment leads from one point to the other, with a change and at most so many unchanged words."""
+    """Whether an alignment leads from one point to the other, with a change and at most `MAX_UNCHANGED` other words."""
     fewest: dict[tuple[tuple[int, int], bool], int] = {(start, False): 0}
     for i in range(start[0], end[0] + 1):
         for j in range(start[1], end[1] + 1):

@@ -13,7 +13,7 @@ from weft.models.prefix_lm import PrefixLM
 from weft.recipe import ModelSettings, TransformerSettings
 
 COPIED_FLOATS = {"cpu": 2**25, "cuda": 2**28}
-"""So many that no cache holds them."""
+"""Large enough that no cache holds them."""
 KEY_WEIGHTS = (
     *(
         f"{attention}.{part}"

@@ -46,7 +46,7 @@ class Forgetting:
         return f"{plural(self.pairs, 'pair')} of {self.corpus}, before and after training from {self.start}"
 
     def changes(self) -> str:
-        """ "bleu 31.20 → 28.75 (-2.45), …"""
+        """``bleu 31.20 → 28.75 (-2.45), …``"""
         return ", ".join(
             f"{name} {value:.2f} → {self.after[name]:.2f} ({self.after[name] - value:+.2f})"
             for name, value in self.before.items()

@@ -1,4 +1,4 @@
-"""Evaluation items: every pair by itself, or pairs with the same source as one item with several references."""
+"""Evaluation items: one for each pair, or one for all pairs with the same source, with several references."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Evaluating a run: metrics with signatures, perplexity, alignment error rate where gold links are known, and errors of
-the search told apart from errors of the model."""
+"""Evaluating a run: metrics with signatures, perplexity, alignment error rate where gold links are known, and whether
+errors are due to the search or to the model."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def evaluate(
 
     ``run``: a run of `weft.load`, or its folder.
     ``pairs``: pairs (or tuples of source and target), or the name of a TSV file; without them, those of ``split`` of
-    the run's recipe, "test" or "valid". ``limit``: only the first so many. Pairs with a blank side are left out and
+    the run's recipe, "test" or "valid". ``limit``: use only the first of them. Pairs with a blank side are left out and
     counted, or an error, as data.blank_rows of the recipe says. Or the name of an M2 file (*.m2): its sentences are the
     sources, the annotators' corrections the references, and precision, recall and F0.5 of edits are reported too.
     ``metrics``: names, by default those of the recipe; NAME@K looks at the K best outputs.

@@ -4,21 +4,21 @@
     R = common / those of the reference
     F = (1 + β²) P R / (R + β² P)
 
-Common are the n-grams of both, each as often as in both (ROUGE-N), or the longest common subsequence of words
-(ROUGE-L). There are two conventions, whose values do not compare:
+What is common: the multiset intersection of n-grams (ROUGE-N), or the longest common subsequence of words (ROUGE-L).
+There are two conventions, whose values are not comparable:
 
 **Summarization** (`rouge_n`, `rouge_l_f1`), as in the package rouge-score, whose values most papers report since 2019:
 β = 1; with several references, the best F of one; words are runs of letters and digits in lower case, and English ones
 longer than three letters are stemmed (`weft.evaluation.stemming`). The package drops every letter but a to z; here
 words may be of any script, so that on English text the values are the same.
 
-**Captions and E2E** (`rouge_l`). With several references, P and R are each the best of all, even if of two different
-ones, and β = 1.2. This is what the evaluation of image captions does (Chen et al. 2015) and, with it, the scripts of
-the E2E challenge (Dušek et al. 2020).
-Words are tokenized as in the Penn Treebank, so that values compare with those of these scripts: lower case, *it's* is
-*it 's*, *don't* is *do n't*, *family-friendly* is one word, and . , : ; ? ! - and quotation marks are dropped. The
-scripts call a Java program for it; `words` splits 99.8 % of the references of E2E's test set in the same way, and
-reference texts score the same to 0.003 of a point. Text without spaces is not split: there ROUGE-L means little.
+**Captions and E2E** (`rouge_l`). With several references, P and R are each the best over all references, even if these
+are two different ones, and β = 1.2. So does the evaluation of image captions (Chen et al. 2015), and with it the
+scripts of the E2E challenge (Dušek et al. 2020). Words are tokenized as in the Penn Treebank, so that values are
+comparable with those of these scripts: lower case, *it's* is *it 's*, *don't* is *do n't*, *family-friendly* is one
+word, and . , : ; ? ! - and quotation marks are dropped. The scripts call a Java program for that; `words` splits 99.8 %
+of the references of E2E's test set in the same way, and reference texts score the same to 0.003 of a point. Text
+without spaces is not split: there ROUGE-L means little.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Is a difference between two runs more than chance? Resampling of the lines of a test set.
+"""Significance of differences between two runs, by resampling the lines of a test set.
 
 **Intervals** by bootstrap (Efron 1979; Koehn 2004): draw as many lines as there are, with replacement, and compute the
-score again. 95 % of the scores lie in the interval. Two runs are drawn the same lines, which also gives an interval for
-their difference. Where every line is right, every line is wrong or no line is different, so is it in every sample; the
-interval of a share is exact then (Clopper & Pearson 1934).
+score again. 95 % of the scores lie in the interval. The same lines are drawn for both runs, which also gives an
+interval for their difference. If all lines are right, all are wrong or none differs, the same is true of every sample;
+the interval of a share is then computed exactly (Clopper & Pearson 1934).
 
 **Approximate randomization** (Noreen 1989; Riezler & Maxwell 2005), the default test: if the two runs were equally
 good, it would not matter which output came from which. So the outputs of each line are exchanged with probability ½:

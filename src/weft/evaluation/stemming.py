@@ -85,7 +85,7 @@ def _plural(word: str) -> str:
 
 
 def _past_and_progressive(word: str) -> str:
-    """Step 1b: *agreed*, *plastered*, *motoring*, and what they need at their end then: *hoping* → *hope*."""
+    """Step 1b: *agreed*, *plastered*, *motoring*; then the end of the stem is repaired: *hoping* → *hope*."""
     if word.endswith("ied"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("eed"):

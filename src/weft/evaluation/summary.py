@@ -58,9 +58,9 @@ class Summary:
     split: str
     """"test", or "valid" if there is no test set."""
     items: int
-    """Items that were translated …"""
+    """The number of items that were translated."""
     all_items: int
-    """… and how many there are."""
+    """The number of items of the test set."""
     scores: list[ScoreWithInterval]
     """The first is the one that the task is judged by. Of a language model: its perplexity."""
     right_outputs: int
@@ -138,7 +138,7 @@ def summarize(
 
     ``run``: a run of `weft.load`, or its folder.
     ``split``: "test" or "valid"; by default the test set or, if the recipe has none, the validation set.
-    ``limit``: only a random sample of so many items. ``examples``: at most so many of each kind.
+    ``limit``: translate only a random sample of this many items. ``examples``: how many to show of each kind, at most.
     ``search`` changes search settings, e.g. ``size=8``.
     """
     run = loaded_run(run)
@@ -216,7 +216,7 @@ def _similarity(output: str, references: Sequence[str]) -> float:
 
 
 def _evenly(values: Sequence[int], count: int) -> list[int]:
-    """So many of the values, from the first to the last, evenly spaced; all of them if there are fewer."""
+    """``count`` evenly spaced values, from the first to the last; all of them if there are fewer."""
     if len(values) <= count:
         return list(values)
     if count < 2:

@@ -1,4 +1,4 @@
-"""Sources of several columns, each tokenized by itself: ``gehen TAB <V><PST>`` → ``g e h e n </s> <V> <PST>``.
+"""Sources of several columns, tokenized separately: ``gehen TAB <V><PST>`` → ``g e h e n </s> <V> <PST>``.
 
 The columns of a text are separated by tabs. Their ids are joined by the end token, which no text ever becomes, so that
 one sequence of ids holds all of them with any tokenizer; the end token that closes every source closes the last column.
@@ -28,7 +28,7 @@ NO_SYMBOL = "\t\t"
 
 
 def split_columns(text: str, count: int) -> list[str]:
-    """The columns of a source; a blank text has as many empty ones."""
+    """The columns of a source; a blank text has ``count`` empty ones."""
     columns = text.split(SEPARATOR)
     if len(columns) == count:
         return columns
@@ -139,7 +139,7 @@ class SymbolColumnTokenizer(ColumnTokenizer):
 
 
 def make_column_tokenizer(tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> ColumnTokenizer:
-    """A tokenizer for sources of so many columns."""
+    """A tokenizer for sources of ``count`` columns."""
     column_type = SymbolColumnTokenizer if isinstance(tokenizer, HasSymbols) else ColumnTokenizer
     return column_type(tokenizer, count, features=features)
 

@@ -191,7 +191,7 @@ class ExternalTokenizer:
 
 
 def check_isolated(source: str, content: bytes, *, name: str) -> None:
-    """Load a file and use it in a process of its own first, where its library may abort, loop or ask for memory."""
+    """Load and use a file in a child process first, where its library may safely abort, loop or run out of memory."""
     try:
         largest = _largest_id(source, content)
     except IsolatedError as error:

@@ -10,7 +10,7 @@ import re
 
 
 def features_as_tags(text: str) -> str | None:
-    """The tags of a list of features; None if it is none.
+    """The tags of a list of features; None if the text is not such a list.
 
     Features are not empty and have no white space, angle bracket or open parenthesis.
     """

@@ -1,4 +1,4 @@
-"""The frame of a source and a target: the special tokens that stand around a text.
+"""The frame of a source and a target: the special tokens around a text.
 
 A model of weft reads ``X </s>`` and writes ``Y </s>`` after ``<s>``. Pretrained models differ:
 
@@ -7,9 +7,9 @@ A model of weft reads ``X </s>`` and writes ``Y </s>`` after ``<s>``. Pretrained
     mBART-50, NLLB   eng_Latn X </s>  </s> fra_Latn Y </s>
     OPUS-MT          >>fra<< X </s>   <pad> Y </s>
 
-The decoder reads ``begin`` first, and then ``target_before``, which it is never asked to predict in a search; both
-together are the `start`. A target ends with the end token in every frame. `FrameRules` is what a tokenizer keeps: the
-same with places for languages.
+The decoder reads ``begin`` first, and then ``target_before``, which a search never predicts; both together are the
+`start`. A target ends with the end token in every frame. `FrameRules`, which a tokenizer keeps, are frames with
+placeholders for languages.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ LANGUAGE_CODE = re.compile(r">>.*?<<", re.DOTALL)
 
 @dataclass(frozen=True)
 class PieceTable:
-    """Which id each piece has, and which tokens are none."""
+    """The id of each piece, and the tokens that are not pieces."""
 
     names: tuple[str, ...]
     """The token of every id."""
@@ -102,7 +102,7 @@ class PieceEngine:
         return [get_id(piece, unknown) for piece in pieces]
 
     def decode(self, ids: list[int]) -> str:
-        """The text; a space before it is the mark of its first word, one after it is the model's own."""
+        """The text, stripped: SentencePiece marks its first word by a space, and a model may write one at its end."""
         unknown, names = self.table.unknown, self.table.names
         pieces = [self._unknown_piece if id == unknown else names[id] for id in ids]
         text = str(self._library.decode(pieces)).replace("▁", " ").strip()

@@ -14,7 +14,7 @@ from weft.text.external_engines import SentencePieceEngine, TokenizersEngine
 from weft.text.isolation import each, serve
 
 REPETITIONS = 2000
-"""Of a character in a text that an expression may take too long on; a polynomial of degree 3 does."""
+"""Repetitions of a character in a text on which a slow expression takes too long, such as one of cubic time."""
 MAX_CHARACTERS = 16
 
 

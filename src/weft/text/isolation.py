@@ -1,12 +1,12 @@
-"""Work that may never end, in a process of its own: regular expressions, and tokenizer files of unknown origin.
+"""A child process for work that may never end: regular expressions, and tokenizer files of unknown origin.
 
 A regular expression can take exponential time, and a tokenizer file can make its library abort, loop or ask for any
 amount of memory; nothing inside a process can stop that. So they run in a child process with limits on CPU time and
 memory. If a limit is exceeded or the child dies, `IsolatedProcess.call` raises `IsolatedError`; the next call starts
 a new child. A child ends with its parent, when its standard input is closed, or by its CPU limit if it is busy then.
 
-Messages are JSON behind its length. `serve` is the loop of a child; it tells which of several items it
-works on through memory that both processes share.
+Messages are JSON, preceded by their length. `serve` is the loop of a child; it reports which of several items it is
+working on through shared memory.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any, BinaryIO, TypeVar
 from weft.errors import VocabularyError
 
 CPU_SECONDS = 10.0
-"""CPU time of one call beyond what its size explains."""
+"""CPU time that every call may take, whatever its size."""
 BYTES_PER_SECOND = 1 << 20
-"""A call of so many bytes may take another second."""
+"""How many bytes of a request allow one more second."""
 MEMORY_BYTES = 8 << 30
 """Address space of a child."""
 _LENGTH = struct.Struct("<q")
@@ -49,7 +49,7 @@ class IsolatedError(Exception):
 
 @contextmanager
 def library_errors(what: str) -> Iterator[None]:
-    """Turn an error of the tokenizers library, be it a panic, which is no `Exception`, into a `VocabularyError`."""
+    """Turn an error of the tokenizers library, even a panic, which is not an `Exception`, into a `VocabularyError`."""
     try:
         yield
     except BaseException as error:
@@ -141,7 +141,7 @@ class _Child:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a child and its pipes; its exit code if it had ended by itself."""
+    """End a child and close its pipes; returns its exit code if it had already ended."""
     with suppress(OSError):
         process.stdin.close()  # type: ignore[union-attr]
     process.stdout.close()  # type: ignore[union-attr]
@@ -163,7 +163,7 @@ def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
         _shared_item(0)
         try:
             answer = True, functions[name](*arguments)
-        except BaseException as error:  # a panic of a Rust library is none of Exception's
+        except BaseException as error:  # a panic of a Rust library is not an Exception
             answer = False, " ".join(str(error).split())[:200] or type(error).__name__
         _write(sys.stdout.buffer, answer)
 

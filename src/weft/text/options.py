@@ -1,4 +1,4 @@
-"""What a tokenizer is learned with: one value, passed whole to whichever kind is learned."""
+"""The options that a tokenizer is learned with, shared by all kinds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LearningOptions:
         return cls(**values | {name: tuple(values[name]) for name in ("symbols", "protect")})
 
     def required_size(self, kind: str) -> int:
-        """The size, for kinds that cannot do without one."""
+        """The size, for kinds that require one."""
         if self.size is None:
             raise VocabularyError(f"vocabulary: {kind} needs a size, for example 8000")
         return self.size

@@ -157,7 +157,7 @@ class Tokenizers(NamedTuple):
         return getattr(self.source, "column_tokenizer", self.source) is self.target
 
     def with_columns(self, count: int, *, features: Collection[int] = ()) -> Tokenizers:
-        """The same for sources of so many columns (`weft.text.columns`); ``features``: those that list features."""
+        """The same for sources of ``count`` columns (`weft.text.columns`); ``features``: those that list features."""
         if count == 1:
             return self
         from weft.text.columns import make_column_tokenizer
