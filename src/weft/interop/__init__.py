@@ -1,1 +1,1 @@
-"""Models in the formats of other toolkits."""
+"""Import from and export to other toolkits: Hugging Face, Marian, fairseq, OpenNMT-py, Joey NMT, ONNX and PEFT."""

@@ -1,7 +1,7 @@
 """The embeddings and the output projection of a model, and which of them are one matrix.
 
-What a configuration says of that is not relied on: the tensors are compared. A file holds a matrix that is used twice
-under one of its names.
+The tensors are compared; the configuration is not relied on. A file holds a matrix that is used twice under only one
+of its names.
 """
 
 from __future__ import annotations

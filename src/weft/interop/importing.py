@@ -33,7 +33,7 @@ def import_model(source: str | Path, out: Path | str | None = None, options: Imp
 
 
 def run_name(source: str) -> str:
-    """The name of a run: the last part of that of the model, as far as a name of a folder may have it."""
+    """The name of a run: the last part of the model's name, without characters that a folder name may not have."""
     path = Path(source).expanduser()
     last = path.resolve().name if path.is_dir() else source.split("/")[-1]
     if path.is_file():

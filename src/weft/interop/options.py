@@ -1,4 +1,4 @@
-"""What a user may choose in an import."""
+"""The options of `weft import`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ImportOptions(NamedTuple):
-    """What a user may choose."""
+    """The options of an import."""
 
     source_language: str | None = None
     target_language: str | None = None

@@ -39,7 +39,7 @@ def area_under_curve(real: Sequence[float], nonsense: Sequence[float]) -> float:
 
 
 def roc_curve(real: Sequence[float], nonsense: Sequence[float]) -> list[float]:
-    """The share of the nonsense that is reported if at most so many of the real sources are: for each of `RATES`."""
+    """The share of nonsense that is reported if at most this share of real sources is, for each of `RATES`."""
     ordered = [*sorted(real), math.inf]
     thresholds = [ordered[math.floor(rate * len(real) + 1e-9)] for rate in RATES]
     return [fmean(value < threshold for value in nonsense) for threshold in thresholds]

@@ -39,7 +39,7 @@ def tied_pairs(text: str = LECTURE) -> tuple[list[Symbols], int]:
 
 
 def learn_merges(text: str, number: int, rule: Rule) -> list[Symbols]:
-    """So many merges: each joins the most frequent pair of symbols everywhere."""
+    """The first ``number`` merges; each joins the most frequent pair of symbols everywhere."""
     words, merges = [[*word, END_OF_WORD] for word in text.split()], []
     for _ in range(number):
         counts = count_pairs(words)

@@ -1,4 +1,4 @@
-"""Training for the labs: from settings and a seed to a trained model, the public way, leaving no files behind."""
+"""Training for the labs: from settings and a seed to a trained model, by the public API, leaving no files behind."""
 
 from __future__ import annotations
 

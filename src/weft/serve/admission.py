@@ -20,7 +20,7 @@ from weft.serve.queueing import Batch, Job, Rates
 ARRIVAL_SECONDS = 2.0
 """The time constant of the average of arrivals: overload that lasts for less is a burst."""
 MAX_SHARE = 0.25
-"""How much of a batch one request counts among the arrivals, at most: a long request is no overload."""
+"""How much of a batch one request counts among the arrivals, at most: one long request is not overload."""
 MIN_SHARE = 0.2
 """Of the time of a batch: a request that would wait no longer is always admitted. Estimates are no better than that."""
 
@@ -79,7 +79,7 @@ class Admission:
             raise error
         queue = self._queue_time(job, own, waiting) / parallel
         limit = max(self._limit(batch, now, parallel), own)
-        if queue + min(remaining, self.rates.batch_seconds) > limit:  # one long search is no overload
+        if queue + min(remaining, self.rates.batch_seconds) > limit:  # one long search is not overload
             wait = queue + remaining
             message = f"a search would begin in about {wait:.1f} seconds; try again later"
             error = BusyError(message, retry_after=wait - limit)
@@ -88,7 +88,7 @@ class Admission:
             raise error
 
     def refusal(self, characters: int) -> BusyError | None:
-        """Why a plain request is refused, if the last refusal tells; its arrival is counted."""
+        """Why a plain request is refused, if that follows from the last refusal; its arrival is counted."""
         if self.last is None or characters < self.last.characters:
             return None
         now = self.clock()

@@ -115,7 +115,7 @@ def _add_status(app: FastAPI) -> None:
 
 
 def _add_error_answers(app: FastAPI) -> None:
-    """Whatever goes wrong is answered with a status and one sentence."""
+    """Answer every error with a status and one sentence."""
 
     def answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
         body = to_json({"error": message.encode("utf-8", "replace").decode("utf-8")})

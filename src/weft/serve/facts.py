@@ -1,4 +1,4 @@
-"""What a service says of a model: architecture, sizes, heads, examples."""
+"""What a service reports about a model: architecture, sizes, heads, examples."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def facts(translator: Translator) -> dict[str, Any]:
 
 
 def languages(tokenizers: Tokenizers) -> dict[str, Any]:
-    """The languages of each side, and those that are chosen: of a model that has tokens for them."""
+    """The languages of each side, and the chosen ones, for a model with language tokens."""
     rules: FrameRules = getattr(tokenizers.source, "rules", DEFAULT_RULES)
     tokens = (*rules.source_before, *rules.source_after, rules.begin, *rules.target_before)
     return {

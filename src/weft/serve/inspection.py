@@ -32,7 +32,7 @@ async def neighbors(
     side: Side = "source",
     count: Annotated[int, Query(ge=1, le=100)] = 12,
 ) -> Response:
-    """The tokens whose embeddings are nearest to that of a token, by cosine."""
+    """The tokens whose embeddings are nearest to that of a token, by cosine similarity."""
     if token is None and id is None:
         raise ServiceError(422, "token: name a token, or give its id")
     check_texts([token or ""], settings_of(request), "token")

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class ClientLeftError(Exception):
-    """Nobody waits for the answer."""
+    """The client has disconnected."""
 
 
 def models_of(request: Request) -> Models:
@@ -66,7 +66,7 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
 
 
 def search_of(model: ServedModel, body: ModelRequest, settings: ServeSettings) -> dict[str, Any]:
-    """The settings of a search; a language model samples unless it is told otherwise."""
+    """The settings of a search; a language model samples by default."""
     own = model.facts["search"]
     if not model.facts["has_source"]:
         own = {**own, "kind": "sample"}

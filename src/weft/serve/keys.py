@@ -57,7 +57,7 @@ class Keys:
         return cls(names)
 
     def client(self, key: str) -> str | None:
-        """The hash by which the owner of a key is known; None if it is not accepted."""
+        """The hash that identifies the owner of a key; None if the key is not accepted."""
         hashed = digest(key)
         return hashed if hashed in self.names else None
 

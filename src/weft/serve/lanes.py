@@ -1,4 +1,4 @@
-"""A lane of a model: a queue, and what sends batches from it to the worker as soon as that has time for them."""
+"""A lane of a model: a queue, and the loop that sends batches from it to the worker as soon as that is free."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Lane:
                 self.model.worker.cancel(number, rows)
 
     async def run(self) -> None:
-        """Send batches for ever."""
+        """Send batches until cancelled."""
         try:
             while True:
                 while not len(self.queue):

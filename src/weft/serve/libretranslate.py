@@ -1,6 +1,6 @@
 """LibreTranslate's API, so that its clients work unchanged: /translate, /languages, /detect, /frontend/settings.
 
-`weft.serve.languages` tells the languages of a run. Texts are translated line by line; of HTML, what stands between the
+`weft.serve.languages` knows the languages of a run. Texts are translated line by line; of HTML, only the text between
 tags.
 """
 
@@ -105,7 +105,7 @@ async def translate_libre(request: Request) -> dict[str, Any]:
 
 @router.post("/detect", openapi_extra=body_of(DetectRequest))
 async def detect(request: Request) -> list[dict[str, Any]]:
-    """The languages that are translated from; this service does not tell languages apart."""
+    """The source languages; this service does not detect languages."""
     check_key(request, (await read_body(request, DetectRequest)).api_key)
     served = models_of(request).by_name.values()
     sources = dict.fromkeys(default(model, "source") or names(model, "source")[0] for model in served)

@@ -53,7 +53,7 @@ class OutputLimits(LengthLimits):
 
 
 def check_texts(texts: Sequence[str], settings: ServeSettings, name: str = "text") -> None:
-    """Fail if there are too many texts, or one is too long or no text at all."""
+    """Fail if there are too many texts, or if one is too long or not valid text."""
     if len(texts) > settings.max_lines:
         raise ServiceError(413, f"{name}: {len(texts):,} texts; at most {settings.max_lines:,} are taken at once")
     for text in texts:

@@ -1,4 +1,4 @@
-"""The runs that a service has: each is answered for by a worker process, which is started again when it ends."""
+"""The models of a service: each has a worker process, which is restarted when it ends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ServedModel:
         self.tasks: list[asyncio.Task[None]] = []
         self.stopping = False
         self.weights_time: tuple[float | None, ...] | None = None
-        """When the weights were last written, as far as is known."""
+        """When the weights were last written; None if unknown."""
         self.refreshing = asyncio.Lock()
         self.refreshed_time: tuple[float | None, ...] | None = None
         """When the weights of the last `refresh` were written."""
@@ -157,7 +157,7 @@ class ServedModel:
             raise ModelUnavailableError(f"{self.name}: is still being loaded") from None
 
     async def submit(self, job: Job, *, lane: str = "batch") -> list[bytes]:
-        """The results of a job. If whoever waits is cancelled, or the deadline passes, its rows are dropped."""
+        """The results of a job. If the caller is cancelled, or the deadline passes, its rows are dropped."""
         if self.state == "failed":
             raise ModelUnavailableError(f"{self.name}: {self.problem}")
         try:
@@ -176,7 +176,7 @@ class ServedModel:
             raise
 
     def abandon(self, job: Job) -> None:
-        """Nobody waits for a job any more."""
+        """Drop a job whose client has left."""
         if not job.done.done():
             self.metrics.add(ABANDONED, model_name=self.name)
             job.abandoned = True
@@ -189,7 +189,7 @@ class ServedModel:
         return tuple(map(modified, self.runs))
 
     async def refresh(self) -> None:
-        """Reload the model if its weights have been written since; once for all who ask at the same time."""
+        """Reload the model if its weights have changed; once for all concurrent callers."""
         async with self.refreshing:
             written = self.written()
             if self.state == "failed" or self.refreshed_time != written:

@@ -18,7 +18,7 @@ def members(run: Run) -> tuple[AdaptedRun, ...]:
 
 
 def check_run(name: str, run: Run) -> None:
-    """Fail if one of these is no run, or has no such adapter."""
+    """Fail if one of these is not a run, or does not have the adapter."""
     runs = members(run)
     if not runs:
         raise DataError(f"serve: {name}: an ensemble of no runs; expected at least one run folder")

@@ -16,7 +16,7 @@ SLOT_CANDIDATES = 12
 
 
 class Abandoned(Exception):  # noqa: N818  (it is no error)
-    """Nobody waits for the output any more."""
+    """The client has left, so the search ends."""
 
 
 class StreamObserver:

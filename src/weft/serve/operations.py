@@ -1,4 +1,4 @@
-"""What a worker can be asked to do with its model. Each operation takes the payload of a request and returns JSON."""
+"""The operations of a worker on its model. Each takes the payload of a request and returns JSON."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def embedding_of(translator: Translator, side: str) -> Tensor:
 
 
 def positions(translator: Translator, payload: Payload) -> bytes:
-    """The vectors that stand for the first positions."""
+    """The position encodings of the first positions."""
     import torch
 
     from weft.models.positions import Learned, Sinusoidal

@@ -1,4 +1,4 @@
-"""The page: files of this package, and nothing else."""
+"""The page: static files of this package, and nothing else."""
 
 from __future__ import annotations
 

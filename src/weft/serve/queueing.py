@@ -24,7 +24,7 @@ SMOOTHING = 0.3
 REMAINDER = 1.25
 """A batch may be larger by this factor if nothing is left waiting then."""
 FULL = 0.7
-"""The share of its budget from which on a batch is full."""
+"""The share of its budget at which a batch counts as full."""
 
 
 class Job:
@@ -228,7 +228,7 @@ class Rates:
         return self.batch_time(job, tokens * (1 - job.taken / max(len(job.rows), 1)))
 
     def batch_time(self, job: Job, tokens: float | None = None) -> float:
-        """How long a full batch of such jobs takes, or one of so many tokens; 0 if that is not known."""
+        """How long a full batch of such jobs takes, or one of ``tokens`` tokens; 0 if that is not known."""
         if job.batch_key is None:
             return self.seconds_alone.get(job.op, 0.0)
         rate = self.tokens_per_second.get(job.batch_key)
@@ -237,7 +237,7 @@ class Rates:
         return (self.budget(job.batch_key) if tokens is None else tokens) / rate
 
     def measured(self, key: str, tokens: float, seconds: float) -> None:
-        """A batch took this long. One that is not full says only how fast a full one is at least."""
+        """Record how long a batch took. One that is not full gives only a lower bound on the speed of a full one."""
         is_full = tokens >= FULL * self.budget(key) or seconds >= self.batch_seconds
         rate = tokens / max(seconds, 1e-4)
         known = self.tokens_per_second.pop(key, None)

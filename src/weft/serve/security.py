@@ -1,7 +1,7 @@
-"""What stands before every request: size and time of its body, Host, Origin and key; and the headers of every answer.
+"""Checks before every request: size and time of its body, Host, Origin and key; and the headers of every response.
 
 A page of another site cannot use a service on this machine: its requests name that site as their origin, or, after DNS
-rebinding, as their host. A key is sent as ``Authorization: Bearer KEY``; browsers do not add it by themselves.
+rebinding, as their host. A key is sent as ``Authorization: Bearer KEY``, which browsers do not add automatically.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
 KEYLESS = ("/", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
-"""Paths that need no key, and neither do the files of the page; LibreTranslate's clients ask for languages without."""
+"""Paths that need no key, like the files of the page; LibreTranslate's clients request languages without one."""
 log = logging.getLogger("weft.serve")
 
 
@@ -94,7 +94,7 @@ class Guard:
             await self.app(scope, _replay(body, receive), send_with_headers)
         except ServiceError as error:
             await _answer(send_with_headers, error.status, to_json({"error": error.message}), error.headers)
-        except Exception as error:  # the application has answered; what is left to do is to log it
+        except Exception as error:  # the application has answered; it only remains to log the error
             log_error(error, texts=self.settings.log == "texts")
         finally:
             seconds = time.monotonic() - start

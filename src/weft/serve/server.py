@@ -1,4 +1,4 @@
-"""A service as a process: uvicorn, signals, and connections that hang."""
+"""The server process: uvicorn, signals, and timeouts for connections that hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/training: the logs of runs that are being trained, line by line, and translations as the weights get better."""
+"""/api/training: the logs of runs in training, line by line, and sample translations whenever the weights change."""
 
 from __future__ import annotations
 

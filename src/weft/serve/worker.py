@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LANES = ("batch", "exact")
 DEVICE_FAILED = 70
-"""Exit code after an error of the device, which leaves nothing that could be trusted."""
+"""Exit code after an error of the device, whose results can no longer be trusted."""
 INTERNAL = "an internal error; the service has logged it"
 
 
@@ -123,7 +123,7 @@ class Worker:
             if "max_output" in self.config:
                 translator.length_limits = OutputLimits.of(translator.length_limits, self.config["max_output"])
             if translator.source_role != "none":
-                with suppress(WeftError):  # whatever is imported at first use, is imported now
+                with suppress(WeftError):  # a first search imports what is imported lazily
                     translator.translate("a", return_attention=False, max_length=2)
         return translator
 
@@ -233,7 +233,7 @@ class Worker:
             raise error
 
     def _problem(self, error: BaseException) -> tuple[int, str]:
-        """The status and the sentence of an error; one that nobody foresaw is logged."""
+        """The status and the sentence of an error; an unexpected error is logged."""
         status, message = status_of(error)
         if status == 500:
             log_error(error, texts=self.config.get("log") == "texts")

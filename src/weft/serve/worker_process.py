@@ -101,7 +101,7 @@ class WorkerProcess:
         return number, answer
 
     def cancel(self, number: int, rows: Sequence[int] = (-1,)) -> None:
-        """Tell that nobody waits for these rows of a request; −1: for none of them."""
+        """Cancel these rows of a request; −1: all of them."""
         self.streams.pop(number, None)
         if number in self.answers:
             self._write(encode({"op": "cancel", "id": number, "rows": list(rows)}))

@@ -13,7 +13,7 @@ from fixtures import pretrained_models
 from fixtures.pretrained_models import KINDS
 from weft.errors import CheckpointError
 from weft.interop.export import export_run
-from weft.interop.huggingface.peft import add_adapter, export_adapter, foreign_projections
+from weft.interop.huggingface.peft import add_adapter, export_adapter, original_projections
 from weft.interop.importing import import_model
 from weft.interop.options import ImportOptions
 from weft.models.lora import projections
@@ -41,8 +41,8 @@ def test_names_are_those_of_the_original(imported: tuple[Any, Path]) -> None:
     original, path = imported
     run = load_run(path)
     linear = {name for name, module in original.named_modules() if isinstance(module, torch.nn.Linear)} - {"lm_head"}
-    assert {foreign.name for foreign in foreign_projections(run).values()} == linear
-    assert set(foreign_projections(run)) == {each.name for each in projections(run.model)}
+    assert {foreign.name for foreign in original_projections(run).values()} == linear
+    assert set(original_projections(run)) == {each.name for each in projections(run.model)}
 
 
 @torch.no_grad()

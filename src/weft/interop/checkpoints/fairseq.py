@@ -59,12 +59,12 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "decoder_layers_to_keep": (None,),
     "residuals": (False,),
 }
-"""Options that make another model, and the values at which they do not."""
+"""Options that would change the model, and the values at which they do not."""
 OTHER_ORDERS = re.compile(r"nonautoregressive|levenshtein|insertion|cmlm|_nat\b|latent")
 UNUSED = re.compile(
     r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)|layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)"
 )
-"""Tensors that are no weights: sinusoids, and room for copies that version 0.12 makes when it loads a model."""
+"""Tensors that are not weights: sinusoids, and placeholders for copies that version 0.12 makes when loading a model."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 """The first tokens of every dictionary, which its file does not list."""
 SKIPPED_POSITIONS = 2

@@ -15,7 +15,7 @@ NUMBERED = re.compile(r"(?P<step>\d+)\.(?:pt|pth|ckpt)$")
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a path is a checkpoint, or a folder with one that is no folder of Hugging Face."""
+    """Whether a path is a checkpoint, or a folder with one that is not a Hugging Face folder."""
     if path.is_dir():
         return not (path / "config.json").exists() and any(_checkpoints(path))
     return path.suffix in SUFFIXES and path.is_file()

@@ -22,7 +22,7 @@ class CheckpointModel(NamedTuple):
     vocabularies: tuple[TokenList, TokenList]
     """Of source and target."""
     rules: FrameRules
-    """What stands around texts."""
+    """The special tokens around texts."""
 
 
 def check_neutral(config: Configuration, neutral: Mapping[str, tuple[Any, ...]]) -> None:

@@ -61,7 +61,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "context_gate": (None,),
     "coverage_attn": (False,),
 }
-"""Options that make another model, and the values at which they do not."""
+"""Options that would change the model, and the values at which they do not."""
 EMBEDDING = "embeddings.make_embedding.emb_luts.0.weight"
 
 

@@ -18,7 +18,7 @@ def layer_tensors(
 ) -> dict[str, Tensor]:
     """All layers, by the names of a `RecurrentStack`.
 
-    ``pattern``: of a name, with places for ``part``, ``layer`` and ``direction``; ``widths``: of the inputs, and of the
+    ``pattern``: of a name, with fields ``part``, ``layer`` and ``direction``; ``widths``: of the inputs, and of the
     states of all directions together.
     """
     inputs, hidden = widths

@@ -36,7 +36,7 @@ class Record:
 
 
 def _plain_dict(*arguments: Any) -> dict[Any, Any]:
-    """In the place of a `collections.defaultdict`: what makes its missing values is left out."""
+    """Stands in for a `collections.defaultdict`, without its default factory."""
     return {}
 
 
@@ -64,7 +64,7 @@ RECORDS = (
         )
     ),
 )
-"""Classes and functions in whose place a `Record` stands: options, vocabularies, and what hangs on them."""
+"""Classes and functions that a `Record` stands in for: options, vocabularies, and the objects they refer to."""
 STAND_INS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(RECORDS, Record),
     "collections.defaultdict": _plain_dict,

@@ -51,7 +51,7 @@ class CheckpointTensors:
         return self.take(name, *shape) if name in self else torch.zeros(*shape)
 
     def ignore(self, *names: str) -> None:
-        """Leave out tensors that are no weights."""
+        """Leave out tensors that are not weights."""
         self._taken.update(names)
 
     def _tensor(self, name: str) -> Tensor:
@@ -60,7 +60,7 @@ class CheckpointTensors:
         return self._values[name]
 
     def check_all_taken(self) -> None:
-        """Fail if there are tensors that nothing was made of."""
+        """Fail if there are tensors that were not used."""
         if unused := sorted(self._values.keys() - self._taken):
             more = f" (one of {len(unused)})" if len(unused) > 1 else ""
             raise CheckpointError(f"{self.where}: tensor {unused[0]!r}{more} has no place in the model of its options")

@@ -30,7 +30,7 @@ def stack_tensors(
 ) -> dict[str, Tensor]:
     """The layers and the final norm of the encoder or decoder, by the names of a `TransformerStack`.
 
-    ``settings``: of the stack, in a recipe; ``layer``: the name of a layer, with a place for its number.
+    ``settings``: of the stack, in a recipe; ``layer``: the name of a layer, with a placeholder for its number.
     """
     return _Stack(side, tensors, settings, names).read(layer)
 

@@ -8,7 +8,7 @@ families.py        which families of models are known
 bart.py, t5.py     settings and weights of a family
 generation.py      generation_config.json as search settings
 tokenizers.py      tokenizers, and the frame of a text
-exporting.py       `export_model`: the way back, from a run to a folder; architectures.py says which class is equal
+exporting.py       `export_model`: the inverse, from a run to a folder; architectures.py: the equivalent class
 sharing.py         runs on the Hub
 
 Importing this package imports neither torch nor transformers.

@@ -1,4 +1,4 @@
-"""The weights of a Transformer under the names of BART, Marian, mBART, Pegasus and M2M100: the way back of bart.py.
+"""The weights of a Transformer under the names of BART, Marian, mBART, Pegasus and M2M100: the inverse of bart.py.
 
 Sinusoids of weft are interleaved, those of Marian and Pegasus are sines before cosines. Both are the same model with
 its hidden dimensions in another order, so they are reordered; the positions of the export are then the ones that these

@@ -28,7 +28,7 @@ REFUSED: Mapping[str, str] = {
     "pruned_heads": "pruned heads are not imported",
     "auto_map": "the model has code of its own, which weft does not run",
 }
-"""Entries of config.json that make another model of a family, and why they are refused if they are set."""
+"""Entries of config.json that would change the model, and why they are refused if they are set."""
 
 
 def check_family(config: Configuration) -> str:

@@ -160,7 +160,7 @@ class Weights:
             raise CheckpointError(f"{self.folder}: lacks tensor {name!r}, which config.json calls for")
 
     def check_all_taken(self) -> None:
-        """Fail if there are tensors that nothing was made of."""
+        """Fail if there are tensors that were not used."""
         if unused := sorted(self._files.keys() - self._taken):
             more = f" (one of {len(unused)})" if len(unused) > 1 else ""
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Search settings as generation_config.json: the way back of generation.py."""
+"""Search settings as generation_config.json: the inverse of generation.py."""
 
 from __future__ import annotations
 

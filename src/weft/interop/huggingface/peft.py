@@ -44,7 +44,7 @@ T5 |= {"linear1": "wi", "gate": "wi_0", "up": "wi_1", "linear2": "wo"}
 T5_BLOCKS = {"self_attention": "SelfAttention", "cross_attention": "EncDecAttention", "feed_forward": "DenseReluDense"}
 
 
-class ForeignProjection(NamedTuple):
+class OriginalProjection(NamedTuple):
     """A projection under the name that PEFT knows it by."""
 
     name: str
@@ -52,11 +52,11 @@ class ForeignProjection(NamedTuple):
     """What weft multiplies its matrix by."""
 
 
-def foreign_projections(run: LoadedRun) -> dict[str, ForeignProjection]:
+def original_projections(run: LoadedRun) -> dict[str, OriginalProjection]:
     """Every projection of a model by weft's name: as the original names it, or as weft does if there is none."""
     names = [each.name for each in projections(run.model)]
     if not all(hasattr(tokenizer, "external_ids") for tokenizer in run.tokenizers):
-        return {name: ForeignProjection(name) for name in names}
+        return {name: OriginalProjection(name) for name in names}
     convert = _t5 if is_t5(run.recipe) else _bart
     return {name: convert(match, run.recipe) for name in names if (match := PROJECTION.fullmatch(name))}
 
@@ -66,18 +66,18 @@ def is_t5(recipe: Recipe) -> bool:
     return isinstance(recipe.model.encoder, TransformerSettings) and recipe.model.encoder.norm == "rms"
 
 
-def _bart(match: re.Match[str], recipe: Recipe) -> ForeignProjection:
+def _bart(match: re.Match[str], recipe: Recipe) -> OriginalProjection:
     side, layer, block, part = match.groups()
-    return ForeignProjection(f"model.{side}.layers.{layer}.{BART_BLOCKS[block]}{BART[part]}")
+    return OriginalProjection(f"model.{side}.layers.{layer}.{BART_BLOCKS[block]}{BART[part]}")
 
 
-def _t5(match: re.Match[str], recipe: Recipe) -> ForeignProjection:
+def _t5(match: re.Match[str], recipe: Recipe) -> OriginalProjection:
     side, layer, block, part = match.groups()
     stack = recipe.model.encoder if side == "encoder" else recipe.model.decoder
     assert isinstance(stack, TransformerSettings)
     number = {"self_attention": 0, "cross_attention": 1, "feed_forward": 2 if side == "decoder" else 1}[block]
     factor = math.sqrt(stack.head_width) if part == "query" else 1.0
-    return ForeignProjection(f"{side}.block.{layer}.layer.{number}.{T5_BLOCKS[block]}.{T5[part]}", factor)
+    return OriginalProjection(f"{side}.block.{layer}.layer.{number}.{T5_BLOCKS[block]}.{T5[part]}", factor)
 
 
 def read_peft(folder: Path, run: LoadedRun) -> tuple[dict[str, LowRank], dict[str, Any]]:
@@ -85,7 +85,7 @@ def read_peft(folder: Path, run: LoadedRun) -> tuple[dict[str, LowRank], dict[st
     config = AdapterConfig.read(folder)
     where = str(folder / WEIGHTS)
     adapter = read_matrices(_tensors(folder), config, where)
-    known = {foreign.name: (own, foreign.factor) for own, foreign in foreign_projections(run).items()}
+    known = {original.name: (own, original.factor) for own, original in original_projections(run).items()}
     ranks = [len(matrices.lora_A) for matrices in adapter.values()]
     settings = LoraSettings(rank=max(ranks), alpha=_alpha(config, max(ranks)))
     own_adapter = {}
@@ -173,13 +173,13 @@ def export_adapter(path: Path | str, name: str, out: Path | str) -> Path:
     adapter, _ = AdapterFolder(run, name).read()
     if reason := misfit(loaded.model, adapter):
         raise CheckpointError(f"{AdapterFolder(run, name).path}: the adapter of another model: {reason}")
-    foreign = foreign_projections(loaded)
+    originals = original_projections(loaded)
     config = AdapterConfig.read(AdapterFolder(run, name).path).values
     converted: dict[str, LowRank] = {}
     for own, matrices in adapter.items():
-        if own not in foreign:
+        if own not in originals:
             raise CheckpointError(f"--adapter {name}: the original of {run.path} has no module like {own!r}")
-        module, factor = foreign[own]
+        module, factor = originals[own]
         converted[module] = matrices if factor == 1.0 else matrices._replace(lora_B=matrices.lora_B / factor)
     rank = config.get("r")
     ranks = {module: len(pair.lora_A) for module, pair in converted.items() if len(pair.lora_A) != rank}

@@ -103,7 +103,7 @@ def pull(name: str, out: Path | str | None = None, *, revision: str | None = Non
 
 
 def _check_loadable(folder: Path, name: str) -> None:
-    """Fail if it is no whole run, before anything is written."""
+    """Fail if it is not a complete run, before anything is written."""
     from weft.errors import WeftError
     from weft.runs.load import load_run
 

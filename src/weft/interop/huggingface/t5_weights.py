@@ -1,4 +1,4 @@
-"""The weights of a Transformer under the names of T5 and UMT5: the way back of t5.py.
+"""The weights of a Transformer under the names of T5 and UMT5: the inverse of t5.py.
 
 T5 does not divide scores by √d, so queries are divided by it. With a tied output projection, T5 divides the states of
 the decoder by √d; the last norm is multiplied by it.

@@ -1,8 +1,8 @@
 """The files of a tokenizer that `AutoTokenizer.from_pretrained` loads.
 
-BPE and unigram tokenizers are tokenizer.json files already; characters and bytes become such files. Each gets the end
-token after every text, and a padding token, which weft has none of, after its last id. The tokenizer of an imported
-model is written as the files of its family, with the ids of the original.
+BPE and unigram tokenizers are tokenizer.json files already; characters and bytes become such files. Each appends the
+end token to every text, and gets a padding token, which weft does not have, after its last id. The tokenizer of an
+imported model is written as the files of its family, with the ids of the original.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _save_pieces(
 
 
 def _with_frame(engine: TokenizersEngine, tokenizer: ImportedTokenizer) -> str:
-    """A tokenizer.json that puts around a text what the model reads around it."""
+    """A tokenizer.json that adds the special tokens that the model reads around a text."""
     library = tokenizers.Tokenizer.from_str(engine.content())
     order, frame = tokenizer.vocabulary.order(), tokenizer.frame
     around = [[order[id] for id in ids] for ids in (frame.source_before, frame.source_after)]

@@ -151,7 +151,7 @@ def _language_first(files: TokenizerFolder, roles: _Roles) -> bool:
 def _frame_rules(
     family: str, files: TokenizerFolder, roles: _Roles, order: Mapping[int, int], languages: Mapping[str, int]
 ) -> FrameRules:
-    """What stands around the texts of a family, without languages chosen."""
+    """The special tokens around the texts of a family, without chosen languages."""
     begin = BEGIN if roles.start is None else order[roles.start]
     if family == "marian":
         return FrameRules(("target",) if languages else (), begin=begin, languages=languages, required=False)

@@ -19,7 +19,7 @@ from weft.text.isolation import library_errors
 
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
-"""The first tokens of models that were trained with fairseq; SentencePiece's own three follow no more."""
+"""The first tokens of models that were trained with fairseq, in place of SentencePiece's own three."""
 PEGASUS_OFFSET = 103
 SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "tokenizer.model")
 

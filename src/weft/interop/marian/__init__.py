@@ -6,7 +6,7 @@ weights.py        the `.npz`: tensors, and the options of the model; nothing in 
 conversion.py     settings and weights
 vocabularies.py   `.spm` and `.yml` vocabularies
 decoding.py       `decoder.yml` as search settings
-exporting.py      `export_marian`: the way back; exported_weights.py: its weights
+exporting.py      `export_marian`: the inverse; exported_weights.py: its weights
 
 Importing this package imports neither torch nor numpy.
 """

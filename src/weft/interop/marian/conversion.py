@@ -43,7 +43,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "factors-dim-emb": (0,),
     "bert-train-type-embeddings": (False, True),
 }
-"""Options that make another model, and the values at which they do not."""
+"""Options that would change the model, and the values at which they do not."""
 
 
 def convert(weights: MarianWeights, *, numerics: str = "marian", guided_alignment: bool = False) -> Conversion:

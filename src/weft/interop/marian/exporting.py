@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from weft.text.tokenizer import Tokenizers
 
 EPSILON, LARGEST_EPSILON = 1e-6, 1e-5
-"""Of Marian's norms, which is no option; and the largest that is exported: that of Hugging Face's reading."""
+"""The ε of Marian's norms, which is not configurable, and the largest that is exported: that of Hugging Face."""
 VOCABULARY = ("source_embedding.weight_VE", "target_embedding.weight_VE", "output.weight_VD", "output.bias_V")
 """Tensors with a row for each token."""
 SHARED = (
@@ -248,7 +248,7 @@ def _options(settings: ModelSettings, sizes: list[int], positions: Any) -> dict[
 
 
 def _decoding(search: SearchSettings) -> dict[str, Any]:
-    """decoder.yml: the way back of decoding.py."""
+    """decoder.yml: the inverse of decoding.py."""
     return {
         "beam-size": search.size if search.kind == "beam" else 1,
         "normalize": 0.0 if search.normalization == "none" else search.length_penalty,

@@ -79,7 +79,7 @@ class MarianWeights:
         return self._arrays[name]
 
     def check_all_taken(self) -> None:
-        """Fail if there are tensors that nothing was made of."""
+        """Fail if there are tensors that were not used."""
         unused = sorted(name for name in self._arrays.keys() - self._taken if not name.startswith("special:"))
         if unused:
             more = f" (one of {len(unused)})" if len(unused) > 1 else ""

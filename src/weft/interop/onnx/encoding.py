@@ -41,7 +41,7 @@ def encode(model: Seq2Seq | HardAttentionSeq2Seq, ids_BS: Tensor, tokens_BS: Ten
 
 
 def _encode_columns(encoders: ColumnEncoders, embedded_BSE: Tensor, tokens_BS: Tensor, columns_BS: Tensor) -> Encoded:
-    """Each column moved to the start of its row, encoded by itself, and its states moved back.
+    """Each column moved to the start of its row, encoded separately, and its states moved back.
 
     Every source must have all columns; an empty one is an end token alone.
     """

@@ -169,7 +169,7 @@ def save_graph(model: Any, path: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter logs and warns of about its own parts."""
+    """Suppress log messages and warnings of the exporter about itself."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

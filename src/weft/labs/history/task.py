@@ -41,7 +41,7 @@ def settings(model: HistoricalModel, steps: int) -> dict[str, Any]:
 
 
 def unseen_pairs(seed: int, sentences: int) -> list[weft.Pair]:
-    """As many unseen pairs of each length, the shortest first."""
+    """``sentences`` unseen pairs of each length, the shortest first."""
     options = [{"min_words": length, "max_words": length} for length in LENGTHS]
     return [pair for bounds in options for pair in generate("grammar", "test", sentences, seed=seed, options=bounds)]
 
