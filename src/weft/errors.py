@@ -85,6 +85,12 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python, or PyTorch on a CPU or a GPU, could not allocate memory."""
+    is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, MemoryError) or is_of_torch
+
+
 _on_command_line = ContextVar("on_command_line", default=False)
 
 

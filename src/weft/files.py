@@ -77,10 +77,15 @@ def _open_temporary(path: Path) -> tuple[Path, int]:
     return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 
+def save_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with replacing(path) as file:
+        file.write(content)
+
+
 def save_text(path: Path, content: str) -> None:
     """Write UTF-8 text atomically."""
-    with replacing(path) as file:
-        file.write(content.encode("utf-8"))
+    save_bytes(path, content.encode("utf-8"))
 
 
 def cache_folder() -> Path | None:

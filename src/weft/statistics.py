@@ -8,11 +8,9 @@ With one seed nothing is known of the variation between seeds, so the interval i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
-
-import numpy as np
 
 T_QUANTILES = (
     *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
@@ -101,19 +99,6 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Estimate:
     return t_interval([after - before for before, after in zip(first, second, strict=True)])
 
 
-def bootstrap(
-    values: Sequence[float], statistic: Callable[[Sequence[float]], float] = fmean, *, samples: int = 2_000
-) -> Estimate:
-    """A statistic of many items with its percentile interval (Efron 1979); for a few seeds use `t_interval`."""
-    if len(values) < 2:
-        return Estimate(statistic(values), -math.inf, math.inf)
-    generator, items = np.random.default_rng(0), np.asarray(values, dtype=np.float64)
-    indices = generator.integers(len(items), size=(samples, len(items)))
-    drawn = sorted(statistic(items[row].tolist()) for row in indices)
-    outside = samples // 40
-    return Estimate(statistic(values), drawn[outside], drawn[-1 - outside])
-
-
 def binomial(successes: int, trials: int) -> Estimate:
     """A share with the interval of Wilson (1927)."""
     if not trials:
@@ -127,24 +112,8 @@ def binomial(successes: int, trials: int) -> Estimate:
 
 def slope(xs: Sequence[float], ys: Sequence[float], *, log: bool = False) -> float:
     """The slope of the least-squares line; ``log``: of log y over log x, which is the exponent of a power law."""
-    return _fit(xs, ys, log)[0]
-
-
-def fitted_slope(xs: Sequence[float], ys: Sequence[float], *, log: bool = False) -> Estimate:
-    """The slope of one fit with the t interval of its residuals: where there are no seeds."""
-    value, error = _fit(xs, ys, log)
-    if len(xs) < 3:
-        return Estimate(value, -math.inf, math.inf)
-    half = t_quantile(len(xs) - 2) * error
-    return Estimate(value, value - half, value + half)
-
-
-def _fit(xs: Sequence[float], ys: Sequence[float], log: bool) -> tuple[float, float]:
-    """Slope and its standard error."""
     if log:
         xs, ys = [math.log(x) for x in xs], [math.log(y) for y in ys]
     x_mean, y_mean = fmean(xs), fmean(ys)
     spread = sum((x - x_mean) ** 2 for x in xs)
-    value = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread
-    residuals = sum((y - y_mean - value * (x - x_mean)) ** 2 for x, y in zip(xs, ys, strict=True))
-    return value, math.sqrt(residuals / max(len(xs) - 2, 1) / spread)
+    return sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weft.recipe import make_recipe
 from weft.recipe.toml import write_toml
-from weft.reporting.decisions import decisions_section, head_comments, read_reasons
+from weft.reporting.decisions import decisions_section, read_reasons
 
 HEAD = "# target: words (43 <b> symbols (all))\n# warning: few pairs\n\n"
 TOML = """\
@@ -36,7 +36,6 @@ def test_comments_directly_above_a_setting_are_its_reason() -> None:
         "model.attention.score": "indented = yes",
     }
     assert read_reasons("") == {}
-    assert head_comments(TOML) == ["of the file, not of a setting"] and head_comments("seed = 1\n# x\n") == []
 
 
 def test_settings_that_are_not_at_their_defaults_or_have_a_reason(tmp_path: Path) -> None:

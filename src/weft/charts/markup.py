@@ -8,7 +8,7 @@ from weft.charts.axis import Axis, value_axis, x_axis
 from weft.charts.chart import Chart
 from weft.charts.style import DASHES, INTERVAL_NOTE
 from weft.markup.charts import Scale
-from weft.markup.elements import Content, Html, element, rounded
+from weft.markup.elements import Content, Html, element, rounded, svg_line, svg_text
 from weft.statistics import Estimate
 
 WIDTH, HEIGHT = 460.0, 270.0
@@ -35,21 +35,21 @@ def _lines(chart: Chart) -> tuple[list[Content], float]:
     horizontal, vertical = x_axis(chart), value_axis(chart)
     x_scale, y_scale = Scale(0, 1, LEFT, WIDTH - RIGHT), Scale(0, 1, HEIGHT - BOTTOM, TOP + 14)
     bottom = HEIGHT - BOTTOM
-    parts: list[Content] = [_text(0, TOP, chart.y_label, "start", "tick")]
+    parts: list[Content] = [svg_text(0, TOP, chart.y_label, "start", "tick")]
     for tick, label in zip(vertical.ticks, vertical.labels, strict=True):
         y = y_scale(vertical.share(tick))
-        parts += [_line(LEFT, y, WIDTH - RIGHT, y, "grid"), _text(LEFT - 6, y + 4, label, "end", "tick")]
+        parts += [svg_line(LEFT, y, WIDTH - RIGHT, y, "grid"), svg_text(LEFT - 6, y + 4, label, "end", "tick")]
     for tick, label in zip(horizontal.ticks, horizontal.labels, strict=True):
-        parts.append(_text(x_scale(horizontal.share(tick)), bottom + 14, label, "middle", "tick"))
+        parts.append(svg_text(x_scale(horizontal.share(tick)), bottom + 14, label, "middle", "tick"))
     parts += [
-        _line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis"),
-        _text(WIDTH - RIGHT, HEIGHT - 6, chart.x_label, "end", "tick"),
+        svg_line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis"),
+        svg_text(WIDTH - RIGHT, HEIGHT - 6, chart.x_label, "end", "tick"),
     ]
     for name, value in chart.references:
         y = y_scale(vertical.share(value))
         parts += [
-            _line(LEFT, y, WIDTH - RIGHT, y, "axis dashed"),
-            _text(WIDTH - RIGHT, y - 4, name, "end", "tick"),
+            svg_line(LEFT, y, WIDTH - RIGHT, y, "axis dashed"),
+            svg_text(WIDTH - RIGHT, y - 4, name, "end", "tick"),
         ]
     for number, series in enumerate(chart.series):
         points = [(x_scale(horizontal.share(x)), estimate) for x, estimate in series.estimates()]
@@ -58,8 +58,8 @@ def _lines(chart: Chart) -> tuple[list[Content], float]:
         for x, estimate in points:
             low, high = (y_scale(share) for share in _interval(estimate, vertical))
             if low - high > 1:
-                parts += [_line(x, low, x, high, f"whisker s{number + 1}")]
-                parts += [_line(x - 3, y, x + 3, y, f"whisker s{number + 1}") for y in (low, high)]
+                parts += [svg_line(x, low, x, high, f"whisker s{number + 1}")]
+                parts += [svg_line(x - 3, y, x + 3, y, f"whisker s{number + 1}") for y in (low, high)]
             parts.append(_marker(x, y_scale(vertical.share(estimate.mean)), number, estimate.text()))
     return parts, HEIGHT
 
@@ -73,21 +73,21 @@ def _dot_plot(chart: Chart) -> tuple[list[Content], float]:
     parts: list[Content] = []
     for tick, label in zip(axis.ticks, axis.labels, strict=True):
         x = scale(axis.share(tick))
-        parts += [_line(x, TOP + 8, x, bottom, "grid"), _text(x, bottom + 14, label, "middle", "tick")]
+        parts += [svg_line(x, TOP + 8, x, bottom, "grid"), svg_text(x, bottom + 14, label, "middle", "tick")]
     for category, name in enumerate(chart.categories):
-        parts.append(_text(left - 8, TOP + 12 + row * (category + 0.5) + 4, name, "end", ""))
+        parts.append(svg_text(left - 8, TOP + 12 + row * (category + 0.5) + 4, name, "end", ""))
     for name, value in chart.references:
         x = scale(axis.share(value))
-        parts += [_line(x, TOP + 4, x, bottom, "axis dashed"), _text(x, TOP, name, "middle", "tick")]
+        parts += [svg_line(x, TOP + 4, x, bottom, "axis dashed"), svg_text(x, TOP, name, "middle", "tick")]
     for number, series in enumerate(chart.series):
         offset = (number - (several - 1) / 2) * 0.6 / several
         for index, estimate in series.estimates():
             y = TOP + 12 + row * (index + 0.5 + offset)
             low, high = (scale(share) for share in _interval(estimate, axis))
-            parts.append(_line(low, y, high, y, f"whisker s{number + 1}"))
-            parts += [_line(x, y - 3, x, y + 3, f"whisker s{number + 1}") for x in (low, high) if high - low > 1]
+            parts.append(svg_line(low, y, high, y, f"whisker s{number + 1}"))
+            parts += [svg_line(x, y - 3, x, y + 3, f"whisker s{number + 1}") for x in (low, high) if high - low > 1]
             parts.append(_marker(scale(axis.share(estimate.mean)), y, number, estimate.text()))
-    parts.append(_text(WIDTH - RIGHT, bottom + 30, chart.y_label, "end", "tick"))
+    parts.append(svg_text(WIDTH - RIGHT, bottom + 30, chart.y_label, "end", "tick"))
     return parts, bottom + 36
 
 
@@ -105,7 +105,7 @@ def _legend(chart: Chart, top: float) -> tuple[list[Content], int]:
             sample = element(
                 "path", d=f"M{rounded(x)} {rounded(y)}h24", class_=f"line s{number + 1}", stroke_dasharray=dashes
             )
-        parts += [sample, _marker(x + 12, y, number, series.name), _text(x + 30, y + 4, series.name, "start", "")]
+        parts += [sample, _marker(x + 12, y, number, series.name), svg_text(x + 30, y + 4, series.name, "start", "")]
         x += width
     return parts, row + 1
 
@@ -138,11 +138,3 @@ def _marker(x: float, y: float, number: int, note: str) -> Html:
     }
     points = " ".join(f"{rounded(x + dx)},{rounded(y + dy)}" for dx, dy in shapes[number])
     return element("polygon", title, points=points, class_=style)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> Html:
-    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
-
-
-def _text(x: float, y: float, text: str, anchor: str, style: str) -> Html:
-    return element("text", text, x=x, y=y, text_anchor=anchor, class_=style or None)

@@ -107,7 +107,7 @@ def _use_encodable_output() -> None:
 
 def main() -> None:
     """The entry point of the console script: a user error leaves one line on stderr and exit code 2."""
-    from weft.errors import WeftError, command_line
+    from weft.errors import WeftError, command_line, is_out_of_memory
 
     standard_streams.install()
     warnings.showwarning = _show_warning
@@ -135,7 +135,7 @@ def main() -> None:
         print(f"weft: {where}{reason}", file=sys.stderr)
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
-        if debug or not _is_out_of_memory(error):
+        if debug or not is_out_of_memory(error):
             raise
         print(
             "weft: not enough memory; lower training.batch_tokens or search.batch_tokens, the size of the model, or "
@@ -151,9 +151,3 @@ def _run(arguments: list[str]) -> None:
     except SystemExit:
         sys.stdout.flush()  # an error in writing is reported as any other
         raise
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python, or PyTorch on a CPU or a GPU, could not allocate memory."""
-    is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
-    return isinstance(error, MemoryError) or is_of_torch

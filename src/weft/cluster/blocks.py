@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from weft.data.reading.compression import compression_of, read_errors
 from weft.data.reading.lines import MAX_LINE_BYTES, BadLine, decode_line
 from weft.errors import DataError
-from weft.files import replacing
+from weft.files import replacing, save_text
 
 BLOCK_LINES = 4096
 BLOCK_BYTES = 1 << 20
@@ -137,20 +137,15 @@ def _open(block: Block, column: str) -> tuple[list[Source], Save]:
         return sources, lambda path, output: _write_rows(path, table, output.texts)
     lines = list(_read_block(block))
     if block.format == "text":
-        return lines, lambda path, output: _write_text(path, output.lines)
+        return lines, lambda path, output: save_text(path, output.lines)
     numbered = enumerate(lines, block.first_line)
     records = [_record(line, column, f"{block.file}:{number}") for number, line in numbered]
 
     def save(path: Path, output: Output) -> None:
         added = [{**record, "translation": text} for record, text in zip(records, output.texts, strict=True)]
-        _write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in added))
+        save_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in added))
 
     return [record[column] for record in records], save
-
-
-def _write_text(path: Path, content: str) -> None:
-    with replacing(path) as file:
-        file.write(content.encode("utf-8"))
 
 
 def _read_block(block: Block) -> Iterator[Source]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
 
 from weft import __version__
+from weft.data.store.worker_processes import core_count
 
 
 def environment() -> dict[str, str]:
@@ -28,8 +28,3 @@ def _processor() -> str:
         return platform.processor() or "unknown processor"
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return " ".join(next(names, "unknown processor").split())
-
-
-def core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -22,10 +22,6 @@ def first_in_text(tied: Sequence[Symbols]) -> Symbols:
     return tied[0]
 
 
-def last_in_alphabet(tied: Sequence[Symbols]) -> Symbols:
-    return max(tied)
-
-
 def count_pairs(words: Sequence[Sequence[str]]) -> Counter[Symbols]:
     """How often each pair of neighbors occurs."""
     return Counter(pair for word in words for pair in pairwise(word))

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from weft.activity import activity
-from weft.data.store.worker_processes import parallel_map
+from weft.data.store.worker_processes import core_count, parallel_map
 from weft.errors import RecipeError, TrainingError, WeftError, option
-from weft.evaluation.environment import core_count
 from weft.statistics import Estimate, t_interval
 
 Condition = TypeVar("Condition", bound=Hashable)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from weft.markup.elements import Content, Html, element
+from weft.markup.elements import Content, Html, element, svg_line, svg_text
 
 WIDTH, HEIGHT = 340.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 10.0, 10.0, 34.0
@@ -88,7 +88,7 @@ def line_chart(title: str, lines: Sequence[Line], *, x_name: str, mark: float | 
     parts = _axes([tick for tick in x_ticks if tick <= x_scale.high], y_ticks, (x_scale, y_scale), x_name)
     if mark is not None:
         x = x_scale(mark)
-        parts.append(_line(x, TOP, x, HEIGHT - BOTTOM, "axis dashed"))
+        parts.append(svg_line(x, TOP, x, HEIGHT - BOTTOM, "axis dashed"))
     for style, line in zip(STYLES, drawn, strict=False):
         coordinates = [(x_scale(x), y_scale(y)) for x, y in line.points]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in coordinates)
@@ -116,7 +116,7 @@ def bar_chart(title: str, bars: Sequence[Bar], *, x_name: str) -> Html:
             element("rect", shape, x=x + 1, y=top, width=width - 2, height=HEIGHT - BOTTOM - top, class_="fill-first")
         )
         if index % every == 0:
-            parts.append(_text(x + width / 2, HEIGHT - BOTTOM + 13, bar.label, "middle", "tick"))
+            parts.append(svg_text(x + width / 2, HEIGHT - BOTTOM + 13, bar.label, "middle", "tick"))
     return figure(title, *parts)
 
 
@@ -128,8 +128,8 @@ def reliability_diagram(title: str, points: Sequence[tuple[float, float, float]]
     x_scale, y_scale = _scales((0.0, 1.0), (0.0, 1.0))
     fifths = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     parts = _axes(fifths, fifths, (x_scale, y_scale), names[0])
-    parts.append(_line(x_scale(0), y_scale(0), x_scale(1), y_scale(1), "axis dashed"))
-    parts.append(_text(LEFT + 5, TOP + 10, names[1], "start", "tick"))
+    parts.append(svg_line(x_scale(0), y_scale(0), x_scale(1), y_scale(1), "axis dashed"))
+    parts.append(svg_text(LEFT + 5, TOP + 10, names[1], "start", "tick"))
     path = "M" + "L".join(f"{x_scale(x):.1f} {y_scale(y):.1f}" for x, y, _ in points)
     parts.append(element("path", d=path, class_="line first"))
     for x, y, share in points:
@@ -148,8 +148,8 @@ def interval_bar(value: float, interval: tuple[float, float] | None, limits: tup
     parts: list[Content] = [element("rect", x=0, y=5, width=width, height=4, class_="band")]
     if interval is not None:
         low, high = scale(interval[0]), scale(interval[1])
-        parts.append(_line(low, height / 2, high, height / 2, "line first"))
-        parts += [_line(x, 4, x, height - 4, "line first") for x in (low, high)]
+        parts.append(svg_line(low, height / 2, high, height / 2, "line first"))
+        parts += [svg_line(x, 4, x, height - 4, "line first") for x in (low, high)]
     parts.append(element("circle", cx=scale(value), cy=height / 2, r=3.4, class_="fill-first"))
     return element("svg", *parts, viewBox=f"0 0 {width:g} {height:g}", width=width, height=height, aria_hidden="true")
 
@@ -172,12 +172,12 @@ def _axes(
     parts: list[Content] = []
     for tick in y_ticks:
         y = y_scale(tick)
-        parts.append(_line(LEFT, y, WIDTH - RIGHT, y, "grid"))
-        parts.append(_text(LEFT - 6, y + 4, tick_text(tick), "end", "tick"))
+        parts.append(svg_line(LEFT, y, WIDTH - RIGHT, y, "grid"))
+        parts.append(svg_text(LEFT - 6, y + 4, tick_text(tick), "end", "tick"))
     for tick in x_ticks:
-        parts.append(_text(x_scale(tick), HEIGHT - BOTTOM + 13, tick_text(tick), "middle", "tick"))
-    parts.append(_line(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "axis"))
-    parts.append(_text(WIDTH - RIGHT, HEIGHT - 4, x_name, "end", "tick"))
+        parts.append(svg_text(x_scale(tick), HEIGHT - BOTTOM + 13, tick_text(tick), "middle", "tick"))
+    parts.append(svg_line(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "axis"))
+    parts.append(svg_text(WIDTH - RIGHT, HEIGHT - 4, x_name, "end", "tick"))
     return parts
 
 
@@ -186,14 +186,6 @@ def _legend(names: Sequence[str]) -> list[Content]:
     parts: list[Content] = []
     for row, (style, name) in enumerate(zip(STYLES, names, strict=False)):
         y = TOP + 8 + 14 * row
-        parts.append(_line(WIDTH - RIGHT - 20, y, WIDTH - RIGHT - 4, y, f"line {style}"))
-        parts.append(_text(WIDTH - RIGHT - 26, y + 4, name, "end", ""))
+        parts.append(svg_line(WIDTH - RIGHT - 20, y, WIDTH - RIGHT - 4, y, f"line {style}"))
+        parts.append(svg_text(WIDTH - RIGHT - 26, y + 4, name, "end", ""))
     return parts
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> Html:
-    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
-
-
-def _text(x: float, y: float, text: str, anchor: str, style: str) -> Html:
-    return element("text", text, x=x, y=y, text_anchor=anchor, class_=style or None)

@@ -52,6 +52,16 @@ def data_lines(text: str) -> Html:
     return element("pre", "\n".join(one_line(line) if line else "" for line in text.splitlines()))
 
 
+def svg_line(x1: float, y1: float, x2: float, y2: float, style: str) -> Html:
+    """A line of SVG; ``style``: its class."""
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
+
+
+def svg_text(x: float, y: float, text: str, anchor: str, style: str) -> Html:
+    """A text of SVG; ``anchor``: start, middle or end; ``style``: its class, if not empty."""
+    return element("text", text, x=x, y=y, text_anchor=anchor, class_=style or None)
+
+
 def rounded(value: float) -> str:
     """A coordinate: at most two decimals."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +26,7 @@ from weft.data.store.block_tokenizer import (
 )
 from weft.data.store.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
 from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
-from weft.data.store.worker_processes import parallel_map
+from weft.data.store.worker_processes import core_count, parallel_map
 from weft.errors import DataError, warn
 from weft.files import is_empty_folder, lock_folder
 from weft.preparation.corpora import CorpusEntry, Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
@@ -213,7 +212,7 @@ def _worker_count(recipe: Recipe, entries: Sequence[CorpusEntry], specs: Sequenc
         return recipe.data.workers
     if sum(_text_bytes(entry) for entry in entries) < PARALLEL_BYTES:
         return 0
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return core_count()
 
 
 def _text_bytes(entry: CorpusEntry) -> int:

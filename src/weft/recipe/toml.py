@@ -58,7 +58,7 @@ def comment(line: str) -> str:
 
 
 def leading_comments(text: str) -> list[str]:
-    """The comments at the head of a recipe, up to the first line that is none."""
+    """The comments at the head of a recipe, up to the first line that is not a comment."""
     lines = takewhile(lambda line: line.startswith("#"), text.split("\n"))
     return [line.removeprefix("#").removeprefix(" ") for line in lines]
 

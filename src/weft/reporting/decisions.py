@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.markup.elements import Html, data_lines, data_text, element, join
 from weft.markup.tables import table
 from weft.recipe import Recipe
-from weft.recipe.toml import settings_of, toml_value, write_toml
+from weft.recipe.toml import leading_comments, settings_of, toml_value, write_toml
 from weft.reporting.section import paragraph
 
 SETTING = re.compile(r"([\w-]+)\s*=")
@@ -81,13 +80,7 @@ def decisions_section(recipe: Recipe, path: Path | None) -> DecisionsSection:
         and setting.value is not None
         and (setting.value != setting.default or setting.name in reasons)
     ]
-    return DecisionsSection(decisions, head_comments(text), text)
-
-
-def head_comments(toml: str) -> list[str]:
-    """The comments at the head of a recipe, up to the first line that is none."""
-    lines = takewhile(lambda line: line.startswith("#"), toml.splitlines())
-    return [line.removeprefix("#").removeprefix(" ") for line in lines]
+    return DecisionsSection(decisions, leading_comments(text), text)
 
 
 def read_reasons(toml: str) -> dict[str, str]:

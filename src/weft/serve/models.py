@@ -260,6 +260,7 @@ class Models:
         self.metrics = metrics
         self.draining = False
         self.reporting: asyncio.Future[None] | None = None
+        """The task that reports when models are loaded: referred to here, or it could be garbage-collected."""
 
     def start(self) -> None:
         for model in self.by_name.values():

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from weft.data.store.worker_processes import core_count
 from weft.errors import TrainingError
 from weft.files import read_json
 from weft.tuning.job import Job, Outcome
@@ -38,7 +39,7 @@ def find_slots(device: str, parallel: int | None, candidates: int) -> Slots:
     """By default a candidate on every core, or two on every GPU."""
     from weft.models.device import choose_device
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = core_count()
     chosen = choose_device(device)
     if chosen.type == "cpu":
         count = min(parallel or cores, candidates)

@@ -19,7 +19,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import WeftError
+from weft.errors import WeftError, is_out_of_memory
 from weft.files import lock_owner, read_json, save_text
 from weft.recipe import Recipe, load_recipe
 from weft.tuning.job import Job
@@ -178,7 +178,7 @@ def run(job: Job) -> None:
     except WeftError as error:
         result = {"failed": " ".join(str(error).split()), "error": type(error).__name__}
     except Exception as error:  # a bug, or no memory: the other candidates go on
-        result = {"failed": _reason(error), "out_of_memory": _is_out_of_memory(error)}
+        result = {"failed": _reason(error), "out_of_memory": is_out_of_memory(error)}
         if not result["out_of_memory"]:
             import traceback
 
@@ -187,14 +187,9 @@ def run(job: Job) -> None:
 
 
 def _reason(error: Exception) -> str:
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return "not enough memory"
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    name, text = type(error).__name__, str(error)
-    return isinstance(error, MemoryError) or name == "OutOfMemoryError" or "DefaultCPUAllocator" in text
 
 
 def _stop_with_parent(parent: int) -> None:

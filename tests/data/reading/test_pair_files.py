@@ -4,13 +4,17 @@ from hypothesis import strategies as st
 
 from fixtures.corpus_rows import table
 from weft.data.pairs import Pair
-from weft.data.reading.corpora import read
-from weft.data.reading.pair_files import read_pairs, read_parallel, write_pairs
+from weft.data.reading.corpora import ParallelText, check_standard_input, read
+from weft.data.reading.pair_files import read_pairs, write_pairs
 from weft.errors import DataError
 
 
 def read_table(path, *, source, target, tags=()):
     return read(table(path, list(source), list(target), tags=list(tags), format="tsv"))
+
+
+def read_parallel(source, target):
+    return read(ParallelText((str(source),), (str(target),)))
 
 
 def write(path, text):
@@ -79,7 +83,7 @@ def test_parallel_files_of_unequal_length(tmp_path):
 
 def test_one_standard_input_only():
     with pytest.raises(DataError, match=r"^<standard input>: is named twice \(-\); it can be read once only$"):
-        read_parallel("-", "-")
+        check_standard_input([ParallelText(("-",), ("-",))])
 
 
 def test_columns_of_a_table(tmp_path):

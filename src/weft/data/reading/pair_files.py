@@ -1,4 +1,4 @@
-"""Reading pairs from one file, or from two parallel ones, in one process; and writing them.
+"""Reading pairs from a tab-separated file in one process, and writing them.
 
 Reading raises the first row error. Pairs with a blank side are yielded as they are: training drops and counts them.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from weft.data.pairs import Pair
 from weft.data.reading.blocks import RecordError
 from weft.data.reading.compression import open_compressed
-from weft.data.reading.corpora import ParallelText, check_standard_input, pair_file, read
+from weft.data.reading.corpora import pair_file, read
 from weft.data.reading.links import check_links
 from weft.errors import DataError
 from weft.files import replacing
@@ -20,13 +20,6 @@ from weft.files import replacing
 def read_pairs(path: Path | str, *, sources: int = 1) -> Iterator[Pair]:
     """The pairs of a tab-separated file; ``sources``: how many source columns it has."""
     return read(pair_file(str(path), sources=sources))
-
-
-def read_parallel(source_path: Path | str, target_path: Path | str) -> Iterator[Pair]:
-    """The pairs of two files, line by line; files of unequal length are an error, raised at the shorter one's end."""
-    corpus = ParallelText((str(source_path),), (str(target_path),))
-    check_standard_input([corpus])
-    return read(corpus)
 
 
 def write_pairs(path: Path | str, pairs: Iterable[Pair]) -> int:

@@ -28,6 +28,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def core_count() -> int:
+    """The number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def parallel_map(
     factory: Callable[[Any], Callable[[Item], Result]],
     argument: Any,

@@ -16,7 +16,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from weft.errors import RecipeError
-from weft.files import replacing, save_text
+from weft.files import save_bytes, save_text
 from weft.text import normalization
 from weft.text.bytes import ByteTokenizer
 from weft.text.characters import CharacterTokenizer
@@ -155,26 +155,24 @@ def _save_imported(
         settings |= {"tokenizer_class": "ByT5Tokenizer", "extra_ids": engine.sentinels}
     else:
         assert isinstance(engine, PieceEngine) and isinstance(target.engine, PieceEngine)
-        settings |= _save_pieces(folder, (engine, target.engine), family, settings)
+        settings |= _save_pieces(folder, (engine, target.engine), family)
     _save_settings(folder, settings)
 
 
-def _save_pieces(
-    folder: Path, engines: tuple[PieceEngine, PieceEngine], family: str, settings: Mapping[str, Any]
-) -> dict[str, Any]:
+def _save_pieces(folder: Path, engines: tuple[PieceEngine, PieceEngine], family: str) -> dict[str, Any]:
     """SentencePiece models with their tables; returns entries of tokenizer_config.json."""
     source, target = engines
     names = source.table.names
     if family == "marian":
-        _save_bytes(folder / "source.spm", source.model)
-        _save_bytes(folder / "target.spm", target.model)
+        save_bytes(folder / "source.spm", source.model)
+        save_bytes(folder / "target.spm", target.model)
         _save_ids(folder / "vocab.json", names)
         separate = names != target.table.names
         if separate:
             _save_ids(folder / "target_vocab.json", target.table.names)
         languages = {"source_lang": "source", "target_lang": "target"}
         return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, **languages}
-    _save_bytes(folder / SENTENCEPIECE.get(family, "sentencepiece.bpe.model"), source.model)
+    save_bytes(folder / SENTENCEPIECE.get(family, "sentencepiece.bpe.model"), source.model)
     if family in ("t5", "umt5"):
         return {"tokenizer_class": "T5Tokenizer", "extra_ids": sum(name.startswith("<extra_id_") for name in names)}
     if family == "pegasus":
@@ -218,11 +216,6 @@ def special_names(tokenizer: ImportedTokenizer) -> dict[str, str]:
 
 def _save_ids(path: Path, names: Any) -> None:
     save_text(path, json.dumps({name: id for id, name in enumerate(names)}, ensure_ascii=False))
-
-
-def _save_bytes(path: Path, content: bytes) -> None:
-    with replacing(path) as file:
-        file.write(content)
 
 
 def _save_settings(folder: Path, settings: Mapping[str, Any]) -> None:

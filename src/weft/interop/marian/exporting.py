@@ -16,7 +16,7 @@ import torch
 
 import weft
 from weft.errors import RecipeError, SearchError
-from weft.files import replacing, save_text
+from weft.files import replacing, save_bytes, save_text
 from weft.interop.export_folder import check_replaceable, write_export
 from weft.interop.marian import exported_weights
 from weft.interop.marian.conversion import ACTIVATIONS, NORMS
@@ -177,14 +177,14 @@ def save_vocabularies(folder: Path, tokenizers: Tokenizers) -> list[str]:
     for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target)):
         pieces = _pieces(tokenizer)
         if pieces is not None and names[0].endswith(".yml"):  # beside the vocabularies, as OPUS-MT has them
-            _save_bytes(folder / f"{side}.spm", pieces)
+            save_bytes(folder / f"{side}.spm", pieces)
     return [names[0], names[-1]]
 
 
 def _save_vocabulary(folder: Path, stem: str, tokenizer: Any) -> str:
     pieces = _pieces(tokenizer)
     if pieces is not None and _has_own_ids(tokenizer, pieces):
-        _save_bytes(folder / f"{stem}.spm", pieces)
+        save_bytes(folder / f"{stem}.spm", pieces)
         return f"{stem}.spm"
     save_text(folder / f"{stem}.yml", _yaml({name: id for id, name in enumerate(_names(tokenizer))}))
     return f"{stem}.yml"
@@ -264,8 +264,3 @@ def _yaml(content: Mapping[str, Any]) -> str:
     except ImportError:
         raise SearchError("Marian's files need a package: pip install 'weft[marian]'") from None
     return str(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))
-
-
-def _save_bytes(path: Path, content: bytes) -> None:
-    with replacing(path) as file:
-        file.write(content)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.data.store.worker_processes import core_count
 from weft.errors import SearchError
 from weft.text.specials import END, SPECIALS
 from weft.translation.engines.ctranslate2.export import ExportInfo
@@ -52,7 +52,7 @@ class CTranslate2Model:
         self.device, _, index = device.partition(":")
         self._index = int(index or 0)
         self.compute_type = compute_type
-        self.threads = max(threads or _cores(), 1) if self.device == "cpu" else 1
+        self.threads = max(threads or core_count(), 1) if self.device == "cpu" else 1
         self._source_names = token_names(info.source_vocabulary)
         self._target_names = token_names(info.target_vocabulary)
         self._target_ids = {name: id for id, name in enumerate(self._target_names)}
@@ -190,11 +190,6 @@ def _outputs(result: Any) -> list[Output]:
         Output(names, bool(names) and names[-1] == end, score, weights_TS)
         for names, score, weights_TS in zip(result.hypotheses, result.scores, weights, strict=True)
     ]
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _one_line(error: Exception) -> str:
