@@ -9,7 +9,7 @@ from weft.errors import RecipeError
 from weft.models.build import build_model
 from weft.models.interface import Model
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
-from weft.training.precision import allow_tf32, autocast, resolve_precision
+from weft.training.precision import autocast, resolve_precision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 STACK = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 2, "feed_forward": 7}
@@ -58,16 +58,6 @@ def test_only_bf16_changes_types() -> None:
     for precision, kind in (("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16)):
         with autocast(precision, CPU):
             assert (one @ one).dtype == kind
-
-
-def test_allow_tf32_is_put_back() -> None:
-    before = torch.backends.cuda.matmul.allow_tf32
-    with allow_tf32(not before):
-        assert torch.backends.cuda.matmul.allow_tf32 is not before
-    assert torch.backends.cuda.matmul.allow_tf32 is before
-    with pytest.raises(ZeroDivisionError), allow_tf32(not before):
-        _ = 1 / 0
-    assert torch.backends.cuda.matmul.allow_tf32 is before
 
 
 @every_model

@@ -84,8 +84,9 @@ def test_eight_bits(runs, name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"precision": "fp8"}, "precision='fp8': unknown; use auto, fp32, bf16, int8"),
+        ({"precision": "fp8"}, "precision='fp8': unknown; use auto, fp32, tf32, bf16, int8"),
         ({"precision": "bf16"}, "precision='bf16': only for Transformers on a GPU"),
+        ({"precision": "tf32"}, "precision='tf32': only on a GPU"),
         ({"engine": "onnx"}, "engine='onnx': unknown; use auto, torch, ctranslate2"),
     ],
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 ENGINES = ("auto", "torch", "ctranslate2")
-PRECISIONS = ("auto", "fp32", "bf16", "int8")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "int8")
 
 
 def _check_device(device: str | None) -> str | None:
@@ -78,7 +78,7 @@ Precision = Annotated[
     typer.Option(
         "--precision",
         callback=_check_precision,
-        help="Numerical precision: auto, fp32, bf16 or int8.",
+        help="Numerical precision: auto, fp32, tf32, bf16 or int8.",
         show_default=False,
     ),
 ]

@@ -24,6 +24,7 @@ from weft.data.store.token_store import Batch, CorpusSize, PairStore, TokenStore
 from weft.errors import InputTooLongError
 from weft.evaluation.flops import attention_flops, forward_flops
 from weft.models.build import build_model
+from weft.models.device import allow_tf32
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe import Recipe
 from weft.runs.size_limits import OPTIMIZER_VALUES, device_memory, gigabytes, parameter_count
@@ -248,32 +249,33 @@ class SearchWorkload:
         model = self.models.get(vocabulary)
         return (model.to(self.device, torch.bfloat16) if self.precision == "bf16" else model).eval()
 
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """The context of what is measured."""
+        with torch.no_grad(), allow_tf32(self.precision == "tf32"):
+            yield
+
 
 class EncoderWorkload(SearchWorkload):
     """Encoding a batch of sources."""
 
-    def __init__(self, recipe: Recipe, device: torch.device, vocabulary: int) -> None:
-        super().__init__(recipe, device, vocabulary)
-        is_recurrent = any(isinstance(module, nn.RNNBase) for module in self.model(vocabulary).modules())
-        if device.type == "cuda" and self.precision == "fp32" and is_recurrent and torch.backends.cudnn.allow_tf32:
-            self.precision = "tf32"  # cuDNN's products
-
     def case(self, sizes: Sizes) -> EncoderCase:
-        return EncoderCase(self.recipe, self.device, sizes, self.model(sizes.vocabulary))
+        return EncoderCase(self, sizes)
 
 
 class EncoderCase(TorchCase):
     """The encoder on one batch, with the keys and values that the decoder attends to."""
 
-    def __init__(self, recipe: Recipe, device: torch.device, sizes: Sizes, model: Any) -> None:
-        super().__init__(device, tensor_bytes(list(model.parameters())))
-        self.settings, self.sizes, self.model = recipe.model, sizes, model
-        self.source = random_batch(recipe, sizes).source.to(device)
+    def __init__(self, workload: EncoderWorkload, sizes: Sizes) -> None:
+        model = workload.model(sizes.vocabulary)
+        super().__init__(workload.device, tensor_bytes(list(model.parameters())))
+        self.workload, self.settings, self.sizes, self.model = workload, workload.recipe.model, sizes, model
+        self.source = random_batch(workload.recipe, sizes).source.to(self.device)
         self.output_bytes = 0
 
-    @torch.no_grad()
     def _run(self) -> None:
-        memory = self.model.encode(self.source)
+        with self.workload.computing():
+            memory = self.model.encode(self.source)
         self.output_bytes = sum(leaf.nbytes for leaf in leaves(memory))
 
     def work(self) -> Work:
@@ -296,25 +298,24 @@ class StepWorkload(SearchWorkload):
             self.loop = CudaGraphLoop(device)
 
     def case(self, sizes: Sizes) -> StepCase:
-        model = self.model(sizes.vocabulary)
-        _check_target_length(model, sizes)
-        return StepCase(self.recipe, self.device, sizes, model, self.loop)
+        _check_target_length(self.model(sizes.vocabulary), sizes)
+        return StepCase(self, sizes)
 
 
 class StepCase(TorchCase):
     """A beam search of as many steps as the target length; the unit is a step."""
 
-    def __init__(self, recipe: Recipe, device: torch.device, sizes: Sizes, model: Any, loop: Any) -> None:
-        super().__init__(device, tensor_bytes(list(model.parameters())))
+    def __init__(self, workload: StepWorkload, sizes: Sizes) -> None:
+        recipe, model = workload.recipe, workload.model(sizes.vocabulary)
+        super().__init__(workload.device, tensor_bytes(list(model.parameters())))
         self.units = sizes.target_length
-        self.recipe, self.sizes, self.model, self.loop = recipe, sizes, model, loop
+        self.workload, self.recipe, self.sizes, self.model = workload, recipe, sizes, model
         changes = {"kind": "beam", "size": sizes.beam, "stop": "steps", "groups": 1, "finish": 0}
         unlimited = {"required": [], "banned": [], "banned_ids": [], "coverage_penalty": 0.0}
         self.settings = recipe.search.model_copy(update={**changes, **unlimited})
-        with torch.no_grad(), memory_errors():
-            self.encoded = model.encode(random_batch(recipe, sizes).source.to(device))
+        with workload.computing(), memory_errors():
+            self.encoded = model.encode(random_batch(recipe, sizes).source.to(self.device))
 
-    @torch.no_grad()
     def _run(self) -> None:
         request = SearchRequest(
             memory=self.encoded,
@@ -322,9 +323,10 @@ class StepCase(TorchCase):
             begin=BEGIN,
             end=END,
             device=self.device,
-            loop=self.loop,
+            loop=self.workload.loop,
         )
-        search(self.model, request, self.settings)
+        with self.workload.computing():
+            search(self.model, request, self.settings)
 
     def work(self) -> Work:
         sizes, settings = self.sizes, self.recipe.model

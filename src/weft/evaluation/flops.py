@@ -93,7 +93,7 @@ def peak_bandwidth(device: torch.device) -> float:
 
 def peak_flops(device: torch.device, precision: str) -> float:
     """Floating-point operations per second of one large matrix product: what this machine reaches."""
-    from weft.training.precision import allow_tf32
+    from weft.models.device import allow_tf32
 
     size, kind = (8192, torch.bfloat16) if device.type == "cuda" and precision == "bf16" else (1536, torch.float32)
     size = 8192 if device.type == "cuda" else size

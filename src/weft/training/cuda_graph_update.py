@@ -25,6 +25,7 @@ from weft.data.store.token_store import Batch, CorpusSize
 from weft.garbage_collection import collection_paused
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.copying import CopyingSeq2Seq
+from weft.models.device import allow_tf32
 from weft.models.encoders import RecurrentEncoder
 from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.interface import Model
@@ -39,7 +40,7 @@ from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN
 from weft.training.loss import forced_loss
 from weft.training.parameter_groups import group_rate
-from weft.training.precision import allow_tf32, autocast, is_recurrent, resolve_precision
+from weft.training.precision import autocast, is_recurrent, resolve_precision
 from weft.training.update import TrainingContext, UpdateResult, UpdateStatistics
 
 WARMUP_UPDATES = 3

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import nn
@@ -30,14 +29,3 @@ def resolve_precision(model: Model, settings: TrainingSettings, device: torch.de
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """The context for forward passes and losses: automatic mixed precision if ``precision`` is bf16."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
-
-
-@contextmanager
-def allow_tf32(allowed: bool) -> Iterator[None]:
-    """Whether CUDA may round the factors of fp32 matrix products to TF32, for the duration of the block."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
+from weft.models.device import allow_tf32
 from weft.models.interface import Model
 from weft.recipe import TrainingSettings
 from weft.text.specials import BEGIN
@@ -25,7 +26,7 @@ from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_s
 from weft.training.eager_optimizers import eager_optimizer
 from weft.training.loss import Loss, batch_loss
 from weft.training.parameter_groups import group_rate, parameter_groups
-from weft.training.precision import allow_tf32, autocast, resolve_precision
+from weft.training.precision import autocast, resolve_precision
 
 CPU = torch.device("cpu")
 

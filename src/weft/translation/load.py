@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
 ENGINES = ("auto", "torch", "ctranslate2")
-PRECISIONS = ("auto", "fp32", "bf16", "int8")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16", "int8")
 
 
 def load(
@@ -37,7 +37,8 @@ def load(
     """A trained run from its folder; with ``more`` runs, an ensemble of all of them.
 
     ``model``: your own, of a run that was trained with `weft.train(..., model=...)`; it gets the weights of the run.
-    ``precision``: fp32, bf16 (a Transformer on a GPU) or int8 (on a CPU); auto: bf16 on a GPU that supports it.
+    ``precision``: fp32, tf32 (on a GPU), bf16 (a Transformer on a GPU) or int8 (on a CPU); auto: on a GPU bf16, or tf32
+    for recurrent models, if it supports them; else fp32.
     ``engine``: torch, ctranslate2 (Transformers), or auto: CTranslate2 if it is installed and many lines are given.
     ``adapter``: of the first run, by name, or "none"; by default the one that the run has trained, if it has.
     """
@@ -120,9 +121,13 @@ def choose_precision(name: str, recipes: Sequence[Recipe], device: torch.device)
         raise SearchError(f"{option('precision', name)}: unknown; use {', '.join(PRECISIONS)}")
     recurrent = any(recipe.model.recurs for recipe in recipes)
     if name == "auto":
-        return "bf16" if device.type == "cuda" and not recurrent and torch.cuda.is_bf16_supported() else "fp32"
+        if device.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False):
+            return "fp32"
+        return "tf32" if recurrent else "bf16"  # GPUs that have one of them have both
     if name == "bf16" and (device.type != "cuda" or recurrent):
         raise SearchError(f"{option('precision', 'bf16')}: only for Transformers on a GPU; use fp32, or int8 on a CPU")
+    if name == "tf32" and device.type != "cuda":
+        raise SearchError(f"{option('precision', 'tf32')}: only on a GPU; use fp32 or int8")
     if name == "int8" and device.type != "cpu":
         device_option = option("device", "cpu")
         raise SearchError(f"{option('precision', 'int8')}: only on a CPU; add {device_option}, or use bf16 or fp32")

@@ -11,7 +11,6 @@ import torch
 from fixtures.eager_loop import EagerLoop
 from weft.errors import SearchError
 from weft.text.id_rows import IdRows
-from weft.translation.engines import search_ahead
 from weft.translation.engines.background import BackgroundSearch
 from weft.translation.engines.interface import EngineRequest
 from weft.translation.engines.torch import TorchEngine
@@ -87,7 +86,7 @@ def test_the_first_batch_of_the_next_request_is_prepared_too(
         order.append(f"prepared {len(asked.sources)}")
         return prepare(asked, rows)
 
-    search = search_ahead.search
+    search = engine.search_prepared
 
     def searched(*given: Any) -> Any:
         found = search(*given)
@@ -95,7 +94,7 @@ def test_the_first_batch_of_the_next_request_is_prepared_too(
         return found
 
     monkeypatch.setattr(engine, "prepare", recorded)
-    monkeypatch.setattr(search_ahead, "search", searched)
+    monkeypatch.setattr(engine, "search_prepared", searched)
     may_begin.set()
     expected = list(engine.search(request(copier)))
     order.clear()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from weft.search.cuda_graphs import CudaGraphLoop, LoopWithWork
 from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import EngineRequest
-from weft.translation.strategies import search
 
 if TYPE_CHECKING:
     from weft.translation.engines.torch import PreparedBatch, Searched, TorchEngine
@@ -42,8 +41,8 @@ class SearchAhead:
                 if self._next.compute() is None and at_end is not None:
                     at_end()
 
-            inputs = replace(batch.inputs, loop=LoopWithWork(self.loop, work))
-            yield batch.rows, search(batch.model, inputs, self.request.settings)
+            batch = batch._replace(inputs=replace(batch.inputs, loop=LoopWithWork(self.loop, work)))
+            yield batch.rows, self.engine.search_prepared(batch, self.request.settings)
 
     def _prepare_next(self) -> PreparedBatch | None:
         rows = next(self._parts, None)

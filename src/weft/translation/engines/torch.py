@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,7 @@ from torch import nn
 
 from weft.activity import activity
 from weft.errors import SearchError
+from weft.models.device import allow_tf32
 from weft.models.interface import Model
 from weft.ragged import DeviceLayout, Layout, Ragged, budget_slices
 from weft.runs.size_limits import device_memory
@@ -35,6 +37,7 @@ from weft.translation.engines.search_threads import MIN_HYPOTHESES, Rows, search
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
+    from weft.recipe import SearchSettings
     from weft.search.cuda_graphs import CudaGraphLoop
     from weft.search.loop import StepLoop
     from weft.translation.engines.encoder_graphs import EncoderGraphs
@@ -223,7 +226,7 @@ class TorchEngine:
         sources = IdRows.of(request.sources)
         ids, lengths = (torch.from_numpy(array.astype(np.int64)) for array in (sources.ids_N, sources.lengths_B))
         batch = Ragged(ids, Layout(lengths))
-        with torch.no_grad():
+        with torch.no_grad(), self._tf32():
             if not request.prompts:
                 return self._started(request.start), self._encode_sources(batch)
             from weft.models.prompted_lm import PromptedLM
@@ -241,8 +244,14 @@ class TorchEngine:
         return StartedModel(self.model, start[:-1])
 
     def _search_batch(self, request: EngineRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
-        batch = self.prepare(request, rows)
-        return search(batch.model, batch.inputs, request.settings)
+        return self.search_prepared(self.prepare(request, rows), request.settings)
+
+    def search_prepared(self, batch: PreparedBatch, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
+        with self._tf32():
+            return search(batch.model, batch.inputs, settings)
+
+    def _tf32(self) -> AbstractContextManager[None]:
+        return allow_tf32(self.precision == "tf32") if self.device.type == "cuda" else nullcontext()
 
     def prepare(self, request: EngineRequest, rows: Rows) -> PreparedBatch:
         """Encode some of the sources."""
