@@ -71,6 +71,26 @@ def _table(found: Iterable[Setting]) -> str:
     return "\n".join(rows) + "\n"
 
 
+IN_MODULES = (
+    "weft.translation.results.PairScore",
+    "weft.translation.results.WordAttention",
+    "weft.translation.results.HeadAttention",
+    "weft.translation.results.CopiedTokens",
+    "weft.training.events",
+    "weft.training.train.train_within",
+    "weft.evaluation.summary.summarize",
+    "weft.models.interface.Model",
+    "weft.text.tokenizer.Tokenizer",
+    "weft.text.tokenizer.Tokenizers",
+    "weft.text.tokenizer.learn",
+    "weft.text.tokenizer.load",
+    "weft.interop.importing.import_model",
+    "weft.interop.export.export_run",
+    "weft.serve.app.create_app",
+)
+"""What is documented beside the names of ``weft``: the types that they return or take, and functions of modules."""
+
+
 def api() -> str:
     """The public names of ``weft``, in the order of ``weft._MODULES``; mkdocstrings puts their documentation there.
 
@@ -82,8 +102,11 @@ def api() -> str:
     parts = [
         "# Python API\n\n" + NOTE + "::: weft\n    options:\n      members: false\n      show_root_heading: false\n",
         *(f"::: {home}.{name}\n    options:\n      heading: weft.{name}\n" for name, home in weft._MODULES.items()),
+        "::: weft.errors\n    options:\n      members: false\n",
         "::: weft.labs\n    options:\n      members: false\n",
         "::: weft.labs.lab.LabResult\n    options:\n      heading: weft.labs.LabResult\n",
+        "# In modules\n\nTypes that these functions return or take, and functions to import from their modules.\n",
+        *(f"::: {name}\n" for name in IN_MODULES),
     ]
     return "\n".join(parts)
 

@@ -32,6 +32,12 @@ Classes
     Pair          a source, its target and their word links
     WeftError     every error that weft raises on purpose; its message is one line
 
+Modules
+    weft.training.events     what `train` yields: Started, Step, Validation, Saved, Finished, …
+    weft.errors              the subclasses of WeftError
+    weft.models.interface    the protocol of a model of your own
+    weft.serve               `create_app`: runs behind an HTTP API
+
 Names are imported when they are first used, so that importing weft is quick. On the command line: ``weft --help``.
 """
 

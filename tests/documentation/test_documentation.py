@@ -151,6 +151,13 @@ def test_files_named_in_documents_exist() -> None:
     assert not missing, "\n".join(missing)
 
 
+def test_the_map_of_the_architecture_has_every_package() -> None:
+    """Each package of weft has its line in ARCHITECTURE.md."""
+    packages = {path.parent.name for path in (ROOT / "src/weft").glob("*/__init__.py")}
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), flags=re.M)
+    assert {name for row in rows for name in re.findall(r"\w+", row)} == packages
+
+
 def test_modules_named_in_documents_exist() -> None:
     """Every ``weft.package.module`` in backticks, up to its first name that is not a module."""
     for path in DOCUMENTS:

@@ -165,6 +165,8 @@ def compare(
 ) -> Comparison:
     """Compare two or more runs on the same test set; the first is the one that the others are compared with.
 
+        print(weft.compare("runs/baseline", "runs/mine", metrics=["bleu"]))
+
     ``runs``: folders, or runs of `weft.load`.
     ``pairs``: those of `evaluate`; without them, the test set that the recipes name, which must be the same.
     ``metrics``: names, by default those of the first run's recipe, which also says how pairs with the same source are

@@ -149,16 +149,17 @@ def evaluate(
 ) -> Report:
     """Translate the sources of some pairs and compare with the targets: metrics, each with its signature.
 
-    ``run``: a run of `weft.load`, or its folder.
-    ``pairs``: pairs (or tuples of source and target), or the name of a TSV file; without them, those of ``split`` of
-    the run's recipe, "test" or "valid". ``limit``: use only the first of them. Pairs with a blank side are left out and
-    counted, or an error, as data.blank_rows of the recipe says. Or the name of an M2 file (*.m2): its sentences are the
-    sources, the annotators' corrections the references, and precision, recall and F0.5 of edits are reported too.
+        print(weft.evaluate("runs/grammar"))                                     # the test set of its recipe
+        weft.evaluate(run, [("he left", "il est parti")], ["bleu", "chrf"])      # other pairs, other metrics
+
+    ``run``: a run of `weft.load`, or its folder. ``pairs``: pairs or tuples, or the name of a TSV or M2 file; if not
+    given, those of ``split`` ("test" or "valid") of the run's recipe. ``limit``: use only the first of them. Pairs with
+    a blank side are left out and counted, or an error, as data.blank_rows says. Of an M2 file, the corrections of the
+    annotators are the references, and precision, recall and F0.5 of edits are reported too.
     ``metrics``: names, by default those of the recipe; NAME@K looks at the K best outputs.
     ``references``: "each" pair is an item, or pairs with the same source are "grouped" to one item with several
     references; by default as the recipe says. Perplexity and alignment are over all pairs either way. Scores of the
-    references are over the first reference of each item, so that there are as many texts as outputs.
-    ``search`` changes search settings, e.g. ``size=8``.
+    references are over the first reference of each item. ``search`` changes search settings, e.g. ``size=8``.
     """
     run = loaded_run(run)
     grouping = _grouping(run, references)

@@ -22,6 +22,8 @@ MAX_DEPTH = 8
 def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | str | None = None) -> Recipe:
     """A shipped recipe by name, or a TOML file, with ``a.b=c`` changes applied.
 
+        weft.load_recipe("luong2015", ["model.attention.score=additive", "training.steps=500"])
+
     Relative paths in a file are relative to its folder, those of changes to the current folder (`weft.recipe.files`).
     ``start``: a run folder to start from. Model and tokenizer are then those of that run, before the changes.
     """
@@ -46,7 +48,12 @@ def starting_from(tree: dict[str, Any], start: Path | str) -> dict[str, Any]:
 
 
 def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = "") -> Recipe:
-    """A validated recipe from nested dictionaries. All errors are reported, each in a line."""
+    """A validated recipe from nested dictionaries.
+
+        weft.make_recipe({"data": {"train": "train.tsv", "valid": "valid.tsv"}, "training": {"steps": 5000}})
+
+    All errors are reported, each in a line. ``changes``: as for `load_recipe`; ``where``: the file, for messages.
+    """
     if not isinstance(tree, dict):
         raise RecipeError(f"make_recipe: a {type(tree).__name__} was given; expected a dictionary of settings")
     changes = [changes] if isinstance(changes, str) else changes

@@ -130,9 +130,11 @@ def report(
 ) -> RunReport:
     """Data, decisions, learning curves, scores, errors, calibration and examples of a run.
 
+        weft.report("runs/grammar").save("report.html")
+
     ``run``: a run of `weft.load`, or its folder.
     ``pairs``: those of `evaluate`; without them, the test set of the run's recipe or, if it has none, the validation
-    set. ``limit``: only the first so many.
+    set. ``limit``: use only the first of them.
     ``metrics``: names, by default those of the recipe. ``samples`` and ``seed``: of the bootstrap.
     ``search`` changes search settings, e.g. ``size=8``.
     """

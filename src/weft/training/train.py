@@ -66,6 +66,9 @@ def train(
 ) -> Events:
     """Train a model; every event is logged to the run folder and yielded.
 
+        for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
+            print(event)
+
     Ctrl-C, SIGTERM and SIGHUP take effect after the current step, when a checkpoint is saved; so does closing this
     generator (a ``break`` in the loop over it). ``resume=True`` continues from there.
 

@@ -36,6 +36,9 @@ def load(
 ) -> Translator:
     """A trained run from its folder; with ``more`` runs, an ensemble of all of them.
 
+        run = weft.load("runs/grammar")
+        ensemble = weft.load("runs/a", "runs/b", device="cuda")
+
     ``model``: your own, of a run that was trained with `weft.train(..., model=...)`; it gets the weights of the run.
     ``precision``: fp32, tf32 (on a GPU), bf16 (a Transformer on a GPU) or int8 (on a CPU); auto: on a GPU bf16, or tf32
     for recurrent models, if it supports them; else fp32.

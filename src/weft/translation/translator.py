@@ -166,10 +166,8 @@ class Translator:
         return self._last_settings[2]
 
     def _default_stop(self) -> str:
-        """When beams stop. With few tokens, or with a gate, the end token is among the best extensions of most beams.
-
-        Beams that count finished hypotheses then stop at unlikely short ones.
-        """
+        # With few tokens, or with a gate, the end token is among the best extensions of most beams, and beams that
+        # count finished hypotheses stop at unlikely short ones.
         few_tokens = self.tokenizers.target.size < SMALL_VOCABULARY
         return "outranked" if few_tokens or self.recipe.model.copy else "finished"
 
@@ -209,8 +207,11 @@ class Translator:
     ) -> Translation | list[Translation]:
         """The best output for one source or several; in a list, a source of several columns may be a tuple of texts.
 
-        ``search`` changes settings, e.g. ``size=8``; ``prefix``: what the outputs must begin with, one for all sources
-        or one for each; ``return_trace``: whether to keep a record of every step of the search.
+            run.translate("he hit me with a pie").text
+            run.translate(["he left", "she slept"], n_best=5, size=8)
+
+        ``search`` changes settings of [search], such as the beam ``size``; ``prefix``: how outputs must begin, one
+        for all sources or one for each; ``return_trace``: whether to record every step of the search.
         """
         sources = [source] if isinstance(source, str) else as_sources(source, "source", columns=self.source_columns)
         request = self.request(sources, prefix=prefix, **search)

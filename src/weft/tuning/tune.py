@@ -38,6 +38,9 @@ def tune(
 ) -> Events:
     """Train variants of a recipe, stop the worse ones early, and keep the best; yields events.
 
+        for event in weft.tune(weft.load_recipe("grammar"), "runs/grammar-tuned", minutes=60):
+            print(event)
+
     The same call continues a tuning run that was interrupted. ``minutes``: for everything. ``parallel``: candidates
     that train at once, by default one on every core or two on every GPU. ``runner``: does the jobs in place of
     processes on this machine.
