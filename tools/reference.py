@@ -34,7 +34,7 @@ def commands() -> str:
         arguments = [sys.executable, "-m", "weft", *name.split(), "--help"]
         environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
         found = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment)
-        text = found.stdout.replace("python -m weft", "weft").rstrip()
+        text = found.stdout.rstrip()
         parts.append(f"## weft {name}".rstrip() + f"\n\n```\n{text}\n```\n")
     return "\n".join(parts)
 

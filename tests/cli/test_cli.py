@@ -218,7 +218,7 @@ import warnings
 from weft import cli
 from weft.errors import WeftWarning
 
-cli.app = lambda args: [
+cli.app = lambda args, prog_name: [
     warnings.warn("runs/x: not trained", WeftWarning),
     warnings.warn("another package's", RuntimeWarning),
 ]

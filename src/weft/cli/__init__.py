@@ -147,7 +147,7 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> None:
     try:
-        app(args=arguments)
+        app(args=arguments, prog_name="weft")
     except SystemExit:
         sys.stdout.flush()  # an error in writing is reported as any other
         raise

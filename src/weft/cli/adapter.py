@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from weft.cli.arguments import Json, Run, check_adapter, check_runs
+from weft.cli.help_text import CommandGroup
 
-app = typer.Typer(help="List, add, export and remove the adapters (LoRA) of a run.", no_args_is_help=True)
+app = CommandGroup(help="List, add, export and remove the adapters (LoRA) of a run.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the adapter.", show_default=False)]
 
 

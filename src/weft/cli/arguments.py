@@ -96,12 +96,12 @@ Adapter = Annotated[
     typer.Option(
         "--adapter",
         metavar="NAME",
-        help="Adapter of RUN to use, or none; by default the one that it has trained, if it has.",
+        help="Adapter of RUN to use, or none; by default the one that RUN was trained with, if any.",
         show_default=False,
     ),
 ]
 PairsFile = Annotated[
-    str | None, typer.Argument(metavar="[PAIRS]", help="A TSV file of source and target; - is standard input.")
+    str | None, typer.Argument(metavar="PAIRS", help="A TSV file of source and target; - is standard input.")
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N pairs.")]
 Samples = Annotated[

@@ -26,10 +26,11 @@ from weft.cli.arguments import (
     check_file,
     search_changes,
 )
+from weft.cli.help_text import CommandGroup
 from weft.cli.json_output import json_text
 from weft.errors import DataError
 
-app = typer.Typer(help="Measure the speed of training and translation.", no_args_is_help=True)
+app = CommandGroup(help="Measure the speed of training and translation.", no_args_is_help=True)
 
 
 @app.callback()
@@ -78,7 +79,7 @@ def training(
 def translating(
     run: Run,
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="One source per line; by default the test set of the recipe.")
+        str | None, typer.Argument(metavar="FILE", help="One source per line; by default the test set of the recipe.")
     ] = None,
     sentences: Annotated[int, typer.Option("--sentences", min=1, help="Maximum number of sources.")] = 4096,
     search: Search = None,

@@ -46,9 +46,7 @@ Metrics = Annotated[
 ]
 PairsOrM2 = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[PAIRS]", help="A TSV file of source and target, or an M2 file (*.m2); - is standard input."
-    ),
+    typer.Argument(metavar="PAIRS", help="A TSV file of source and target, or an M2 file (*.m2); - is standard input."),
 ]
 References = Annotated[
     str | None,

@@ -28,7 +28,7 @@ QUICK_SECONDS = 20
 def command(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A lab, or all; without it, all labs are listed.", show_default=False),
+        typer.Argument(metavar="NAME", help="A lab, or all; without it, all labs are listed.", show_default=False),
     ] = None,
     seeds: Annotated[
         int | None,

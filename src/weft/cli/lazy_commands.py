@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from weft.cli.help_text import HelpCommand
 from weft.cli.signals import InterruptibleGroup
 
 
@@ -26,7 +27,7 @@ class LazyCommand(NamedTuple):
         if isinstance(loaded, typer.Typer):
             parent.add_typer(loaded, name=name)
         else:
-            parent.command(name, epilog=f"Try:  {self.example}")(loaded)
+            parent.command(name, cls=HelpCommand, epilog=f"Try:  {self.example}")(loaded)
         group: Any = typer.main.get_command(parent)
         return group.commands[name]
 

@@ -18,7 +18,7 @@ TERMINAL_POSITIONS = 12
 
 def command(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="A run folder whose learned positions to show too.")
+        Path | None, typer.Argument(metavar="RUN", help="A run folder whose learned positions to show too.")
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Number of positions.")] = 50,
     width: Annotated[int, typer.Option("--width", min=2, help="Dimensions; with RUN, those of the model.")] = 64,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 
 from weft.cli.arguments import Changes, RecipeName
+from weft.cli.help_text import CommandGroup
 
-app = typer.Typer(help="List the shipped recipes, or show one.", invoke_without_command=True)
+app = CommandGroup(help="List the shipped recipes, or show one.", invoke_without_command=True)
 
 
 @app.callback(epilog="Try:  weft recipes show grammar")

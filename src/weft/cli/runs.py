@@ -23,7 +23,7 @@ MIN_NAME = 8
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="A folder of run folders.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of run folders.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """List runs: recipe, number of parameters, validation score, state and age.

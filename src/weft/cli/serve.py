@@ -25,7 +25,7 @@ def command(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUN...", help="Run folders, RUN:ADAPTER, NAME=RUN, or an ensemble: RUN+RUN.", show_default=False
+            metavar="RUN", help="Run folders, RUN:ADAPTER, NAME=RUN, or an ensemble: RUN+RUN.", show_default=False
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",

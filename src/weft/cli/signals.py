@@ -10,7 +10,7 @@ import signal
 from types import FrameType
 from typing import Any, NoReturn
 
-from typer.core import TyperGroup
+from weft.cli.help_text import HelpGroup
 
 
 class Interrupted(KeyboardInterrupt):
@@ -29,7 +29,7 @@ class CommandInterrupted(BaseException):
         self.exit_code = exit_code
 
 
-class InterruptibleGroup(TyperGroup):
+class InterruptibleGroup(HelpGroup):
     """The commands, whose interruptions `main` reports."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:

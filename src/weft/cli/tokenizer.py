@@ -10,8 +10,9 @@ import typer
 
 from weft.activity import activity
 from weft.cli.arguments import counted
+from weft.cli.help_text import CommandGroup
 
-app = typer.Typer(help="Train, apply and inspect tokenizers.", no_args_is_help=True)
+app = CommandGroup(help="Train, apply and inspect tokenizers.", no_args_is_help=True)
 File = Annotated[
     Path,
     typer.Argument(metavar="TOKENIZER", help="A tokenizer.json, or a SentencePiece model.", show_default=False),
@@ -97,7 +98,7 @@ def _sample(texts: list[str], *, characters: int, seed: int) -> Iterable[str]:
 @app.command("apply", epilog="Try:  echo 'a sentence' | weft tokenizer apply tokenizer.json")
 def apply_command(
     tokenizer: File,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="A text file; - is standard input.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A text file; - is standard input.")] = "-",
     ids: Annotated[bool, typer.Option("--ids", help="Print ids instead of tokens.")] = False,
     decode: Annotated[bool, typer.Option("--decode", help="Decode lines of ids to text.")] = False,
 ) -> None:

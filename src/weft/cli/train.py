@@ -44,7 +44,7 @@ Lora = Annotated[
     typer.Option(
         "--lora",
         metavar="SETTINGS",
-        help="Train adapters instead of the weights: rank=16,alpha=32,dropout=0.1,targets=query+value,name=medical.",
+        help="Train adapters (LoRA) instead of all weights, for example rank=16 or rank=16,alpha=32,dropout=0.1.",
     ),
 ]
 Restarts = Annotated[

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SourceFiles = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FILE]...", help="One source per line; - is standard input. Several with --ray only."),
+    typer.Argument(metavar="FILE", help="One source per line; - is standard input. Several with --ray only."),
 ]
 RayAddress = Annotated[
     str | None,

@@ -55,7 +55,7 @@ def export_run(
 ) -> Path:
     """Write a run in another format; returns the folder, by default RUN/FORMAT-QUANTIZATION.
 
-    ``adapter``: one of the run to add to the weights, or "none"; by default the one that it has trained, if it has.
+    ``adapter``: one of the run to add to the weights, or "none"; by default the one that it was trained with, if any.
     """
     if to not in FORMATS:
         raise RecipeError(f"--to {to}: unknown format; {nearest(to, FORMATS)}")
