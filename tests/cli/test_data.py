@@ -44,6 +44,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "lines.src").write_text("a\nb\n", "utf-8")
     (tmp_path / "lines.tgt").write_text("x\ny\n", "utf-8")
     (tmp_path / "rows.jsonl").write_text('{"en": "a", "de": "b c"}\n{"en": "c"}\nnot json\n', "utf-8")
+    (tmp_path / "three.jsonl").write_text('{"a": "x", "b": "y", "c": "z"}\n{"a": "u", "b": "v", "c": "w"}\n', "utf-8")
     (tmp_path / "recipe.toml").write_text(RECIPE, "utf-8")
     return tmp_path
 
@@ -118,6 +119,21 @@ class TestShow:
         [found] = said_as_json(command("data", "show", "-", "--json"))
         assert found["pairs"] == 5 and "<standard input>:3: 1 column" in found["bad_rows"]["columns"]["first"]
 
+    def test_columns_are_found_as_for_training(self, command, folder):
+        """Those that `weft train FILE` chooses, told on stderr."""
+        (folder / "ids.tsv").write_text("".join(f"{7 * n % 13}\ta {n}\t{n * n}\tb {n}\n" for n in range(9)), "utf-8")
+        said = command("data", "show", "ids.tsv", "--json")
+        assert said_as_json(said)[0]["pairs"] == 9
+        assert said.stderr == "columns: source 2; target 4; not used 1, 3 (by number)\n"
+        (folder / "pairs.csv").write_text("German,English\nein,a\nzwei,two\n", "utf-8")
+        said = command("data", "show", "pairs.csv", "--samples", 0)
+        assert re.search(r"pairs +2\n", said.stdout)
+        assert said.stderr == "columns: source German; target English (the first row is a header)\n"
+        (folder / "links.tsv").write_text("a\tb\t0-0\nc\td\n", "utf-8")
+        said = command("data", "show", "links.tsv", "--json")
+        assert said_as_json(said)[0]["pairs"] == 2 and said.stderr == ""
+        assert said_as_json(command("data", "show", "rows.jsonl", "--json"))[0]["pairs"] == 1
+
     @pytest.mark.parametrize(
         ("asked", "message"),
         [
@@ -126,8 +142,9 @@ class TestShow:
             (["none.toml"], "none.toml: cannot be read (No such file or directory)"),
             (["pairs.tsv", "--split", "vaild"], "--split vaild: did you mean 'valid'?"),
             (["pairs.tsv", "--split", "valid"], "data.valid: the recipe names no valid pairs; "),
-            (["rows.jsonl"], "rows.jsonl: say which columns, e.g. --source en --target de"),
-            (["rows.jsonl.gz"], "rows.jsonl.gz: say which columns, e.g. --source en --target de"),
+            (["rows-*.jsonl"], "rows-*.jsonl: say which columns, e.g. --source en --target de"),
+            (["rows.jsonl.gz"], "rows.jsonl.gz: no such file, recipe or built-in corpus; "),
+            (["three.jsonl"], "three.jsonl: several columns of text: a, b, c; name two with --source and --target"),
             (["rows.jsonl", "--source", "en"], "--source and --target name columns of one file; give both"),
             (["pairs.tsv", "--source", "\u00b2", "--target", "1"], "pairs.tsv:1: no column '\u00b2'"),
             (["pairs.tsv", "--set", "data.bad_rowz=skip"], "data.bad_rowz: unknown setting; did you mean 'bad_rows'?"),

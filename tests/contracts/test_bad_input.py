@@ -81,7 +81,7 @@ GOOD = {"r.toml": TINY, "p.tsv": PAIRS}
 JSON = ("--set", "data.train={file='p.jsonl', source='a', target='b'}")
 FILE = ("--set", "tokenizer.file=t.json")
 SKIP = "; fix it, or set data.bad_rows = 'skip'"
-CHOOSE = '; name the columns: train = {file = "HERE/p.tsv", source = 1, target = 2}'
+CHOOSE = '; keep two (cut -f 1,2), or name them in a recipe: train = {file = "HERE/p.tsv", source = 1, target = 2}'
 PEFT = "peft/adapter_config.json"
 LORA = '{"peft_type": "LORA", "r": 2, "lora_alpha": 4}'
 ADD = ("adapter", "add", "RUN", "peft")
@@ -643,7 +643,7 @@ CASES = [
     run(
         "evaluate with three columns",
         {"p.tsv": "a\tb\tc\n"},
-        "p.tsv:1: 3 columns, but the third, 'c', is not a list of links such as '0-0 1-2'; name the columns: …",
+        "p.tsv:1: 3 columns, but the third, 'c', is not a list of links such as '0-0 1-2'; keep two (cut -f 1,2), …",
         "evaluate",
         "RUN",
         "p.tsv",

@@ -250,11 +250,31 @@ def _recipe_or_files(
         train = {"source": what, "target": target}
     elif columns:
         train = {"file": what, "source": _column(source_column), "target": _column(target_column)}
-    elif what not in TASKS and format_of(what) not in (None, "tsv"):
-        raise DataError(f"{what}: say which columns, e.g. --source en --target de")
     if not changes:  # data.folder may be among them
         _check_files(what, target, named=[*shipped(), *TASKS] if train is what else [])
+    if train is what and what not in TASKS and Path(what).is_file():
+        train = _columns_found(what)
+    elif train is what and format_of(what) not in (None, "tsv"):
+        raise DataError(f"{what}: say which columns, e.g. --source en --target de")
     return make_recipe({"data": {"train": train}}, changes or ())
+
+
+def _columns_found(file: str) -> Any:
+    """The corpus of a file, with the columns that ``weft train FILE`` would choose; they are told on stderr."""
+    from weft.data.profiling.inputs import PairInput
+    from weft.data.profiling.profile import find_layout
+
+    pair_input = PairInput(file)
+    try:
+        layout = find_layout(pair_input)
+    except DataError:
+        if pair_input.format != "tsv":
+            raise
+        return file  # its rows are read as pairs, and what is wrong with them is counted
+    if pair_input.format == "tsv" and layout.is_source_and_target:
+        return file
+    typer.echo("columns: {} ({})".format(*layout.describe()), err=True)
+    return layout.corpus(pair_input)
 
 
 def _check_files(*files: str | None, named: list[str]) -> None:

@@ -109,21 +109,4 @@ def _columns(profile: PairProfile) -> list[Choice]:
         return [Choice("direction", f"{source} to {target}", f"to swap: --source {target} --target {source}")]
     if columns.is_plain:
         return []
-    texts = [index for index in columns.source if index not in columns.features]
-    sides = [f"source {_labels(profile, texts)}"] if texts else []
-    if columns.features:
-        sides.append(f"features {_labels(profile, columns.features)}")
-    sides.append(f"target {_labels(profile, columns.target)}")
-    if columns.links is not None:
-        sides.append(f"word links {_labels(profile, (columns.links,))}")
-    if columns.ignored:
-        sides.append(f"not used {_labels(profile, columns.ignored)}")
-    if columns.header is not None:
-        reason = "the first row is a header"
-    else:
-        reason = "the names of the fields" if columns.names is not None else "by number"
-    return [Choice("columns", "; ".join(sides), reason)]
-
-
-def _labels(profile: PairProfile, columns: Any) -> str:
-    return ", ".join(str(profile.columns.label(index)) for index in columns)
+    return [Choice("columns", *columns.describe())]

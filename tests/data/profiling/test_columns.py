@@ -48,6 +48,22 @@ def test_numbers_constants_links_and_few_values() -> None:
     assert (layout.tags, layout.ignored) == ((), (0, 4))
 
 
+def test_ids_and_scores_beside_two_texts_are_ignored() -> None:
+    """As in the sentence pairs of Tatoeba: id, sentence, id, translation; in any order, and repeated."""
+    rows = [[str(7919 * n % 1013), f"a {n}", str(n // 2 * 31), f"b {n}", f"{n / 7:.3f}"] for n in range(60)]
+    layout = find_columns(rows, "f")
+    assert (layout.source, layout.target, layout.features, layout.ignored) == ((1,), (3,), (), (0, 2, 4))
+    assert layout.describe() == ("source 2; target 4; not used 1, 3, 5", "by number")
+    classes = [[str(n % 3), f"a{n}", f"b{n}"] for n in range(60)]
+    assert find_columns(classes, "f").features == (0,), "a number of few values is a class"
+    sums = [[f"{n}", f"{n * n % 17}", f"{n + n * n % 17}"] for n in range(7, 60, 3)]
+    assert find_columns(sums, "f").source == (0,), "numbers are texts if there are no others"
+    labelled = find_columns(
+        [["source", "target", "comment"], *([f"{n * n}", f"a{n}", f"b{n}"] for n in range(60))], "f"
+    )
+    assert (labelled.source, labelled.target) == ((0,), (1,))
+
+
 def test_a_second_reference_is_ignored() -> None:
     layout = find_columns([[f"a{n}", f"b{n}", f"c{n}"] for n in range(60)], "f")
     assert (layout.source, layout.target, layout.ignored) == ((0,), (1,), (2,))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from weft.data.profiling.inputs import PairInput
-from weft.data.profiling.rows import RowStream
+from weft.data.profiling.rows import READ_BYTES, RowStream
+from weft.errors import DataError
 
 ROWS = [["a", "b"], ["c d", "e"], ["ü", "f"]]
 
@@ -71,3 +72,13 @@ def test_bad_rows_are_counted(tmp_path: Path) -> None:
     assert list(stream) == [["a", "b"]]
     assert stream.bad_rows == 1
     assert "a.jsonl:2: not valid JSON" in (stream.first_error or "")
+
+
+@pytest.mark.parametrize("read_bytes", [READ_BYTES, 1])
+def test_parallel_files_of_unequal_length_are_refused(read_bytes: int, tmp_path: Path) -> None:
+    """Where a line is missing is not known: every pair after it would be wrong."""
+    (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
+    (tmp_path / "a.de").write_text("eins\nzwei\n")
+    pair_input = PairInput(str(tmp_path / "a.en"), str(tmp_path / "a.de"))
+    with pytest.raises(DataError, match=r"a\.en:3: has no counterpart; .*a\.en has 3 lines, .*a\.de has 2 lines"):
+        list(RowStream(pair_input, read_bytes))

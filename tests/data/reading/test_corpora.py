@@ -52,7 +52,7 @@ class TestFiles:
         assert len(corpus.files()) == 4
         given = str(tmp_path / "*.en"), str(tmp_path / "2.fr")
         assert failure(ParallelText(given[:1], given[1:])) == (
-            f"{given[0]} and {given[1]}: 2 files of sources, 1 of targets; file by file they must belong together"
+            f"{given[0]} and {given[1]}: 2 files of sources, 1 of targets; they must correspond file by file"
         )
 
     def test_surplus_lines_are_counted(self, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_tab_separated(tmp_path):
     ]
 
 
-CHOOSE = '; name the columns: train = {file = "PATH", source = 1, target = 2}'
+CHOOSE = '; keep two (cut -f 1,2), or name them in a recipe: train = {file = "PATH", source = 1, target = 2}'
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_parallel_files(tmp_path):
 
 def test_parallel_files_of_unequal_length(tmp_path):
     long, short = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "a.fr", "1\n")
-    ending = "; line by line they must belong together"
+    ending = "; they must correspond line by line"
     found = read_parallel(long, short)
     assert next(found) == Pair("1", "1")
     alone = "has no counterpart; "

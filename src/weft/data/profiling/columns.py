@@ -148,6 +148,10 @@ OTHER_NAMES = frozenset(
 )
 _TAGS = re.compile(r"[^\s;|]+(?:;[^\s;|]+)+")
 _TAG_SHARE = 0.8
+_NUMBER = re.compile(r"\s*-?\d+(\.\d+)?\s*")
+_LETTER = re.compile(r"[^\W\d_]")
+_TEXT_SHARE = 0.9
+NAMED_SIDES = SOURCE_NAMES | TARGET_NAMES | FEATURE_NAMES
 _FEW_VALUES = 0.05
 
 
@@ -181,8 +185,26 @@ class ColumnLayout:
     @property
     def is_plain(self) -> bool:
         """Whether there is a source, a target and nothing else."""
-        plain = (self.source, self.target, self.header, self.names) == ((0,), (1,), None, None)
-        return plain and not self.ignored and self.links is None
+        return self.is_source_and_target and self.links is None
+
+    @property
+    def is_source_and_target(self) -> bool:
+        """Whether the columns are a source, a target and at most their word links."""
+        sides = (self.source, self.target, self.header, self.names) == ((0,), (1,), None, None)
+        return sides and not self.ignored and self.links in (None, 2)
+
+    def describe(self) -> tuple[str, str]:
+        """The columns of each side and those that are not used, and how they are named."""
+        texts = [index for index in self.source if index not in self.features]
+        sides = {"source": texts, "features": self.features, "target": self.target}
+        sides |= {"word links": () if self.links is None else (self.links,), "not used": self.ignored}
+        described = (
+            f"{side} {', '.join(str(self.label(index)) for index in indices)}"
+            for side, indices in sides.items()
+            if indices
+        )
+        reason = "by number" if self.names is None else "the names of the fields"
+        return "; ".join(described), reason if self.header is None else "the first row is a header"
 
     def corpus(self, pair_input: PairInput) -> Any:
         """The corpus as ``data.train`` names it."""
@@ -291,6 +313,8 @@ def _wide_layout(columns: list[list[str]], labels: list[str], layout: ColumnLayo
     links = next((index for index in indices if index >= 2 and _are_links(columns[index])), None)
     tags = tuple(index for index in indices if _share(columns[index], _TAGS.fullmatch) >= _TAG_SHARE)
     useless = [index for index in indices if index not in tags and _is_useless(columns[index])]
+    if sum(_share(columns[index], _LETTER.search) > _TEXT_SHARE for index in indices if index not in tags) >= 2:
+        useless += [index for index in indices if labels[index] not in NAMED_SIDES and _is_id(columns[index])]
     few = [index for index in indices if index not in (*tags, *useless, links) and _has_few_values(columns[index])]
     texts = [index for index in indices if index not in (*tags, *few, *useless, links)]
     while len(texts) < 2 and few:  # a side may have few values: a class, an answer
@@ -336,6 +360,11 @@ def _is_useless(cells: list[str]) -> bool:
         return True
     numbers = [int(cell) for cell in cells if cell.isdecimal() and len(cell) < 19]
     return len(numbers) == len(cells) > 2 and all(b - a == 1 for a, b in itertools.pairwise(numbers))
+
+
+def _is_id(cells: list[str]) -> bool:
+    """Whether a column has a number for each row, such as the id of a sentence or a score; not one of few classes."""
+    return all(map(_NUMBER.fullmatch, cells)) and not _has_few_values(cells)
 
 
 def _has_few_values(cells: list[str]) -> bool:

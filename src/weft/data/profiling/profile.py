@@ -94,15 +94,7 @@ def profile_pairs(
     rows = iter(stream)
     first = list(islice(rows, FIRST_ROWS))
     _check_encoding(stream, len(first))
-    texts = [row for row in first if any(map(str.strip, row))]
-    if not texts:
-        reason = "no pair with text on both sides" if first else "no pairs; the file is empty"
-        raise DataError(stream.first_error or f"{pair_input.name}: {reason}")
-    if columns is None or pair_input.targets is not None:
-        layout = find_columns(texts, pair_input.name, stream.names)
-    else:
-        layout = named_columns(texts, pair_input.name, stream.names, *columns)
-    layout = replace(layout, delimiter=stream.delimiter)
+    layout = _layout(stream, first, columns)
     samples = _Samples(layout, pair_input.format)
     for cells in _body(chain(first, rows), layout):
         samples.add(cells)
@@ -113,6 +105,26 @@ def profile_pairs(
     if layout.header is not None:
         stream.count.rows -= 1
     return _profile(stream, samples)
+
+
+def find_layout(pair_input: PairInput) -> ColumnLayout:
+    """The columns of an input, from its first rows."""
+    stream = RowStream(pair_input)
+    return _layout(stream, list(islice(iter(stream), FIRST_ROWS)), None)
+
+
+def _layout(stream: RowStream, first: list[list[str]], columns: tuple[str, str] | None) -> ColumnLayout:
+    """The columns of a stream whose first rows have been read."""
+    name = stream.input.name
+    texts = [row for row in first if any(map(str.strip, row))]
+    if not texts:
+        reason = "no pair with text on both sides" if first else "no pairs; the file is empty"
+        raise DataError(stream.first_error or f"{name}: {reason}")
+    if columns is None or stream.input.targets is not None:
+        layout = find_columns(texts, name, stream.names)
+    else:
+        layout = named_columns(texts, name, stream.names, *columns)
+    return replace(layout, delimiter=stream.delimiter)
 
 
 def _check_encoding(stream: RowStream, rows: int) -> None:

@@ -20,7 +20,7 @@ from weft.data.reading.compression import compression_of, display_name, import_p
 from weft.data.reading.corpora import expand
 from weft.data.reading.delimited import Csv, Tsv
 from weft.data.reading.json_lines import JsonRecords
-from weft.data.reading.plain_text import ParallelBlock, parallel_blocks
+from weft.data.reading.plain_text import SurplusBlock, parallel_blocks
 from weft.data.reading.records import Record, as_text
 from weft.data.reading.tables import Selection
 from weft.errors import DataError, plural
@@ -177,18 +177,18 @@ class RowStream:
         assert self.input.targets is not None
         sources, targets = expand((self.input.file,)), expand((self.input.targets,))
         if len(sources) != len(targets):
-            raise DataError(f"{self.input.name}: {len(sources)} and {len(targets)} files; they must belong together")
+            raise DataError(f"{self.input.name}: {len(sources)} and {len(targets)} files; they must correspond file by file")
         for source, target in zip(sources, targets, strict=True):
             rows = read = 0
             for block in parallel_blocks(source, target):
+                if isinstance(block, SurplusBlock):  # a line that is missing somewhere shifts all that follow it
+                    raise DataError(f"{block.name}:{block.first_line}: {block.message}")
                 if self._bytes < self.read_bytes:
                     for _, row in block.rows():
                         if isinstance(row, RowError):
                             self._bad(row)
                         else:
                             yield [row.source, row.target]
-                if not isinstance(block, ParallelBlock):
-                    continue
                 rows += block.source.data.count(b"\n") + (not block.source.data.endswith(b"\n"))
                 read += len(block.source.data)
                 self._bytes += len(block.source.data) + len(block.target.data)

@@ -98,7 +98,7 @@ class ParallelText:
         if len(sources) != len(targets):
             raise DataError(
                 f"{', '.join(self.sources)} and {', '.join(self.targets)}: {plural(len(sources), 'file')} of sources, "
-                f"{len(targets)} of targets; file by file they must belong together"
+                f"{len(targets)} of targets; they must correspond file by file"
             )
         for source, target in zip(sources, targets, strict=True):
             yield from parallel_blocks(source, target)

@@ -47,8 +47,9 @@ class PairBlock:
 
 
 def _choose_columns(name: str) -> str:
-    """The end of the message for a file with columns that are not read: how to name those that are."""
-    return f"; name the columns: train = {{file = {json.dumps(name)}, source = 1, target = 2}}"
+    """The end of the message for a file with columns that are not read: how to choose those that are."""
+    corpus = f"{{file = {json.dumps(name)}, source = 1, target = 2}}"
+    return f"; keep two (cut -f 1,2), or name them in a recipe: train = {corpus}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[Parallel
             f"{splitter.name} has {plural(count, 'line')}"
             for splitter, count in zip((sources, targets), counts, strict=True)
         ]
-        message = f"has no counterpart; {lengths[0]}, {lengths[1]}; line by line they must belong together"
+        message = f"has no counterpart; {lengths[0]}, {lengths[1]}; they must correspond line by line"
         longer = sources.name if counts[0] > counts[1] else targets.name
         for start in range(first, max(counts) + 1, blocks.CHUNK_RECORDS):
             yield SurplusBlock(longer, start, min(blocks.CHUNK_RECORDS, max(counts) + 1 - start), message)
