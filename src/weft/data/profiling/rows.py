@@ -177,7 +177,9 @@ class RowStream:
         assert self.input.targets is not None
         sources, targets = expand((self.input.file,)), expand((self.input.targets,))
         if len(sources) != len(targets):
-            raise DataError(f"{self.input.name}: {len(sources)} and {len(targets)} files; they must correspond file by file")
+            raise DataError(
+                f"{self.input.name}: {len(sources)} and {len(targets)} files; they must correspond file by file"
+            )
         for source, target in zip(sources, targets, strict=True):
             rows = read = 0
             for block in parallel_blocks(source, target):
