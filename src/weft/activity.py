@@ -1,4 +1,4 @@
-"""What a long call is doing right now: the library says it here and prints nothing; a program may show it.
+"""Progress of long calls: the library reports here what it is doing and prints nothing; a program may show it.
 
     with activity("reading pairs.tsv", "pairs") as reading:
         for pair in pairs:
@@ -7,9 +7,9 @@
     with observing(observer):
         weft.load("runs/grammar").translate(lines)
 
-An observer is told when an activity begins and ends; how far it is, `Activity.done`, it reads whenever it likes, so
-counting costs an addition and nothing else. Observers belong to the context (`contextvars`) that set them: other
-threads are not observed.
+An observer is notified when an activity begins and ends, and reads its progress, `Activity.done`, whenever it likes, so
+counting costs one addition. Observers belong to the context (`contextvars`) that set them: other threads are not
+observed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Activity:
 
 
 class Observer(Protocol):
-    """What is told about activities."""
+    """Is notified of activities."""
 
     def begin(self, activity: Activity) -> None: ...
 
@@ -48,7 +48,7 @@ _observer: ContextVar[Observer | None] = ContextVar("weft_observer", default=Non
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Tell this observer about the activities of the block."""
+    """Notify this observer of the activities of the block."""
     previous = _observer.get()
     _observer.set(observer)
     try:

@@ -1,4 +1,4 @@
-"""Checksums of stored files (CRC-32): damage is noticed when they are opened. They are no protection against intent."""
+"""Checksums of stored files (CRC-32): damage is noticed when they are opened. They do not protect against tampering."""
 
 from __future__ import annotations
 

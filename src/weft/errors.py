@@ -8,7 +8,7 @@
     ├── VocabularyError   a tokenizer cannot be learned, loaded or used
     ├── CheckpointError   a run folder is missing, damaged, or written by another version
     ├── TrainingError     training cannot go on (for example: the loss is not finite)
-    ├── SearchError       a search was asked for something it cannot do
+    ├── SearchError       a search does not support what was requested
     └── FolderLockedError another process is writing to the folder
 
 A message is one line: where; what was given; what is allowed; the nearest match. A recipe with several errors has one
@@ -59,7 +59,7 @@ class TrainingError(WeftError):
 
 
 class SearchError(WeftError):
-    """A search was asked for something it cannot do."""
+    """A search does not support what was requested."""
 
 
 class FolderLockedError(WeftError):

@@ -121,7 +121,7 @@ def read_json(path: Path | str, *, max_bytes: int = MAX_JSON_BYTES, error: type[
 
 
 def parse_json(content: bytes | str, *, where: str, error: type[WeftError] = CheckpointError) -> Any:
-    """The value of JSON text; ``error`` for everything that is no JSON, is nested too deeply or has a huge number."""
+    """The value of JSON text; ``error`` if it is not JSON, is nested too deeply or has a huge number."""
     try:
         return json.loads(content.decode("utf-8") if isinstance(content, bytes) else content)
     except RecursionError:

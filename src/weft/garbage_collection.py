@@ -1,4 +1,4 @@
-"""When garbage is not collected: during imports and loading, captures of CUDA graphs, and fast searches."""
+"""Pausing garbage collection: during imports and loading, captures of CUDA graphs, and fast searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees of tensors whose first axis is the row: all that a search may do to a model state it knows nothing about.
+"""Trees of tensors whose first axis is the row, and the operations by which a search handles any model's state.
 
 A tree is a tensor, None, or a (named) tuple of trees. A named tuple that stores its rows in a way of its own, such as a
 key–value cache, implements `RowState`; one that can be given fixed shapes implements `FixedCapacity`.

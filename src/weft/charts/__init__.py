@@ -1,4 +1,4 @@
-"""Charts and tables: one description, drawn in a terminal, as a picture and in HTML, all in one house style."""
+"""Charts and tables: described once as data, drawn in a terminal, as a picture and in HTML in one style."""
 
 from weft.charts.chart import Chart, Series
 from weft.charts.table import Row, Table

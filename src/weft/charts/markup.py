@@ -121,7 +121,7 @@ def _dashes(number: int) -> str | None:
 
 
 def _marker(x: float, y: float, number: int, note: str) -> Html:
-    """A circle, square, triangle, diamond, inverted triangle or cross, with a note where the pointer rests."""
+    """A circle, square, triangle, diamond, inverted triangle or cross, with a tooltip."""
     title, style, r = element("title", note), f"mark s{number + 1}", MARKER
     if number == 0:
         return element("circle", title, cx=x, cy=y, r=r, class_=style)

@@ -1,7 +1,7 @@
-"""The house style of charts: each series has a color, a marker and a dash, so that it is known without its color.
+"""The style of charts: each series has a color, a marker and a dash pattern, so that it can be told without its color.
 
-The colors are those of Okabe and Ito and of Tol, darkened to a contrast of at least 3 : 1 with white; they differ for
-color-blind readers, and in the gray of a printer the markers and dashes tell them apart.
+The colors are those of Okabe and Ito and of Tol, darkened to a contrast of at least 3 : 1 with white. Color-blind
+readers can distinguish them, and in a gray print the markers and dashes do.
 """
 
 from __future__ import annotations

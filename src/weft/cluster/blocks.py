@@ -1,4 +1,4 @@
-"""Files as blocks that are translated one by one, by any process, in any order, and merged in theirs.
+"""Files as blocks, which are translated by any process in any order, and merged in the order of the file.
 
 A block of a text file or of JSON lines is a range of bytes that ends with a line; of a Parquet file, a range of rows.
 The output of a block is a file of its own, which appears complete in one rename: where it is, the block is done.

@@ -17,9 +17,9 @@ from weft.cluster.blocks import Block, Translate, Work, translate_to_files
 from weft.errors import DataError, WeftError, plural
 
 GPU_BLOCKS = 16
-"""The most blocks that an actor with a GPU is given at a time …"""
+"""The most blocks that an actor with a GPU is given at a time."""
 TASKS = 4
-"""… and into how many tasks an actor's share of all blocks is divided at least."""
+"""The smallest number of tasks that an actor's share of all blocks is divided into."""
 MakeTranslate = Callable[[], Translate]
 """Loads the model; called once in every actor."""
 
@@ -70,7 +70,7 @@ def translate_blocks(work: Sequence[Work], make_translate: MakeTranslate, pool: 
     local = pool.address == "local"
     if not ray.is_initialized():
         _connect(ray, pool, local)
-    for name in ("ray", "ray.data", "ray.data._internal"):  # what it says of its plans is not for the user
+    for name in ("ray", "ray.data", "ray.data._internal"):  # its execution plans are of no interest to the user
         logging.getLogger(name).setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False

@@ -22,11 +22,11 @@ from weft.statistics import Estimate, number, t_quantile
 MIN_SIZES = 5
 """Two more than the parameters of the fit."""
 MIN_GROWTH = 1.5
-"""The ratio of the largest to the smallest cost below which nothing is said about an exponent."""
+"""The ratio of the largest to the smallest cost below which no exponent is stated."""
 MAX_ERROR = 0.15
 """The root of the mean squared relative error of a good fit."""
 MAX_HALF_WIDTH = 0.3
-"""Half of the widest interval of an exponent that is told."""
+"""Half the width of the widest interval for which an exponent is stated."""
 EXPONENTS = np.round(np.arange(0.05, 4.0001, 0.005), 3)
 """The exponents that are tried."""
 FLAT = "flat"

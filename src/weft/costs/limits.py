@@ -23,7 +23,7 @@ import torch
 from weft.evaluation.flops import peak_bandwidth, peak_flops
 
 LIMITED = 0.5
-"""The share of a peak rate from which on that rate is called the limit."""
+"""The share of a peak rate above which that rate is called the limit."""
 PRODUCTS, BANDWIDTH, NEITHER = "products", "bandwidth", "neither"
 
 

@@ -25,7 +25,7 @@ from weft.views.terminal import render_lines
 
 MAX_PROSE = 100
 NEAR = 100
-"""A chart of memory shows what is available if that is at most so many times the highest value."""
+"""A chart of memory shows the available memory if it is at most this many times the highest value."""
 LIMITS = {PRODUCTS: "products", BANDWIDTH: "bandwidth"}
 NOTES = (
     "Time and memory are fitted by a + b n^p: a is the fixed part, p the exponent with its 95 % interval; where the "

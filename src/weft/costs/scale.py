@@ -42,7 +42,7 @@ WORKLOADS: dict[Phase, Callable[[Recipe, torch.device, int], Workload]] = {
 SHARES = {UPDATE: 3.0, ENCODER: 1.0, STEP: 3.0}
 """How much of the time a sweep of each phase gets, relative to the others."""
 FARTHEST = 1000
-"""A limit of memory is told up to so many times the largest size that was measured."""
+"""The size at which memory runs out is stated if it is at most this many times the largest measured size."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Curve:
 
     @property
     def memory_limit(self) -> int | None:
-        """The size from which on the memory does not suffice; None if that is not known, or far away."""
+        """The smallest size for which memory does not suffice; None if that is unknown, or far away."""
         stop = self.measured.stop
         if stop is not None and stop.reason == MEMORY and not stop.predicted:
             return stop.size
@@ -112,7 +112,7 @@ class Scale:
 
 
 def measure_scale(recipe: Recipe, *, minutes: float = 1.0, vary: Sequence[str] = (), at: Sequence[str] = ()) -> Scale:
-    """Measure how time and memory grow, in about so many minutes; on a GPU kernels are compiled in addition.
+    """Measure how time and memory grow, in about ``minutes``; on a GPU, compiling kernels takes additional time.
 
     ``vary``: only these sizes; ``at``: other sizes than the usual ones for those that stay, such as ``batch=64``.
     """

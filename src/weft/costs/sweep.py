@@ -74,7 +74,7 @@ class Measured:
     points: tuple[Point, ...]
     stop: Stop | None
     setup: float = 0.0
-    """Seconds by which the first calls of all sizes took longer than the later ones, as far as they do not count."""
+    """Seconds by which the first calls of all sizes took longer than later ones, and which do not count."""
 
     def curve(self, attribute: str) -> tuple[list[int], list[float]]:
         """Sizes and values of an attribute of the points, where it is known."""
@@ -116,7 +116,7 @@ class _Tried:
 def measure_sweep(
     sizes: Iterable[int], make: Callable[[int], Case], *, seconds: float, available_memory: int | None
 ) -> Measured:
-    """Measure as many of the sizes as fit into about so many seconds."""
+    """Measure as many of the sizes as fit into about ``seconds``."""
     start = time.perf_counter()
     tried: list[_Tried] = []
     stop = None

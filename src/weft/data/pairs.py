@@ -31,7 +31,7 @@ class RowError(NamedTuple):
 
 
 BLANK_KIND = "blank"
-"""The kind of row error that a blank side is."""
+"""The kind of the row error of a blank side."""
 
 Row = tuple[int, Pair | RowError]
 """The number of a line or record in its file, from 1, and its pair or error."""

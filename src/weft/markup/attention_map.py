@@ -17,9 +17,9 @@ from weft.views.labels import shorten, visible
 
 CELL = 18
 LABEL_CELLS = 18
-"""The longest label, in columns of a terminal …"""
+"""The longest label, in columns of a terminal."""
 CHARACTER = 6.6
-"""… and the width of each, in pixels."""
+"""The width of a column of a label, in pixels."""
 SLANT = 50
 """Degrees by which the source labels rise."""
 FAINTEST = 0.02

@@ -32,7 +32,7 @@ class Bar(NamedTuple):
     label: str
     value: float
     text: str
-    """What is said of it where the pointer rests."""
+    """Its tooltip."""
 
 
 class Scale(NamedTuple):
@@ -48,7 +48,7 @@ class Scale(NamedTuple):
 
 
 def ticks(low: float, high: float, number: int = 5) -> list[float]:
-    """About so many round values that cover the range from low to high, both included."""
+    """About ``number`` round values that cover the range from low to high, both included."""
     span = high - low
     if span <= 0 or not math.isfinite(span):
         low, span = low - 0.5, 1.0
@@ -70,7 +70,7 @@ def tick_text(value: float) -> str:
 
 
 def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
-    """At most so many points: means of as many neighbors as it takes; values that are not finite are left out."""
+    """At most ``limit`` points: neighbors are averaged as needed, and values that are not finite are left out."""
     finite = [point for point in points if all(map(math.isfinite, point))]
     size = -(-len(finite) // limit) or 1
     groups = (finite[start : start + size] for start in range(0, len(finite), size))

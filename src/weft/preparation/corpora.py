@@ -120,7 +120,7 @@ def has_corpus(recipe: Recipe, split: str) -> bool:
 
 
 def check_files(recipe: Recipe) -> None:
-    """Fail if a file that the recipe names is missing; all of them are listed. A prepared corpus needs none of its."""
+    """Fail if files that the recipe names are missing, and list them all. A prepared corpus needs no training files."""
     missing = []
     prepared = recipe.data.prepared
     is_prepared = prepared is not None and (Path(recipe.data.folder) / prepared).exists()

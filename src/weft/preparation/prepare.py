@@ -38,7 +38,7 @@ from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 PARALLEL_BYTES = 32 << 20
-"""Size of the text from which on worker processes pay."""
+"""The size of the text from which worker processes are worth their start."""
 
 
 class PreparedCorpus(NamedTuple):

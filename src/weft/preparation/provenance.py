@@ -1,4 +1,4 @@
-"""What a prepared corpus was made of, so that a folder is used only for recipes that would prepare the same."""
+"""The provenance of a prepared corpus, so that a folder is used only for recipes that would prepare the same one."""
 
 from __future__ import annotations
 

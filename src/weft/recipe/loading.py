@@ -37,7 +37,7 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
 
 
 def starting_from(tree: dict[str, Any], start: Path | str) -> dict[str, Any]:
-    """The settings of a run that starts from another one, with whose model and tokenizer it goes on."""
+    """The settings of a run that starts from another one, and continues with its model and tokenizer."""
     run = load_recipe(Path(start) / "recipe.toml").model_dump(exclude_none=True)
     return {
         **tree,

@@ -1,4 +1,4 @@
-"""What no other library has: settings of which models cannot be exported, whatever the format."""
+"""Settings that no other library has: models that use them cannot be exported to any format."""
 
 from __future__ import annotations
 

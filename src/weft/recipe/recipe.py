@@ -40,7 +40,7 @@ class Recipe(Settings):
 
     @property
     def source_role(self) -> Literal["text", "prompt", "none"]:
-        """What a source is to the model: a sequence of its own, the beginning of the target's sequence, or nothing."""
+        """The role of a source: a sequence of its own, the beginning of the target's sequence, or none."""
         if self.model.has_source:
             return "text"
         return "prompt" if self.data.prompts else "none"

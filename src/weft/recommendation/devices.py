@@ -1,4 +1,4 @@
-"""The kind of device that a recipe is for, told without importing torch."""
+"""The kind of device that a recipe is for, determined without importing torch."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ OF_THE_CORPUS = ("data.train", "data.valid", "data.test", "data.holdout", "data.
 
 @dataclass(frozen=True)
 class RecommendedRecipe:
-    """A recipe for pairs, and the choices in it that nobody has overridden."""
+    """A recipe for pairs, and the choices in it that were not overridden."""
 
     recipe: Recipe
     choices: list[Choice]
     warnings: list[str]
 
     def lines(self) -> list[str]:
-        """What is said about it: a line for each choice and each warning."""
+        """A line for each choice and each warning."""
         return [*(choice.line() for choice in self.choices), *(f"warning: {warning}" for warning in self.warnings)]
 
 
@@ -97,7 +97,7 @@ def _device(changes: Sequence[str]) -> Device:
 
 
 def _steps(changes: Sequence[str]) -> int | None:
-    """The number of steps that training.steps is set to; None also for what is no such number."""
+    """The number of steps that training.steps is set to; None if it is not set to a valid number."""
     values = [value for name, value in map(parse_change, changes) if name == ["training", "steps"]]
     return values[-1] if values and type(values[-1]) is int and values[-1] > 0 else None
 

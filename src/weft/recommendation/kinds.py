@@ -27,13 +27,13 @@ MOSTLY_DIGITS = 0.4
 UNSPACED_WORD = 12
 """Characters above which the median text of a script without spaces is more than a word."""
 PUNCTUATED = 0.01
-"""The share of tokens with punctuation attached from which on text is running text, not tokenized."""
+"""The share of tokens with attached punctuation above which a text is running text, not tokenized."""
 WORDED = 0.95
-"""The share of words among the tokens from which on a text without punctuation is text …"""
+"""A text without punctuation is natural language if at least this share of its tokens are words."""
 WORD_LENGTH = 3
-"""… if they have so many characters on average …"""
+"""The mean number of characters that these words must have."""
 MANY_WORDS = 100
-"""… and so many of them are different."""
+"""How many different words there must be."""
 UNSPACED = frozenset(["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"])
 """Scripts that are written without spaces between words."""
 

@@ -164,7 +164,7 @@ def _has_strict_rules(profile: PairProfile, task: Task) -> bool:
 
 
 def _dropout(profile: PairProfile, task: Task) -> tuple[float, str]:
-    """Dropout of a Transformer: the fewer pairs, the more, except where pairs cannot be learned by heart."""
+    """Dropout of a Transformer: the fewer pairs, the more, except where pairs cannot be memorized."""
     pairs = profile.pairs
     if task.kind == "answer":
         return 0.1, "few answers"

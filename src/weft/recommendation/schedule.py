@@ -18,7 +18,7 @@ MIN_STEPS, USUAL_STEPS, MAX_STEPS = 2_000, 10_000, 100_000
 FORMAL_STEPS = 6_000
 """For formal languages, which are learned sooner or not at all."""
 LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
-"""Tokens of an epoch from which on batches are larger, and the usual number of steps then."""
+"""Above this many tokens per epoch, batches are larger, and this is the usual number of steps."""
 WORD_MINUTES = 12
 """What training on pairs of words takes on two CPU cores at most, roughly."""
 

@@ -7,14 +7,14 @@ from typing import Any
 SECONDS_PER_BATCH = 0.04
 """What a batch of 1,024 tokens takes at any size: embeddings, loss, the interpreter."""
 SECONDS_PER_MILLION = 0.05
-"""… and for each million weights that a token is multiplied by."""
+"""What it takes in addition for each million weights that a token is multiplied by."""
 HARD_POSITIONS = 5
 """How many times the work of soft attention hard attention is: it predicts a token from every source position."""
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
 def steps_in(seconds: float, tree: dict[str, Any], batch_tokens: int) -> int:
-    """The updates that fit into so many seconds; ``tree``: the recipe of a recurrent model of one layer a side."""
+    """The updates that fit into ``seconds``; ``tree``: the recipe of a recurrent model with one layer per side."""
     millions = weights_per_token(tree["model"]) / 1e6
     step = batch_tokens / 1_024 * (SECONDS_PER_BATCH + SECONDS_PER_MILLION * millions)
     return max(100, round(seconds / step) // 100 * 100)

@@ -16,11 +16,11 @@ from weft.errors import plural
 from weft.recommendation.choices import Choice
 
 FEW_PAIRS, MIN_PART = 20, 5
-"""A part has at least one in so many of the pairs, if they are few: at least so many pairs are enough."""
+"""A part gets at least one pair in `FEW_PAIRS`, but `MIN_PART` pairs are always enough."""
 MAX_SHARE = 0.25
 """The largest share of few pairs that is held out for a part."""
 MIN_SOURCES = 10
-"""Sources below which it is said that there are few of them, not how many pairs they are in."""
+"""With fewer different sources than this, the reason counts sources, not pairs."""
 NAMES = {"valid": "validation pairs", "test": "test pairs"}
 
 

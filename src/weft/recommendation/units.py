@@ -10,10 +10,10 @@ from weft.recommendation.choices import Choice
 from weft.recommendation.kinds import PUNCTUATED, Task
 
 BPE_SIZES = ((1_000, 500), (5_000, 1_000), (20_000, 4_000), (1_000_000, 8_000), (5_000_000, 16_000))
-"""Pairs up to which a corpus gets so many units."""
+"""Vocabulary sizes by the number of pairs: up to this many pairs, this many units."""
 MAX_BPE_SIZE = 32_000
 WORDS_PER_UNIT = 2.5
-"""A vocabulary of BPE has at most one unit for so many different words."""
+"""A BPE vocabulary has at most one unit per this many different words."""
 SUMMARY_WORDS = 200
 DEFAULT_MAX_LENGTH = 250
 NO_SCRIPT = "digits and symbols"

@@ -1,4 +1,4 @@
-"""Calibration: whether the probabilities that the model gives its outputs are honest."""
+"""Calibration: how well the probabilities of outputs agree with how often they are right."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class DataSection:
 
     splits: list[SplitData]
     trained_pairs: int | None
-    """None if the log does not tell."""
+    """None if it is not in the log."""
     dropped: Mapping[str, int]
     """Rows that were not trained on, by reason."""
     vocabularies: tuple[int, int]
@@ -146,7 +146,7 @@ class DataSection:
 def data_section(
     run: Translator, log: TrainingLog | None, known: Mapping[str, list[Pair]] | None = None
 ) -> DataSection:
-    """Read training, validation and test data as far as they are there; nothing of it is an error.
+    """Read the training, validation and test data that exist; missing or unreadable data are not an error.
 
     ``known``: the pairs of splits that were read before.
     """

@@ -1,7 +1,7 @@
 """The most informative examples, with the candidates of the search and attention maps.
 
-The most confident errors: what the model believes and should not. Farthest from the reference: where it breaks. The
-least confident right outputs: what it hardly knows. And the longest right output. Confidence is `token_probability`.
+They are the most confident errors, the outputs farthest from their reference, the least confident right outputs and the
+longest right output. Confidence is `token_probability`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KINDS = {
 
 
 class Example(NamedTuple):
-    """An item of the test set that tells something."""
+    """An informative item of the test set."""
 
     kind: str
     item: int

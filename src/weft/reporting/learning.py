@@ -13,7 +13,7 @@ from weft.runs.training_log import TrainingLog
 
 @dataclass(frozen=True)
 class LearningSection:
-    """How a run has learned."""
+    """The learning curves of a run."""
 
     log: TrainingLog | None
     """None: the run has no log."""

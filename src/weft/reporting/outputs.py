@@ -30,7 +30,7 @@ VALIDATION_NOTE = (
 
 
 class ReportRequest(NamedTuple):
-    """What a report is to be computed from."""
+    """The arguments of `report`."""
 
     pairs: GivenPairs | None = None
     metrics: Sequence[str] | None = None
@@ -69,7 +69,7 @@ class TestOutputs:
     """Of each item; none for a language model."""
     metrics: Sequence[ScoredMetric] = ()
     right: Sequence[bool] = ()
-    """Whether each output is right: by exact match, or the first metric that tells."""
+    """Whether each output is right: by exact match, or by the first metric that decides it."""
     seen: Sequence[bool | None] = ()
     """Whether the source of each item is in the training data; None: not known."""
     aligned: Sequence[Sequence[UnitPair]] = ()

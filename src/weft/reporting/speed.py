@@ -1,4 +1,4 @@
-"""The speed of training, as the log tells it, and the size of the model."""
+"""The speed of training, from the log, and the size of the model."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from weft.tasks.options import check_integer
 def sample(random: Random, *, digits: int = 3) -> Pair:
     """A sum of two numbers of 1 to `digits` digits.
 
-    The number of digits is drawn first, uniformly and for each number by itself, then a number of that many digits:
+    The number of digits is drawn first, uniformly and for each number separately, then a number of that many digits:
     short numbers would otherwise hardly ever occur (one number below 1000 in a hundred has one digit). 0 has one digit.
     """
     check_integer("digits", digits, minimum=1, maximum=100)

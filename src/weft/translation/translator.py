@@ -137,7 +137,7 @@ class Translator:
 
     @property
     def source_role(self) -> SourceRole:
-        """What a source is to the model: a text to read, a prompt to continue, or nothing."""
+        """The role of a source: a text to read, a prompt to continue, or none."""
         return self.recipe.source_role
 
     @property

@@ -1,4 +1,4 @@
-"""The best candidates on the whole validation set: each by itself, and as an ensemble."""
+"""The best candidates on the whole validation set: individually, and as an ensemble."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Speed(NamedTuple):
     validation: float = 0.0
 
     def seconds(self, steps: int, validations: int = 0) -> float:
-        """To start, and train so many steps with so many validations."""
+        """The time to start, and to train ``steps`` with ``validations``."""
         return self.start + steps * self.step + validations * self.validation
 
 
@@ -52,7 +52,7 @@ def rung_sizes(candidates: int, finalists: int = FINALISTS) -> list[int]:
 
 
 def next_size(size: int, finalists: int = FINALISTS) -> int:
-    """How many of so many candidates continue."""
+    """How many of ``size`` candidates continue."""
     return max(math.ceil(size / 2), min(finalists, size))
 
 

@@ -1,4 +1,4 @@
-"""A job of a tuning run, and who does jobs."""
+"""A job of a tuning run, and the protocol of what runs jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Outcome = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """Something that a process of its own does."""
+    """Work for a separate process."""
 
     action: str
     """measure, train or compare."""
@@ -32,7 +32,7 @@ class Job:
 
 
 class Runner(Protocol):
-    """Does jobs, several at once."""
+    """Runs jobs, several at once."""
 
     @property
     def parallel(self) -> int:

@@ -16,12 +16,13 @@ RESERVE = 0.9
 """The share of the time that is planned for; the rest is for the ensemble and for what takes longer than measured."""
 MIN_CANDIDATES = 4
 MIN_SHARE = 0.5
-"""Of the steps of the recipe: with fewer, less important candidates are left out."""
+"""A share of the steps of the recipe: with fewer, less important candidates are left out."""
 MIN_INTERVAL = 10
 """Steps between two validations; a plan with fewer would compare chance."""
 VALIDATION_SHARE = 0.25
-"""Of the time, for validations; fewer sentences are translated if they would take longer, but not fewer than these: """
+"""The share of the time for validations; if they would take longer, fewer sentences are translated."""
 MIN_SENTENCES = 100
+"""The smallest number of sentences that a validation is reduced to."""
 VALIDATIONS = (8, 16, 24)
 """How often a training that is not stopped is validated; multiples of 8, so that each rung ends with a validation."""
 
@@ -88,7 +89,7 @@ def _sentences(recipe: Recipe, speeds: Sequence[Speed], validations: int, *, sec
 
 
 def number_of_validations(recipe: Recipe) -> int:
-    """As often as the recipe validates, as far as the rungs and the time allow."""
+    """How often a candidate is validated: as often as the recipe says, within what rungs and time allow."""
     training = recipe.training
     wished = training.steps / training.validate_every if training.validate_every else 0
     return min(VALIDATIONS, key=lambda count: abs(count - wished))

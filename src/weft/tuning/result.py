@@ -34,11 +34,11 @@ class CandidateResult:
     value: float | None = None
     """The metric of its best validation during training."""
     whole: float | None = None
-    """The metric of the finished model on the whole validation set …"""
+    """The metric of the finished model on the whole validation set."""
     interval: tuple[float, float] | None = None
-    """… with its 95 % interval …"""
+    """Its 95 % interval."""
     p_value: float | None = None
-    """… and the p-value of its difference from the finished candidate that was best during training."""
+    """The p-value of its difference from the finished candidate that was best during training."""
     parameters: int = 0
     seconds: float = 0.0
     """Of training."""

@@ -21,11 +21,11 @@ from weft.tuning.result import TuningResult
 
 Events = Generator[TuningEvent, None, None]
 MEASURED_SHARE = 0.005
-"""The fraction of the time for which a candidate is measured …"""
+"""The fraction of the time for which a candidate is measured."""
 MEASURED_SECONDS = (0.5, 8.0)
-"""… and its bounds, in seconds."""
+"""Bounds of the time for which a candidate is measured, in seconds."""
 SAME_FOR_ALL = ("DataError", "RecipeError", "VocabularyError", "CheckpointError")
-"""Errors of the recipe itself that no other candidate would be spared."""
+"""Errors of the recipe itself, which every candidate would have."""
 
 
 def tune(
@@ -42,7 +42,7 @@ def tune(
             print(event)
 
     The same call continues a tuning run that was interrupted. ``minutes``: for everything. ``parallel``: candidates
-    that train at once, by default one on every core or two on every GPU. ``runner``: does the jobs in place of
+    that train at once, by default one on every core or two on every GPU. ``runner``: runs the jobs, by default in
     processes on this machine.
     """
     check_request(recipe, minutes)
@@ -103,7 +103,7 @@ class _Tuning:
         self.seconds = seconds
         self.started = time.monotonic()
         self.rungs = folder.read_rungs()
-        """The candidates of each rung, as far as they are decided."""
+        """The candidates of each rung that was decided on."""
         self.outcomes: dict[str, list[Outcome]] = {candidate.name: [] for candidate in candidates}
         """Of each candidate, rung by rung."""
         self.failures: dict[str, str] = {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STARTED = time.monotonic()
 PARENT_SECONDS = 0.25
-"""How often a worker looks whether its parent still runs."""
+"""How often a worker checks whether its parent is still running."""
 LOCK_SECONDS = 60.0
 """How long to wait for a worker of a killed parent, which is saving its checkpoint."""
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from weft.text.copying import SentenceIds
 
 SourceRole = Literal["text", "prompt", "none"]
-"""What a source is to the model: a sequence of its own, closed by the end token; the beginning of the target's
-sequence; or nothing (a language model)."""
+"""The role of a source: a sequence of its own, closed by the end token; the beginning of the target's sequence (a
+prompt); or none (a language model)."""
 
 
 def encode_pairs(
