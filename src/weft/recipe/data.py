@@ -54,9 +54,9 @@ class DataSettings(Settings):
         "skip", description="rows with a blank side: stop, or skip and count them"
     )
     temperature: float = Field(
-        1.0, ge=1, description="of a mixture: 1 samples by size, more samples small corpora more often"
+        1.0, ge=1, description="mixtures: 1 samples by size; higher values sample small corpora more often"
     )
-    prompts: bool = Field(False, description="language model: the source is a prompt; the loss is of the target alone")
+    prompts: bool = Field(False, description="language model: the source is a prompt; only the target has a loss")
     prepared: str | None = Field(None, description="folder of the prepared corpus; made if it does not exist")
     streaming: bool = Field(False, description="train on the text while it is read, without preparing it")
     workers: int = Field(

@@ -72,7 +72,7 @@ class TransformerSettings(Settings):
         32, ge=4, le=65_536, description="relative positions: number of ranges of distances that share a bias"
     )
     relative_max_distance: int = Field(
-        128, ge=2, le=10_000_000, description="relative positions: the distance from which on all share one bias"
+        128, ge=2, le=10_000_000, description="relative positions: distances of at least this share one bias"
     )
     relative_per_layer: bool = Field(
         False, description="relative positions: a table of biases for each layer, not one for all"
@@ -184,7 +184,7 @@ class SourceSettings(Settings):
     count: int = Field(1, ge=1, le=16, description="source columns that stay apart; 1: they are joined into one text")
     encoders: Literal["separate", "shared", "joint"] = Field(
         "separate",
-        description="an encoder for each column; one that reads each by itself; or one that reads all as one sequence",
+        description="one encoder per column; one that reads each column separately; or one that reads them as one",
     )
     attention: Literal["parallel", "flat"] = Field(
         "parallel",

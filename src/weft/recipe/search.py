@@ -53,13 +53,13 @@ class SearchSettings(Settings):
     max_ratio: float | None = Field(
         None,
         ge=0,
-        description="maximum output length: this times the source length …; if not set, learned from the pairs",
+        description="maximum output length: this × source length + max_extra; if not set, learned from the pairs",
     )
     max_extra: CountOrNone | None = Field(
-        None, description="… plus this number of tokens; if not set, learned from the training pairs"
+        None, description="maximum output length: see max_ratio; if not set, learned from the training pairs"
     )
-    min_length: CountOrNone = Field(0, description="minimum output length in tokens …")
-    min_ratio: float = Field(0.0, ge=0, description="… and as a multiple of the source length")
+    min_length: CountOrNone = Field(0, description="minimum output length in tokens")
+    min_ratio: float = Field(0.0, ge=0, description="minimum output length as a multiple of the source length")
     temperature: float = Field(
         1.0, gt=0, description="sample, mbr: above 1 a flatter distribution, below 1 a sharper one"
     )
@@ -99,7 +99,7 @@ class SearchSettings(Settings):
         None, description="language to translate into, for a model that has several; if not set, that of the run"
     )
     max_space: Count = Field(1_000_000, description="exhaustive: refuse to try more outputs than this")
-    max_nodes: Count = Field(100_000, description="exact: give up after expanding so many prefixes")
+    max_nodes: Count = Field(100_000, description="exact: give up after expanding this many prefixes")
     batch_tokens: BatchTokens = Field(
         "auto", description="source tokens in a batch; auto: 4,096 on a CPU, on a GPU by the memory that is free"
     )

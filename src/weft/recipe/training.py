@@ -21,7 +21,7 @@ class LoraSettings(Settings):
     alpha: float | None = Field(
         None, gt=0, description="the product of the two matrices is multiplied by alpha / rank; not set: twice the rank"
     )
-    dropout: Share = Field(0.0, description="dropout of what the adapters read")
+    dropout: Share = Field(0.0, description="dropout of the inputs of the adapters")
     targets: list[str] = Field(
         ["query", "value"],
         min_length=1,
@@ -69,7 +69,7 @@ class TrainingSettings(Settings):
     clip: float = Field(1.0, ge=0, description="maximum gradient norm; 0: no clipping")
     loss: LossName = Field(
         "cross_entropy",
-        description="training loss; entmax15: of an output layer by 1.5-entmax, whose probabilities can be zero",
+        description="training loss; entmax15: with 1.5-entmax as the output layer, whose probabilities can be zero",
     )
     label_smoothing: Share = Field(0.1, description="label smoothing: probability spread evenly over the vocabulary")
     coverage_loss: float = Field(
@@ -79,7 +79,7 @@ class TrainingSettings(Settings):
         "teacher",
         description="decoder inputs: the reference (teacher forcing), scheduled sampling, or its own predictions",
     )
-    sampling: Probability = Field(0.25, description="scheduled: final probability of reading an own prediction")
+    sampling: Probability = Field(0.25, description="scheduled: final probability of reading its own prediction")
     validate_every: CountOrNone = Field(500, description="steps between validations; 0: never")
     metric: str = Field("loss", description="criterion for the best checkpoint: loss, or a metric such as bleu")
     valid_sentences: Count = Field(200, description="validation sentences translated for the metric: a random sample")
