@@ -1,4 +1,4 @@
-"""A chart as data: what is drawn is decided here, how it looks in `picture`, `terminal` and `markup`."""
+"""A chart as data: what is drawn is decided here, how it looks in `picture`, `terminal` and `html`."""
 
 from __future__ import annotations
 

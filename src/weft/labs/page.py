@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.charts.markup import chart_html
+from weft.charts.html import chart_html
 from weft.charts.table import Table, cell_text
 from weft.labs.lab import LabResult
 from weft.labs.text import seeds_text

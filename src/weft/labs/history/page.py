@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.charts.markup import chart_html
+from weft.charts.html import chart_html
 from weft.labs.history.models import BY_KEY, HistoricalModel
 from weft.labs.history.task import LENGTHS, MAX_WORDS, SENTENCE
 from weft.labs.page import footer, table_html

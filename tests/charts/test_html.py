@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from weft.charts.chart import Chart
-from weft.charts.markup import chart_html
+from weft.charts.html import chart_html
 
 
 def test_they_are_well_formed(lines_chart: Chart, dots_chart: Chart) -> None:
