@@ -7,6 +7,7 @@ encoder × decoder × bridge, sources of several columns, sparse outputs, copyin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from oracles.recurrent import CONNECTIONS
 from oracles.transformer import POSITIONS
-from weft.models.build import build_model, parameter_shapes
+from weft.models.build import build_model, build_unallocated, parameter_shapes
 from weft.models.interface import Model, alignment_weights
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
@@ -428,10 +429,12 @@ def test_shapes_are_known_without_weights(case: str) -> None:
     sizes = {"source_size": TARGET_SIZE if settings.ties_inputs else SOURCE_SIZE, "target_size": TARGET_SIZE}
     expected = {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
     assert parameter_shapes(settings, **sizes) == expected
-    uninitialized = build_model(settings, **sizes, initialize=False)
-    assert {name: tuple(parameter.shape) for name, parameter in uninitialized.named_parameters()} == expected
+    unallocated = build_unallocated(settings, **sizes, max_weights=sum(map(math.prod, expected.values())))
+    assert {name: tuple(parameter.shape) for name, parameter in unallocated.named_parameters()} == expected
+    allocated = [name for name, weights in unallocated.named_parameters() if weights.untyped_storage().nbytes() > 4]
+    assert {name.rpartition(".")[2] for name in allocated} <= {"vector"}, "all that is computed from others"
     buffers = dict(built.named_buffers())
-    for name, buffer in uninitialized.named_buffers():
+    for name, buffer in unallocated.named_buffers():
         torch.testing.assert_close(buffer.to(buffers[name].dtype), buffers[name], rtol=0, atol=0)
 
 

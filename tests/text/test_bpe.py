@@ -252,6 +252,14 @@ def test_external_and_damaged_files(tmp_path):
     assert "\n" not in changed(merges=None)
 
 
+def test_a_file_that_is_known_to_be_good_is_not_given_to_the_library_before_a_text_is(tmp_path):
+    tokenizer = learn("bpe", [LECTURE], size=40)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = load(tmp_path / "tokenizer.json", check=False)
+    assert loaded.size == tokenizer.size and "_library" not in vars(loaded)
+    assert loaded.encode(LECTURE) == tokenizer.encode(LECTURE) and "_library" in vars(loaded)
+
+
 def failure(path) -> str:
     with pytest.raises(VocabularyError) as caught:
         load(path)

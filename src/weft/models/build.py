@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
-from torch.nn import init
-from torch.overrides import TorchFunctionMode
 
 from weft.errors import RecipeError
 from weft.models.encoders import make_encoder
 from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import Seq2Seq
+from weft.models.unallocated import UnallocatedWeights
 from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.choices import OUTPUTS, resolve
 
@@ -31,23 +28,21 @@ if TYPE_CHECKING:
 def parameter_shapes(settings: ModelSettings, *, source_size: int, target_size: int) -> dict[str, tuple[int, ...]]:
     """The name and the shape of every parameter of a model, without memory for its weights."""
     with torch.device("meta"):
-        model = build_model(settings, source_size=source_size, target_size=target_size, initialize=False)
+        model = build_unallocated(settings, source_size=source_size, target_size=target_size)
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-class _Uninitialized(TorchFunctionMode):
-    """Skips the initialization of weights that will be read from a file."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in (Tensor.uniform_, Tensor.normal_):
-            return args[0]
-        if func in (init.kaiming_uniform_, init.uniform_, init.normal_):
-            return args[0] if args else (kwargs or {})["tensor"]
-        if func is torch.linalg.qr:  # of an orthogonal initialization
-            return args[0], args[0][: args[0].shape[1]]
-        return func(*args, **(kwargs or {}))
+def build_unallocated(
+    settings: ModelSettings,
+    *,
+    source_size: int,
+    target_size: int,
+    loss: str = "cross_entropy",
+    max_weights: int | None = None,
+) -> AnyModel:
+    """A model to be given the weights of a file: its own have a shape and no memory (`weft.models.unallocated`)."""
+    with UnallocatedWeights(max_weights):
+        return build_model(settings, source_size=source_size, target_size=target_size, loss=loss)
 
 
 def build_model(
@@ -57,16 +52,11 @@ def build_model(
     target_size: int,
     loss: str = "cross_entropy",
     seed: int = 1,
-    initialize: bool = True,
 ) -> AnyModel:
     """A model with fresh weights, which depend on the seed alone; sizes are those of the vocabularies.
 
-    ``loss``: the recipe's training.loss, which decides on the output layer. ``initialize``: False if the weights will
-    be replaced, which saves most of the time.
+    ``loss``: the recipe's training.loss, which decides on the output layer.
     """
-    if not initialize:
-        with _Uninitialized():
-            return build_model(settings, source_size=source_size, target_size=target_size, loss=loss)
     output: type[Output] = resolve(OUTPUTS, loss)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -103,11 +103,7 @@ def _add(residual: ResidualBlock, stream_RD: Tensor, output_RD: Tensor) -> Tenso
 
 
 def _normalize(residual: ResidualBlock, stream_RD: Tensor) -> Tensor:
-    return normalize(residual._modules["norm"], stream_RD)
-
-
-def normalize(norm: Any, stream_RD: Tensor) -> Tensor:
-    """A norm, in one call where it is a layer norm."""
+    norm: Any = residual._modules["norm"]
     if type(norm) is not nn.LayerNorm:
         return cast(Tensor, norm(stream_RD))
     parameters = norm._parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,12 @@ def sinusoids(count: int, width: int, *, layout: str = "interleaved", first: int
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
 
 
+@lru_cache(maxsize=1)
+def _first_table(width: int, layout: str, first: int) -> Tensor:
+    """The table of a new `SinusoidTable`; encoder and decoder have the same."""
+    return sinusoids(FIRST_TABLE, width, layout=layout, first=first).float()
+
+
 class SinusoidTable(nn.Module):
     """A table of sinusoids that grows with the longest sequence.
 
@@ -45,7 +51,7 @@ class SinusoidTable(nn.Module):
         super().__init__()
         self.make = partial(sinusoids, width=width, layout=layout, first=first)
         is_meta = torch.get_default_device().type == "meta"  # arithmetic on meta tensors imports torch._dynamo
-        values_PD = torch.empty(FIRST_TABLE, width) if is_meta else self.make(FIRST_TABLE).float()
+        values_PD = torch.empty(FIRST_TABLE, width) if is_meta else _first_table(width, layout, first).clone()
         self.register_buffer("values_PD", values_PD, persistent=False)
         self.values_PD: Tensor
         self._smaller: list[Tensor] = []

@@ -29,7 +29,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Event
 from typing import Any, NamedTuple
 
 from weft.checksums import check_checksum, with_checksum
@@ -164,13 +163,13 @@ class RunFolder:
         """Replace model.safetensors."""
         write_tensors(self.model, tensors, {"tokenizer": fingerprint(self.tokenizer_paths()), **origin.metadata()})
 
-    def read_model(self, stop: Event | None = None) -> TensorFile:
-        """The weights of model.safetensors, checked to belong to the tokenizer of the folder.
+    def read_model(self) -> TensorFile:
+        """The weights of model.safetensors, checked to belong to the tokenizer of the folder."""
+        return self.check_tokenizer(read_tensors(self.model), fingerprint(self.tokenizer_paths()))
 
-        ``stop``: ends it with a `CancelledError` once it is set.
-        """
-        weights = read_tensors(self.model, stop)
-        if weights.metadata.get("tokenizer") != fingerprint(self.tokenizer_paths()):
+    def check_tokenizer(self, weights: TensorFile, tokenizer: str) -> TensorFile:
+        """The weights, if they belong to the tokenizer of this fingerprint, which is that of the folder."""
+        if weights.metadata.get("tokenizer") != tokenizer:
             raise CheckpointError(
                 f"{self.path}: the tokenizer is not the one this model was trained with; restore the tokenizer file"
             )

@@ -5,20 +5,28 @@ Most of the time goes into imports, and into reading the weights; so they are re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from weft.activity import activity
 from weft.errors import CheckpointError
 from weft.garbage_collection import collection_paused
-from weft.runs.layout import RunFolder
+from weft.runs.layout import RunFolder, fingerprint
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import TensorFile, check_finite, check_shapes, load_weights, read_shapes
+from weft.runs.weights import (
+    Shapes,
+    TensorFile,
+    TensorReading,
+    check_finite,
+    check_shapes,
+    load_weights,
+    read_shapes,
+    shapes_of,
+)
 
 if TYPE_CHECKING:
     from weft.models.interface import Model
@@ -47,43 +55,58 @@ def load_run(path: Path | str, *, model: Model | None = None, adapter: str | Non
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
     folder = RunFolder(path).check()
-    with activity(f"loading {path}"), collection_paused(), _reading(folder) as reading:
+    with activity(f"loading {path}"), collection_paused(), _BackgroundReading(folder) as reading:
         return _load_run(folder, model, adapter, reading)
 
 
-@contextmanager
-def _reading(folder: RunFolder) -> Iterator[Future[TensorFile]]:
-    """The weights of a run, read by a thread during the block; it stops where the block ends without them."""
-    stop = Event()
-    with ThreadPoolExecutor(1, "weft-reading") as pool:
+class _BackgroundReading:
+    """The weights of a run, read by a thread in the ``with`` block; it stops where the block ends without them."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._stop = Event()
+        self._pool = ThreadPoolExecutor(1, "weft-reading")
+        self._error: Exception | None = None
+
+    def __enter__(self) -> Self:
         try:
-            yield pool.submit(folder.read_model, stop)
-        finally:
-            stop.set()
+            self._file = TensorReading(self._folder.model)
+            self._tokenizer = self._pool.submit(fingerprint, self._folder.tokenizer_paths())
+            self._read = self._pool.submit(self._file.read, self._stop)
+        except Exception as error:  # what else is wrong with the run comes first
+            self._error = error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+
+    def result(self) -> TensorFile:
+        """The weights: finite numbers, which belong to the tokenizer of the run."""
+        if self._error is not None:
+            raise self._error
+        self._read.result()
+        weights = self._folder.check_tokenizer(self._file.result(), self._tokenizer.result())
+        if not self._file.is_finite():
+            check_finite(weights.tensors, where=str(self._folder.model))
+        return weights
 
 
-def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, reading: Future[TensorFile]) -> LoadedRun:
-    from weft.models.build import build_model, parameter_shapes
+def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, reading: _BackgroundReading) -> LoadedRun:
     from weft.recipe import load_recipe
     from weft.recipe.training import NO_ADAPTER
     from weft.runs.copying import set_copy_table
     from weft.text.tokenizer import load_tokenizers
 
     recipe = load_recipe(folder.recipe)
-    tokenizers = load_tokenizers(folder.tokenizer_paths())
+    tokenizers = load_tokenizers(folder.tokenizer_paths(), check=False)  # their fingerprint is checked with the weights
     tokenizers = tokenizers.with_columns(recipe.model.sources.count, features=recipe.feature_columns)
-    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
-    if model is None:  # before anything of the size that the recipe says is allocated
-        given, where = read_shapes(folder.model), str(folder.model)
-        _check_layers(recipe, len(given), where=where)
-        check_shapes(parameter_shapes(recipe.model, **sizes), given, where=where)
     own_model = model is not None
     if model is None:
-        model = build_model(recipe.model, **sizes, loss=recipe.training.loss, initialize=False)
+        model = _build_model(recipe, tokenizers, read_shapes(folder.model), where=str(folder.model))
         set_copy_table(model, recipe.model, tokenizers)
     weights = reading.result()
     load_weights(model, weights.tensors, where=str(folder.model), adopt=not own_model)
-    check_finite(weights.tensors, where=str(folder.model))
     origin = WeightsOrigin.from_metadata(weights.metadata)
     trained = recipe.training.lora.name if recipe.training.lora.rank else NO_ADAPTER
     if (adapter := adapter or trained) != NO_ADAPTER:
@@ -98,6 +121,23 @@ def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, readi
             initialized=recipe.training.start is not None or own_model,
         )
     return LoadedRun(model, tokenizers, recipe, folder.path, LengthLimits.read(folder.path))
+
+
+def _build_model(recipe: Recipe, tokenizers: Tokenizers, given: Shapes, *, where: str) -> Model:
+    """The model of a recipe without memory for its weights, which have the shapes of those in the file."""
+    from weft.models.build import build_unallocated, parameter_shapes
+    from weft.models.unallocated import TooManyWeightsError
+
+    _check_layers(recipe, len(given), where=where)
+    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+    max_weights: int | None = sum(map(math.prod, given.values()))
+    try:
+        model = build_unallocated(recipe.model, **sizes, loss=recipe.training.loss, max_weights=max_weights)
+    except TooManyWeightsError:  # the error names one of them
+        check_shapes(parameter_shapes(recipe.model, **sizes), given, where=where)
+        raise
+    check_shapes(shapes_of(dict(model.named_parameters())), given, where=where)
+    return model
 
 
 def _check_layers(recipe: Recipe, tensors: int, *, where: str) -> None:

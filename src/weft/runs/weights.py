@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from weft.checksums import CHECKSUM
 from weft.errors import CheckpointError
 from weft.files import replacing
-from weft.runs.tensor_data import encoded_header, read_data
+from weft.runs.tensor_data import TensorData, encoded_header
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,24 +64,48 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         file.write(data)
 
 
-def read_tensors(path: Path, stop: Event | None = None) -> TensorFile:
-    """Read a safetensors file; each way it can be wrong has an error of its own.
+class TensorReading:
+    """A safetensors file to be read: each way it can be wrong has an error of its own.
 
-    ``stop``: ends it with a `CancelledError` once it is set.
+    `read` may be called by another thread than the rest.
     """
-    from weft.runs.size_limits import check_weights_memory
 
-    with _opened(path, "np") as file:
-        metadata = _checked(path, file.metadata())
-        check_weights_memory(str(path), path.stat().st_size)
-        names = list(file.keys())
-    checksum = metadata.pop(CHECKSUM, "")  # older files have none
-    tensors, computed = read_data(path, stop)
-    if checksum and computed != checksum:
-        raise CheckpointError(
-            f"{path}: damaged (its content does not match its checksum); restore it from a copy, or train again"
-        )
-    return TensorFile({name: tensors[name] for name in names}, metadata)
+    def __init__(self, path: Path) -> None:
+        """Read and check the header, and allocate memory for the tensors."""
+        from weft.runs.size_limits import check_weights_memory
+
+        self._path = path
+        with _opened(path, "np") as file:
+            self._metadata = _checked(path, file.metadata())
+            check_weights_memory(str(path), path.stat().st_size)
+            self._names = list(file.keys())
+        self._checksum = self._metadata.pop(CHECKSUM, "")  # older files have none
+        self._data = TensorData(path)
+
+    def read(self, stop: Event | None = None) -> None:
+        """Read the tensors; ``stop``: ends it with a `CancelledError` once it is set."""
+        self._data.read(stop)
+
+    def is_finite(self) -> bool:
+        """Whether all numbers that were read are known to be finite."""
+        return self._data.is_finite()
+
+    def result(self) -> TensorFile:
+        """What was read, checked."""
+        if self._checksum and self._checksum != self._data.checksum:
+            raise CheckpointError(
+                f"{self._path}: damaged (its content does not match its checksum); restore it from a copy, or train "
+                "again"
+            )
+        tensors = self._data.tensors()
+        return TensorFile({name: tensors[name] for name in self._names}, self._metadata)
+
+
+def read_tensors(path: Path) -> TensorFile:
+    """Read a safetensors file."""
+    reading = TensorReading(path)
+    reading.read()
+    return reading.result()
 
 
 def read_shapes(path: Path) -> Shapes:
@@ -195,7 +219,8 @@ def check_shapes(expected: Shapes, given: Shapes, *, where: str) -> None:
 def load_weights(model: Model, tensors: Tensors, *, where: str, adopt: bool = False) -> None:
     """Copy weights into a model; names and shapes must be exactly those of its parameters, or of its adapters.
 
-    ``adopt``: make the tensors themselves its parameters, where they have the same type; nothing else may use them.
+    ``adopt``: make the tensors themselves its parameters, where they have the same type; nothing else may use them. The
+    parameters need no memory then (`weft.models.unallocated`).
     """
     parameters = saved_parameters(model)
     check_shapes(shapes_of(parameters), shapes_of(tensors), where=where)
@@ -208,8 +233,8 @@ def load_weights(model: Model, tensors: Tensors, *, where: str, adopt: bool = Fa
 
     with torch.no_grad():
         for name, parameter in parameters.items():
-            if adopt and tensors[name].dtype == parameter.dtype and tensors[name].device == parameter.device:
-                parameter.data = tensors[name]
+            if adopt:
+                parameter.data = tensors[name].to(parameter)
             else:
                 parameter.copy_(tensors[name])
 

@@ -31,7 +31,6 @@ from weft.search.interface import (
     PendingHypotheses,
     SearchRequest,
     StepModel,
-    fastest_steps,
 )
 from weft.search.loop import ObservedLoop, StepLoop, StepRecords, steps_of
 from weft.search.ranking import Ranking, coverage_score
@@ -148,13 +147,13 @@ def _search(
     if not request.max_lengths:
         return []
     return_attention = request.return_attention or bool(ranking.beta)
-    model = fastest_steps(model, request, rows=request.n_best, return_attention=return_attention)
     candidates = request.traced_candidates if request.return_trace else 0
-    loop = request.loop or StepLoop()
-    is_observed = isinstance(loop, ObservedLoop)
+    is_observed = isinstance(request.loop, ObservedLoop)
     step = PathStep(model, chooser, request.end, request.constraints, return_attention, candidates, is_observed)
     start = PathStart(model, request.begin, request.n_best, history_window(request), request.device)
-    records = loop.search(step, start, SearchInputs.of(request, draws=True), return_attention=return_attention)
+    loop = request.loop or StepLoop()
+    inputs = SearchInputs.of(request, draws=True)
+    records = loop.search(step, start, inputs, return_attention=return_attention)
     return _hypotheses(records, request, ranking, with_gap=chooser is GREEDY)
 
 

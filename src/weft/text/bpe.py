@@ -35,14 +35,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from random import Random
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from weft.errors import VocabularyError
-from weft.text.bpe_dropout import BPEDropout
-from weft.text.options import LearningOptions
 from weft.text.pretokenization import (
     BOUNDARY,
     BYTE_BOUNDARY,
@@ -53,9 +51,20 @@ from weft.text.pretokenization import (
     untrained_tokenizer,
 )
 from weft.text.specials import SPECIALS, UNKNOWN
-from weft.text.subwords import SubwordTokenizer, between_symbols, count_words, protected_tokens, too_small
+from weft.text.subwords import (
+    SubwordTokenizer,
+    between_symbols,
+    count_words,
+    damage_errors,
+    protected_tokens,
+    too_small,
+)
 from weft.text.symbols import BYTE_TOKENS, check_patterns
 from weft.text.vocabulary import check_text
+
+if TYPE_CHECKING:
+    from weft.text.bpe_dropout import BPEDropout
+    from weft.text.options import LearningOptions
 
 END_OF_WORD = "</w>"
 """How the boundary marker is displayed if it ends words."""
@@ -71,17 +80,20 @@ class BPE(SubwordTokenizer):
     supports_dropout = True
 
     def __init__(self, vocabulary: dict[str, int], merges: list[tuple[str, str]], scheme: Pretokenization) -> None:
-        model = models.BPE(
-            vocabulary,
-            merges,
-            unk_token=SPECIALS[UNKNOWN],
-            byte_fallback=scheme.byte_fallback,
-            ignore_merges=bool(scheme.protect),
-        )
-        library = tokenizer_with_model(scheme, model, split_specials=bool(scheme.protect))
-        super().__init__(scheme, library, sorted(vocabulary, key=vocabulary.__getitem__))
+        in_order = _is_in_order(vocabulary)
+        super().__init__(scheme, list(vocabulary) if in_order else sorted(vocabulary, key=vocabulary.__getitem__))
         self._merges = merges
         self._ids = vocabulary
+
+    def _build_library(self) -> tokenizers.Tokenizer:
+        model = models.BPE(
+            self._ids,
+            self._merges,
+            unk_token=SPECIALS[UNKNOWN],
+            byte_fallback=self.scheme.byte_fallback,
+            ignore_merges=bool(self.scheme.protect),
+        )
+        return tokenizer_with_model(self.scheme, model, split_specials=bool(self.scheme.protect))
 
     @classmethod
     def learn(cls, texts: Iterable[str], options: LearningOptions) -> Self:
@@ -185,6 +197,8 @@ class BPE(SubwordTokenizer):
 
     @cached_property
     def _dropout(self) -> BPEDropout:
+        from weft.text.bpe_dropout import BPEDropout
+
         ids = self._ids
         return BPEDropout(
             {(ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(self._merges)}
@@ -220,21 +234,23 @@ class BPE(SubwordTokenizer):
         if scheme is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
         check_patterns(scheme.protect)
-        try:
+        with damage_errors(name):
             vocabulary, merges = (
                 content["model"]["vocab"],
                 [(left, right) for left, right in content["model"]["merges"]],
             )
             if [vocabulary[special] for special in SPECIALS] != [0, 1, 2]:
                 raise ValueError("the special tokens have other ids")
-            if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+            if not _is_in_order(vocabulary) and sorted(vocabulary.values()) != list(range(len(vocabulary))):
                 raise ValueError("its ids have gaps")
             if any(vocabulary.get(token) != id for id, token in enumerate(scheme.predefined)):
                 raise ValueError("its symbols or bytes have other ids")
             return cls(vocabulary, merges, scheme)
-        except Exception as error:  # the library raises plain Exception for a merge without its symbols
-            reason = " ".join(str(error).split())
-            raise VocabularyError(f"{name}: damaged: {reason}") from None
+
+
+def _is_in_order(vocabulary: dict[str, int]) -> bool:
+    """Whether the first token has the id 0, the next one 1, and so on, as in files that weft writes."""
+    return list(vocabulary.values()) == list(range(len(vocabulary)))
 
 
 def _count_characters(texts: Iterable[str], scheme: Pretokenization) -> Counter[str]:

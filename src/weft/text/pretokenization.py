@@ -24,16 +24,18 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from weft.errors import VocabularyError
 from weft.text import normalization
-from weft.text.options import LearningOptions
 from weft.text.specials import SPECIALS, UNKNOWN
 from weft.text.symbols import BYTE_TOKENS, alternatives, any_of, check_patterns, check_symbols
+
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
 
 BOUNDARY = "▁"
 BOUNDARY_REPLACEMENT = "_"

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tokenizers
@@ -19,7 +21,6 @@ from weft.errors import VocabularyError
 from weft.files import save_text
 from weft.text import normalization
 from weft.text.isolation import library_errors
-from weft.text.options import LearningOptions
 from weft.text.pretokenization import (
     BOUNDARY,
     SPECIAL_SPELLING,
@@ -33,6 +34,9 @@ from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import check_ids, check_text
 from weft.text.word_cache import TokenArrays, WordCache, to_arrays, to_lists
 
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
+
 
 class SubwordTokenizer:
     """A pretokenization, the library's tokenizer, and the bytes of every token."""
@@ -40,24 +44,41 @@ class SubwordTokenizer:
     kind: str
     supports_dropout = False
 
-    def __init__(self, scheme: Pretokenization, library: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
+    def __init__(self, scheme: Pretokenization, tokens: Sequence[str]) -> None:
+        """``tokens``: as written in the vocabulary, by id."""
         self.scheme = scheme
-        self._library = library
+        self._tokens = tokens
         self._symbol_ids = range(len(SPECIALS), len(SPECIALS) + len(scheme.symbols))
-        # The bytes of every token in decoded text, where the boundary marker is a space.
-        self._bytes = [UNKNOWN_TEXT.encode(), b"", b"", *(symbol.encode() for symbol in scheme.symbols)]
+
+    @cached_property
+    def _library(self) -> tokenizers.Tokenizer:
+        """What encodes; it is built when it is first used."""
+        return self._build_library()
+
+    def _build_library(self) -> tokenizers.Tokenizer:
+        raise NotImplementedError
+
+    def check_library(self, name: str) -> None:
+        """Fail if the file of this name, which it was read from, has tokens that cannot be used."""
+        with damage_errors(name):
+            _ = self._library, self._bytes
+
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        """The bytes of every token in decoded text, where the boundary marker is a space."""
+        scheme = self.scheme
+        predefined = [UNKNOWN_TEXT.encode(), b"", b"", *(symbol.encode() for symbol in scheme.symbols)]
         if scheme.byte_fallback:
-            self._bytes += [bytes([value]) for value in range(256)]
-        others = tokens[len(self._bytes) :]
+            predefined += [bytes([value]) for value in range(256)]
+        others = self._tokens[len(predefined) :]
         if scheme.byte_level:
             byte_values = {character: bytes([value]) for value, character in enumerate(byte_alphabet())}
-            self._bytes += [b"".join(map(byte_values.__getitem__, token)) for token in others]
-        else:
-            self._bytes += [token.replace(BOUNDARY, " ").encode() for token in others]
+            return predefined + [b"".join(map(byte_values.__getitem__, token)) for token in others]
+        return predefined + [token.replace(BOUNDARY, " ").encode() for token in others]
 
     @property
     def size(self) -> int:
-        return len(self._bytes)
+        return len(self._tokens)
 
     @property
     def token_bytes(self) -> Sequence[bytes]:
@@ -199,6 +220,16 @@ class SubwordTokenizer:
         excluded = set(known)
         new = [character for character, count in counts.items() if count >= minimum_count and character not in excluded]
         return sorted(new, key=lambda character: (-counts[character], character))
+
+
+@contextmanager
+def damage_errors(name: str) -> Iterator[None]:
+    """Whatever is raised in the block means that the file of this name is damaged: the library raises `Exception`."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise VocabularyError(f"{name}: damaged: {reason}") from None
 
 
 def between_symbols(texts: Iterable[str], scheme: Pretokenization) -> Iterator[str]:

@@ -124,8 +124,11 @@ def learn(kind: str, texts: Iterable[str], options: LearningOptions | None = Non
     return tokenizer
 
 
-def load(path: Path | str) -> Tokenizer:
-    """Load what `Tokenizer.save` wrote, any `tokenizer.json`, or a SentencePiece model: by content, not by name."""
+def load(path: Path | str, *, check: bool = True) -> Tokenizer:
+    """Load what `Tokenizer.save` wrote, any `tokenizer.json`, or a SentencePiece model: by content, not by name.
+
+    ``check``: False for a file that is known to be as it was written. What encodes is then built when it is first used.
+    """
     path = Path(path)
     data = _read(path)
     content = _parse(data, path)
@@ -134,6 +137,8 @@ def load(path: Path | str) -> Tokenizer:
     kind = _kind_of_file(content, path)
     if kind not in (EXTERNAL, IMPORTED):
         loaded: Tokenizer = resolve(TOKENIZERS, kind).from_json(content, name=str(path))
+        if check and hasattr(loaded, "check_library"):
+            loaded.check_library(str(path))
         return loaded
     if kind == IMPORTED:
         from weft.text.imported import ImportedTokenizer
@@ -210,10 +215,10 @@ class Tokenizers(NamedTuple):
         return folder / "tokenizer.source.json", folder / "tokenizer.target.json"
 
 
-def load_tokenizers(paths: Sequence[Path]) -> Tokenizers:
-    """Load one file for both sides, or the source's and the target's."""
-    source = load(paths[0])
-    return Tokenizers(source, source if len(paths) == 1 else load(paths[1]))
+def load_tokenizers(paths: Sequence[Path], *, check: bool = True) -> Tokenizers:
+    """Load one file for both sides, or the source's and the target's; ``check``: as in `load`."""
+    source = load(paths[0], check=check)
+    return Tokenizers(source, source if len(paths) == 1 else load(paths[1], check=check))
 
 
 def _kind_of_file(content: dict[str, Any], path: Path) -> str:

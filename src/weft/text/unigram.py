@@ -26,15 +26,18 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import tokenizers
 from tokenizers import models
 
 from weft.errors import VocabularyError
-from weft.text.options import LearningOptions
 from weft.text.pretokenization import Pretokenization, byte_alphabet, recognize, tokenizer_with_model
-from weft.text.subwords import SubwordTokenizer, count_words, protected_tokens, too_small
+from weft.text.subwords import SubwordTokenizer, count_words, damage_errors, protected_tokens, too_small
 from weft.text.symbols import check_patterns
+
+if TYPE_CHECKING:
+    from weft.text.options import LearningOptions
 
 THREADS = 4
 """Part of the definition: sums differ with the number of threads."""
@@ -54,10 +57,12 @@ class Unigram(SubwordTokenizer):
     kind = "unigram"
 
     def __init__(self, scores: Scores, scheme: Pretokenization) -> None:
-        model = models.Unigram(scores, 0, scheme.byte_fallback)
-        library = tokenizer_with_model(scheme, model, split_specials=True)
-        super().__init__(scheme, library, [token for token, _ in scores])
+        super().__init__(scheme, [token for token, _ in scores])
         self._scores = scores
+
+    def _build_library(self) -> tokenizers.Tokenizer:
+        model = models.Unigram(self._scores, 0, self.scheme.byte_fallback)
+        return tokenizer_with_model(self.scheme, model, split_specials=True)
 
     @classmethod
     def learn(cls, texts: Iterable[str], options: LearningOptions) -> Self:
@@ -108,16 +113,13 @@ class Unigram(SubwordTokenizer):
         if scheme is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
         check_patterns(scheme.protect)
-        try:
+        with damage_errors(name):
             scores = [(str(token), float(score)) for token, score in content["model"]["vocab"]]
             if [token for token, _ in scores[: len(scheme.predefined)]] != list(scheme.predefined):
                 raise ValueError("its special tokens, symbols or bytes have other ids")
             if len(dict(scores)) != len(scores):
                 raise ValueError("a token stands in it twice")
             return cls(scores, scheme)
-        except Exception as error:  # the library raises plain Exception
-            reason = " ".join(str(error).split())
-            raise VocabularyError(f"{name}: damaged: {reason}") from None
 
 
 def _learn_subwords(
