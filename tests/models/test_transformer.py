@@ -13,7 +13,8 @@ from fixtures.transformers import DECODER, ENCODER, INPUTS, check, make, sources
 from oracles.transformer import POSITIONS
 from weft.models.interface import alignment_weights
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import ACTIVATIONS, NORMS
+from weft.models.residual import NORMS
+from weft.models.transformer import ACTIVATIONS
 from weft.ragged import Ragged
 
 MODELS = ("seq2seq", "prefix_lm", "language_model")

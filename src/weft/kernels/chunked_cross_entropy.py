@@ -63,6 +63,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 torch.mm(grad_CV, cast_weight_VD, out=states_grad_ND[start : start + rows])
                 if cast_weight_VD.dtype == weight_VD.dtype:
                     weight_grad_VD.addmm_(grad_CV.t(), states_CD)
+                elif states_ND.is_cuda:  # added by the product, and not rounded before
+                    options = {"out_dtype": weight_VD.dtype, "out": weight_grad_VD}
+                    torch.addmm(weight_grad_VD, grad_CV.t(), states_CD, **options)
                 else:
                     weight_grad_VD += torch.mm(grad_CV.t(), states_CD)
                 bias_grad_V += grad_CV.sum(0)

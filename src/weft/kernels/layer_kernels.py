@@ -33,8 +33,11 @@ def has_norm_kernel(norm: nn.Module, stream_ND: Tensor) -> bool:
 
 def residual_norm(
     norm: nn.Module, stream_ND: Tensor, output_ND: Tensor | None = None, probability: float = 0.0
-) -> Tensor:
-    """``norm(stream_ND + dropout(output_ND))``; without an output, ``norm(stream_ND)``."""
+) -> tuple[Tensor, Tensor]:
+    """``norm(stream_ND + dropout(output_ND))``; without an output, ``norm(stream_ND)``.
+
+    Twice, as two tensors in the same memory: the kernel adds the gradients of two uses.
+    """
     from weft.kernels.triton.residual_norm import Norm, residual_norm
 
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
@@ -47,6 +50,23 @@ def dropout_add(stream_ND: Tensor, output_ND: Tensor, probability: float) -> Ten
     from weft.kernels.triton.residual_norm import dropout_add
 
     return dropout_add(stream_ND, output_ND, probability)
+
+
+def has_position_kernel(embedded_ND: Tensor) -> bool:
+    """Whether `add_positions` can be used: for embeddings in full precision, of layers in half precision."""
+    is_full = embedded_ND.dtype == torch.float32 and embedded_ND.dim() == 2 and embedded_ND.shape[-1] <= MAX_NORM_WIDTH
+    is_trained = is_full and embedded_ND.is_cuda and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    return is_trained and torch.is_autocast_enabled("cuda")
+
+
+def add_positions(
+    embedded_ND: Tensor, scale: float, table_PD: Tensor, positions_N: Tensor, probability: float
+) -> Tensor:
+    """``dropout(scale * embedded_ND + table_PD[positions_N])`` in the precision of autocast."""
+    from weft.kernels.triton.add_positions import add_positions
+
+    dtype = torch.get_autocast_dtype("cuda")
+    return add_positions(embedded_ND, scale, table_PD, positions_N, probability=probability, dtype=dtype)
 
 
 def is_trained_linear(module: nn.Module) -> bool:

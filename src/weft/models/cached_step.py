@@ -19,14 +19,8 @@ from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.interface import AlignmentHeads, mean_of_heads
 from weft.models.positions import Sinusoidal
-from weft.models.transformer import (
-    ACTIVATIONS,
-    FeedForward,
-    ResidualBlock,
-    TransformerLayer,
-    TransformerStack,
-    normalize,
-)
+from weft.models.residual import ResidualBlock, normalize
+from weft.models.transformer import ACTIVATIONS, FeedForward, TransformerLayer, TransformerStack
 
 
 class CachedState(NamedTuple):

@@ -17,7 +17,8 @@ from torch.nn import functional
 from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.attention.normalizers import softmax
 from weft.attention.step_attention import History, KeysValues, StepKeysValues
-from weft.models.transformer import ResidualBlock, TransformerLayer, TransformerStack
+from weft.models.residual import ResidualBlock
+from weft.models.transformer import TransformerLayer, TransformerStack
 
 
 def has_plain_layers(stack: TransformerStack, stream_RD: Tensor) -> bool:

@@ -20,6 +20,7 @@ from weft.models.cached_step import CachedState, cached_step
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts
+from weft.models.residual import Stream
 from weft.models.transformer import TransformerStack
 from weft.ragged import Layout, Ragged, additive_mask
 
@@ -87,12 +88,13 @@ class PrefixLM(nn.Module):
         )
         rotation = stack.rotation(layout.positions, stream_ND.dtype)
         padded: list[KeysValues] = []
+        stream = Stream(stream_ND, stream_ND)
         for layer, pattern in zip(stack.layers, patterns, strict=True):
-            inputs_ND = layer.self_attention_residual.input(stream_ND)
+            inputs_ND = layer.self_attention_residual.input(stream.input_ND)
             keys_values = layer.self_attention.keys_values(inputs_ND, rotation)
             padded.append(KeysValues(*(tokens.like(part).to_padded().transpose(1, 2) for part in keys_values)))
             if len(padded) < len(stack.layers):  # nothing reads the stream after the last layer
-                stream_ND = layer(stream_ND, pattern, rotation)
+                stream = layer(stream, pattern, rotation)
         return tuple(padded)
 
     def start(self, memory: PrefixMemory) -> PrefixState:

@@ -27,17 +27,16 @@ from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation,
 from weft.attention.step_attention import History, KeysValues, StepKeysValues
 from weft.kernels.layer_kernels import (
     MAX_NORM_WIDTH,
+    add_positions,
     has_feed_forward_kernel,
-    has_norm_kernel,
+    has_position_kernel,
     relu_feed_forward,
-    residual_norm,
 )
 from weft.kernels.varlen_attention import HEAD_WIDTHS
-from weft.models.layers import dropout, dropout_add
+from weft.models.layers import dropout
 from weft.models.positions import Learned, Sinusoidal
+from weft.models.residual import ResidualBlock, Stream, make_norm, normalize
 from weft.recipe import ModelSettings, TransformerSettings
-
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
 
 
 def gelu_tanh(values: Tensor) -> Tensor:
@@ -91,39 +90,6 @@ class FeedForward(nn.Module):
         return self.linear2(dropout(self.activation(self.linear1(stream_ND)), self.dropout, self.training))
 
 
-class ResidualBlock(nn.Module):
-    """The residual connection around a sub-layer, with its dropout and norm."""
-
-    def __init__(self, settings: TransformerSettings) -> None:
-        super().__init__()
-        self.norm = make_norm(settings)
-        self.pre_norm = settings.norm_placement == "pre"
-        self.dropout = settings.residual_dropout or 0.0
-
-    def input(self, stream_ND: Tensor) -> Tensor:
-        """The input of the sub-layer."""
-        return normalize(self.norm, stream_ND) if self.pre_norm else stream_ND
-
-    def add(self, stream_ND: Tensor, output_ND: Tensor) -> Tensor:
-        """The stream after the output of the sub-layer was added."""
-        if not self.pre_norm and has_norm_kernel(self.norm, stream_ND):
-            return residual_norm(self.norm, stream_ND, output_ND, self.dropout if self.training else 0.0)
-        added_ND = dropout_add(stream_ND, output_ND, self.dropout, self.training)
-        return added_ND if self.pre_norm else normalize(self.norm, added_ND)
-
-
-def make_norm(settings: TransformerSettings) -> nn.Module:
-    """A norm of the states of a stack."""
-    return NORMS[settings.norm](settings.hidden, settings.norm_epsilon)
-
-
-def normalize(norm: nn.Module, stream_ND: Tensor) -> Tensor:
-    """A norm whose result keeps the type of the stream, also where norms are computed in full precision."""
-    if has_norm_kernel(norm, stream_ND):
-        return residual_norm(norm, stream_ND)
-    return norm(stream_ND).to(stream_ND.dtype)
-
-
 def has_kernels_for(settings: TransformerSettings) -> bool:
     """Whether `weft.kernels.layer_kernels` and attention without padding cover layers of these settings."""
     undropped = settings.attention_dropout == settings.activation_dropout == 0.0
@@ -171,21 +137,21 @@ class TransformerLayer(nn.Module):
 
     def forward(
         self,
-        stream_ND: Tensor,
+        stream: Stream,
         pattern: AttentionPattern,
         rotation: Rotation | None = None,
         source_MD: Tensor | None = None,
         source_pattern: AttentionPattern | None = None,
         recorder: AttentionRecorder | None = None,
-    ) -> Tensor:
+    ) -> Stream:
         residual = self.self_attention_residual
-        output_ND = self.self_attention(residual.input(stream_ND), pattern, rotation, recorder)
-        stream_ND = residual.add(stream_ND, output_ND)
+        output_ND = self.self_attention(residual.input(stream.input_ND), pattern, rotation, recorder)
+        stream = residual.add_to(stream, output_ND)
         if self.cross_attention is not None and source_MD is not None:
             residual = self.cross_attention_residual
-            output_ND = self.cross_attention(residual.input(stream_ND), source_MD, source_pattern, recorder)
-            stream_ND = residual.add(stream_ND, output_ND)
-        return self._feed_forward(stream_ND)
+            output_ND = self.cross_attention(residual.input(stream.input_ND), source_MD, source_pattern, recorder)
+            stream = residual.add_to(stream, output_ND)
+        return self._feed_forward(stream)
 
     def step(
         self,
@@ -209,13 +175,13 @@ class TransformerLayer(nn.Module):
             residual = self.cross_attention_residual
             output_RD, weights_RHS = self.cross_attention.step(residual.input(stream_RD), source)
             stream_RD = residual.add(stream_RD, output_RD)
-        return self._feed_forward(stream_RD), longer, weights_RHS
+        return self._feed_forward(Stream(stream_RD, stream_RD)).input_ND, longer, weights_RHS
 
-    def _feed_forward(self, stream_ND: Tensor) -> Tensor:
+    def _feed_forward(self, stream: Stream) -> Stream:
         if self.feed_forward is None:
-            return stream_ND
+            return stream
         residual = self.feed_forward_residual
-        return residual.add(stream_ND, self.feed_forward(residual.input(stream_ND)))
+        return residual.add_to(stream, self.feed_forward(residual.input(stream.input_ND)))
 
 
 class TransformerStack(nn.Module):
@@ -257,8 +223,18 @@ class TransformerStack(nn.Module):
         """The longest sequence it can read; None: unlimited."""
         return self.settings.max_positions if isinstance(self.positions, Learned) else None
 
+    @property
+    def has_plain_input(self) -> bool:
+        """Whether the input is embeddings plus sinusoids, for which there is a kernel."""
+        is_direct = isinstance(self.input_projection, nn.Identity) and self.embedding_norm is None
+        return is_direct and isinstance(self.positions, Sinusoidal)
+
     def embed(self, embedded_NE: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """x = √d E[y] + PE(position), normalized if so set, with dropout   Vaswani et al. 2017, 3.4, 5.4."""
+        probability = (self.settings.embedding_dropout or 0.0) if self.training else 0.0
+        if self.has_plain_input and has_position_kernel(embedded_NE):
+            table_PD = cast(Sinusoidal, self.positions).table(longest)
+            return add_positions(embedded_NE, self.embedding_scale, table_PD, positions_N, probability)
         stream_ND = self.input_projection(embedded_NE * self.embedding_scale)
         if torch.is_autocast_enabled(stream_ND.device.type):
             stream_ND = stream_ND.to(torch.get_autocast_dtype(stream_ND.device.type))
@@ -266,7 +242,7 @@ class TransformerStack(nn.Module):
             stream_ND = stream_ND + self.positions(positions_N, longest).to(stream_ND.dtype)
         if self.embedding_norm is not None:
             stream_ND = normalize(self.embedding_norm, stream_ND)
-        return dropout(stream_ND, self.settings.embedding_dropout or 0.0, self.training)
+        return dropout(stream_ND, probability, self.training)
 
     def forward(
         self,
@@ -283,10 +259,11 @@ class TransformerStack(nn.Module):
         appended.
         """
         rotation = self.rotation(positions_N, stream_ND.dtype)
+        stream = Stream(stream_ND, stream_ND)
         for number, (layer, pattern) in enumerate(zip(self.layers, patterns, strict=True)):
             recorder = None if records is None else records.recorder(number)
-            stream_ND = layer(stream_ND, pattern, rotation, source_MD, source_pattern, recorder)
-        return stream_ND
+            stream = layer(stream, pattern, rotation, source_MD, source_pattern, recorder)
+        return stream.input_ND
 
     def step(
         self,

@@ -21,18 +21,19 @@ def relative_error(ours: Tensor, exact: Tensor) -> float:
 def test_equals_dropout_residual_and_norm(
     kind: type[nn.LayerNorm] | type[nn.RMSNorm], width: int, probability: float
 ) -> None:
-    """Half precision against double precision with the same mask."""
-    from weft.kernels.triton.residual_norm import draw_dropout, drop
+    """Half precision against double precision with the same mask; of two uses the gradients are added."""
+    from weft.kernels.triton.dropout import draw_dropout, drop
 
     torch.manual_seed(1)
     norm = kind(width, eps=1e-5, device="cuda")
     for parameter in norm.parameters():
         nn.init.normal_(parameter)
-    stream_ND, output_ND, gradient_ND = (torch.randn(517, width, device="cuda").bfloat16() for _ in range(3))
+    stream_ND, output_ND, *gradients = (torch.randn(517, width, device="cuda").bfloat16() for _ in range(4))
     inputs = [part.requires_grad_() for part in (stream_ND, output_ND)]
     torch.manual_seed(3)
-    ours_ND = residual_norm(norm, *inputs, probability)
-    ours = [ours_ND, *torch.autograd.grad(ours_ND, [*inputs, *norm.parameters()], gradient_ND)]
+    ours_ND, same_ND = residual_norm(norm, *inputs, probability)
+    assert torch.equal(ours_ND, same_ND)
+    ours = [ours_ND, *torch.autograd.grad([ours_ND, same_ND], [*inputs, *norm.parameters()], gradients)]
     torch.manual_seed(3)
     dropout = draw_dropout(probability, stream_ND.device)
     ones_ND = torch.ones_like(stream_ND.detach(), dtype=torch.float32)
@@ -40,19 +41,24 @@ def test_equals_dropout_residual_and_norm(
     exact = [part.detach().double().requires_grad_() for part in inputs]
     norm = norm.double()
     exact_ND = norm(exact[0] + exact[1] * mask_ND)
-    expected = [exact_ND, *torch.autograd.grad(exact_ND, [*exact, *norm.parameters()], gradient_ND.double())]
+    gradient_ND = gradients[0].double() + gradients[1].double()
+    expected = [exact_ND, *torch.autograd.grad(exact_ND, [*exact, *norm.parameters()], gradient_ND)]
     for part, exact_part in zip(ours, expected, strict=True):
         assert relative_error(part.detach(), exact_part.detach()) < 1e-2
 
 
 def test_the_norm_alone() -> None:
+    """Of which only one result is used."""
     torch.manual_seed(1)
     norm = nn.LayerNorm(48, device="cuda")
     stream_ND = torch.randn(17, 48, device="cuda").bfloat16().requires_grad_()
-    ours_ND, plain_ND = residual_norm(norm, stream_ND), norm(stream_ND.float())
-    assert relative_error(ours_ND.detach(), plain_ND.detach()) < 1e-2
-    [ours], [plain] = (torch.autograd.grad(part.float().pow(3).sum(), [stream_ND]) for part in (ours_ND, plain_ND))
-    assert relative_error(ours, plain) < 2e-2
+    plain_ND = norm(stream_ND.float())
+    [plain] = torch.autograd.grad(plain_ND.pow(3).sum(), [stream_ND])
+    for use in (0, 1):
+        ours_ND = residual_norm(norm, stream_ND)[use]
+        assert relative_error(ours_ND.detach(), plain_ND.detach()) < 1e-2
+        [ours] = torch.autograd.grad(ours_ND.float().pow(3).sum(), [stream_ND])
+        assert relative_error(ours, plain) < 2e-2
 
 
 def test_dropout_without_a_norm() -> None:

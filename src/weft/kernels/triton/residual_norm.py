@@ -1,15 +1,16 @@
 """Dropout, residual connection and norm in one kernel, forwards and backwards, for training on CUDA.
 
-Plain counterpart: the plain path of `weft.models.transformer.ResidualBlock`. Held to it by
+Plain counterpart: the plain path of `weft.models.residual.ResidualBlock`. Held to it by
 tests/kernels/triton/test_residual_norm.py.
 
     s = x + dropout(f)      y = LayerNorm(s) or RMSNorm(s)
 
-Sums are in single precision. The dropout mask is a function of a seed and is computed again in the backward pass
-instead of stored: 16 bits of Philox-4x32-7 (Salmon et al. 2011) decide on one value, so that the probability is rounded
-to 1/65536. The seed is drawn from PyTorch's generator of the device: the same state of it gives the same masks.
+Sums are in single precision. The dropout mask is a function of a seed (weft.kernels.triton.dropout) and is computed
+again in the backward pass instead of stored. The next sub-layer reads y, and its output is added to y: as these are two
+outputs here, the backward kernel reads both gradients and adds them, which would take PyTorch a pass of its own.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,20 +19,11 @@ import triton.language as tl
 from torch import Tensor
 
 from weft.kernels.triton.column_sums import add_partials
+from weft.kernels.triton.dropout import Dropout, draw_dropout, drop, dropout_options, keep, row_tiles
 
 MAX_WIDTH = 4096
 PARTS = 528
 """Programs of a backward pass, each with its own sums of the gradients of weight and bias."""
-
-
-@triton.jit
-def _keep(seed, n, threshold, tile_r: tl.constexpr, tile_w: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Which values of some rows dropout keeps."""
-    counter = n[:, None] * (tile_w // 8) + tl.arange(0, tile_w // 8)[None, :]
-    a, b, c, d = tl.randint4x(seed, counter, 7)
-    words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (tile_r, tile_w // 2)).to(tl.uint32, bitcast=True)
-    bits = tl.reshape(tl.join(words & 0xFFFF, words >> 16), (tile_r, tile_w)).to(tl.int32)
-    return bits >= threshold
 
 
 @triton.jit
@@ -48,7 +40,7 @@ def _forward(  # type: ignore[no-untyped-def]
     if adds:
         f = tl.load(output + index, mask=valid, other=0.0).to(tl.float32)
         if drops:
-            f = tl.where(_keep(tl.load(seeds), n, threshold, tile_r, tile_w), f * factor, 0.0)
+            f = tl.where(keep(tl.load(seeds), n, threshold, tile_r, tile_w), f * factor, 0.0)
         rounded = (x + f).to(sums.dtype.element_ty)
         tl.store(sums + index, rounded, mask=valid)
         x = rounded.to(tl.float32)
@@ -65,12 +57,13 @@ def _forward(  # type: ignore[no-untyped-def]
         tl.store(normalized + index, y.to(normalized.dtype.element_ty), mask=valid)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["gradients"])
 def _backward(  # type: ignore[no-untyped-def]
-    d_normalized, sums, means, scales, weight, seeds, d_stream, d_output, partials, rows, width, threshold, factor,
+    d_first, d_second, sums, means, scales, weight, seeds, d_stream, d_output, partials,
+    gradients, rows, width, threshold, factor,
     drops: tl.constexpr, is_layer_norm: tl.constexpr, tile_r: tl.constexpr, tile_w: tl.constexpr,
 ):  # fmt: skip
-    """``d_x`` is the gradient of x; without dropout that of f is that of x."""
+    """``d_x`` is the gradient of x; without dropout that of f is that of x. ``gradients``: of y, one or two."""
     part, parts = tl.program_id(0), tl.num_programs(0)
     d = tl.arange(0, tile_w)
     w = tl.load(weight + d, mask=d < width, other=0.0).to(tl.float32)[None, :]
@@ -81,7 +74,8 @@ def _backward(  # type: ignore[no-untyped-def]
         valid = (n < rows)[:, None] & (d < width)[None, :]
         index = n.to(tl.int64)[:, None] * width + d[None, :]
         x = tl.load(sums + index, mask=valid, other=0.0).to(tl.float32)
-        dy = tl.load(d_normalized + index, mask=valid, other=0.0).to(tl.float32)
+        dy = tl.load(d_first + index, mask=valid, other=0.0).to(tl.float32)
+        dy += tl.load(d_second + index, mask=valid & (gradients == 2), other=0.0).to(tl.float32)
         scale = tl.load(scales + n, mask=n < rows, other=0.0)[:, None]
         if is_layer_norm:
             x = tl.where(valid, x - tl.load(means + n, mask=n < rows, other=0.0)[:, None], 0.0)
@@ -95,24 +89,11 @@ def _backward(  # type: ignore[no-untyped-def]
         ds *= scale
         tl.store(d_stream + index, ds.to(d_stream.dtype.element_ty), mask=valid)
         if drops:
-            df = tl.where(_keep(tl.load(seeds), n, threshold, tile_r, tile_w), ds * factor, 0.0)
+            df = tl.where(keep(tl.load(seeds), n, threshold, tile_r, tile_w), ds * factor, 0.0)
             tl.store(d_output + index, df.to(d_output.dtype.element_ty), mask=valid)
     tl.store(partials + part * width + d, tl.sum(d_weight, 0), mask=d < width)
     if is_layer_norm:
         tl.store(partials + (parts + part) * width + d, tl.sum(d_bias, 0), mask=d < width)
-
-
-@triton.jit
-def _drop(  # type: ignore[no-untyped-def]
-    values, seeds, dropped, rows, width, threshold, factor, tile_r: tl.constexpr, tile_w: tl.constexpr
-):
-    n = tl.program_id(0) * tile_r + tl.arange(0, tile_r)
-    d = tl.arange(0, tile_w)
-    valid = (n < rows)[:, None] & (d < width)[None, :]
-    index = n.to(tl.int64)[:, None] * width + d[None, :]
-    x = tl.load(values + index, mask=valid, other=0.0).to(tl.float32)
-    x = tl.where(_keep(tl.load(seeds), n, threshold, tile_r, tile_w), x * factor, 0.0)
-    tl.store(dropped + index, x.to(dropped.dtype.element_ty), mask=valid)
 
 
 class Norm(NamedTuple):
@@ -121,34 +102,6 @@ class Norm(NamedTuple):
     weight_D: Tensor
     bias_D: Tensor | None
     epsilon: float
-
-
-class Dropout(NamedTuple):
-    """A dropout probability and the seed of one mask."""
-
-    probability: float
-    seed_1: Tensor
-
-    @property
-    def threshold(self) -> int:
-        return round(self.probability * 65_536)
-
-    @property
-    def factor(self) -> float:
-        return 1.0 / (1.0 - self.probability)
-
-
-def draw_dropout(probability: float, device: torch.device) -> Dropout | None:
-    """The dropout of one call, with a seed from PyTorch's generator; None if there is none."""
-    if probability == 0.0:
-        return None
-    return Dropout(probability, torch.randint(2**62, (1,), device=device))
-
-
-def _tiles(width: int) -> dict[str, int]:
-    """The tile of a program: whole rows, 2,048 values where that is more than one."""
-    tile_w = max(triton.next_power_of_2(width), 8)
-    return {"tile_r": max(2048 // tile_w, 1), "tile_w": tile_w, "num_warps": 4 if tile_w <= 2048 else 8}
 
 
 class _Saved(NamedTuple):
@@ -170,11 +123,11 @@ def forward_pass(
     means_N, scales_N = torch.empty((2, rows), dtype=torch.float32, device=stream_ND.device)
     weight_D = stream_ND if norm is None else norm.weight_D
     bias_D = weight_D if norm is None or norm.bias_D is None else norm.bias_D
-    tiles = _tiles(width)
+    tiles = row_tiles(width)
     _forward[(triton.cdiv(rows, tiles["tile_r"]),)](
         stream_ND, stream_ND if output_ND is None else output_ND.contiguous(), weight_D, bias_D,
         stream_ND if dropout is None else dropout.seed_1, sums_ND, normalized_ND, means_N, scales_N, rows, width,
-        0.0 if norm is None else norm.epsilon, *_options(dropout), adds=output_ND is not None,
+        0.0 if norm is None else norm.epsilon, *dropout_options(dropout), adds=output_ND is not None,
         drops=dropout is not None, norms=norm is not None, is_layer_norm=norm is not None and norm.bias_D is not None,
         **tiles,
     )  # fmt: skip
@@ -182,41 +135,24 @@ def forward_pass(
 
 
 def backward_pass(
-    gradient_ND: Tensor, saved: _Saved, norm: Norm, dropout: Dropout | None
+    gradients_ND: Sequence[Tensor], saved: _Saved, norm: Norm, dropout: Dropout | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The gradients of x, f, and the weight and bias of the norm, from that of y."""
+    """The gradients of x, f, and the weight and bias of the norm, from one or two gradients of y, which are added."""
     rows, width = saved.sums_ND.shape
-    gradient_ND = gradient_ND.contiguous()
+    first_ND, second_ND = gradients_ND[0].contiguous(), gradients_ND[-1].contiguous()
     d_stream_ND = torch.empty_like(saved.sums_ND)
     d_output_ND = d_stream_ND if dropout is None else torch.empty_like(saved.sums_ND)
     is_layer_norm = norm.bias_D is not None
-    tiles = _tiles(width)
+    tiles = row_tiles(width)
     parts = min(PARTS, triton.cdiv(rows, tiles["tile_r"]))
-    partials_KPD = torch.empty(
-        (2 if is_layer_norm else 1, parts, width), dtype=torch.float32, device=gradient_ND.device
-    )
+    partials_KPD = torch.empty((2 if is_layer_norm else 1, parts, width), dtype=torch.float32, device=first_ND.device)
     _backward[(parts,)](
-        gradient_ND, *saved, norm.weight_D, gradient_ND if dropout is None else dropout.seed_1,
-        d_stream_ND, d_output_ND, partials_KPD, rows, width, *_options(dropout),
+        first_ND, second_ND, *saved, norm.weight_D, first_ND if dropout is None else dropout.seed_1,
+        d_stream_ND, d_output_ND, partials_KPD, len(gradients_ND), rows, width, *dropout_options(dropout),
         drops=dropout is not None, is_layer_norm=is_layer_norm, **tiles,
     )  # fmt: skip
     sums_KD = add_partials(partials_KPD).to(norm.weight_D.dtype)
     return d_stream_ND, d_output_ND, sums_KD[0], sums_KD[1] if is_layer_norm else None
-
-
-def drop(values_ND: Tensor, dropout: Dropout) -> Tensor:
-    """The values with dropout; of a gradient, its backward pass."""
-    rows, width = values_ND.shape
-    values_ND = values_ND.contiguous()
-    dropped_ND = torch.empty_like(values_ND)
-    tiles = _tiles(width)
-    grid = (triton.cdiv(rows, tiles["tile_r"]),)
-    _drop[grid](values_ND, dropout.seed_1, dropped_ND, rows, width, *_options(dropout), **tiles)
-    return dropped_ND
-
-
-def _options(dropout: Dropout | None) -> tuple[int, float]:
-    return (0, 1.0) if dropout is None else (dropout.threshold, dropout.factor)
 
 
 class _ResidualNorm(torch.autograd.Function):
@@ -229,17 +165,19 @@ class _ResidualNorm(torch.autograd.Function):
         bias_D: Tensor | None,
         epsilon: float,
         dropout: Dropout | None,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         normalized_ND, saved = forward_pass(stream_ND, output_ND, Norm(weight_D, bias_D, epsilon), dropout)
         ctx.save_for_backward(*saved, weight_D, bias_D)
         ctx.dropout, ctx.epsilon, ctx.adds = dropout, epsilon, output_ND is not None
-        return normalized_ND
+        ctx.set_materialize_grads(False)
+        return normalized_ND, normalized_ND.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients_ND: Tensor | None) -> tuple[Tensor | None, ...]:
         *saved, weight_D, bias_D = ctx.saved_tensors
         norm = Norm(weight_D, bias_D, ctx.epsilon)
-        d_stream_ND, d_output_ND, *d_norm = backward_pass(gradient_ND, _Saved(*saved), norm, ctx.dropout)
+        given_ND = [gradient_ND for gradient_ND in gradients_ND if gradient_ND is not None]
+        d_stream_ND, d_output_ND, *d_norm = backward_pass(given_ND, _Saved(*saved), norm, ctx.dropout)
         return d_stream_ND, d_output_ND if ctx.adds else None, *d_norm, None, None
 
 
@@ -254,11 +192,11 @@ class _DropoutAdd(torch.autograd.Function):
         return gradient_ND, drop(gradient_ND, ctx.dropout), None
 
 
-def residual_norm(stream_ND: Tensor, output_ND: Tensor | None, norm: Norm, probability: float) -> Tensor:
-    """norm(x + dropout(f)); without f, norm(x)."""
+def residual_norm(stream_ND: Tensor, output_ND: Tensor | None, norm: Norm, probability: float) -> tuple[Tensor, Tensor]:
+    """norm(x + dropout(f)), twice, for two uses; without f, norm(x)."""
     dropout = None if output_ND is None else draw_dropout(probability, stream_ND.device)
-    normalized_ND: Tensor = _ResidualNorm.apply(stream_ND, output_ND, *norm, dropout)
-    return normalized_ND
+    normalized: tuple[Tensor, Tensor] = _ResidualNorm.apply(stream_ND, output_ND, *norm, dropout)
+    return normalized
 
 
 def dropout_add(stream_ND: Tensor, output_ND: Tensor, probability: float) -> Tensor:
