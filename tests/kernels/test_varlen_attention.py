@@ -34,7 +34,14 @@ def draw(lengths: list[int], heads: int, width: int, seed: int) -> tuple[Tensor,
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kv_heads", [1, 3, 6])
 @pytest.mark.parametrize(
-    "lengths", [([5, 0, 17, 1], [5, 0, 17, 1]), ([3, 2, 31, 0], [40, 9, 128, 7]), ([4, 2], [0, 3])]
+    "lengths",
+    [
+        ([5, 0, 17, 1], [5, 0, 17, 1]),
+        ([3, 2, 31, 0], [40, 9, 128, 7]),
+        ([4, 2], [0, 3]),
+        ([100, 3, 66], [100, 3, 66]),
+        ([60, 3], [60, 77]),
+    ],
 )
 def test_short_rows(lengths: tuple[list[int], list[int]], kv_heads: int, causal: bool) -> None:
     """Our kernel in bf16 against padded attention in fp32, with gradients; the output of a row without keys is zero."""

@@ -23,6 +23,7 @@ from weft.training.cuda_graph_update import (
     bucket_length,
     can_capture,
     layers_to_compile,
+    linear_weights,
     pad,
     padded_rows,
     should_compile,
@@ -245,3 +246,13 @@ def test_long_runs_are_compiled() -> None:
     assert should_compile(small, TrainingSettings(steps=10**12))
     assert should_compile(small, TrainingSettings(compile="on"))
     assert not should_compile(small, TrainingSettings(compile="off", steps=10**12))
+
+
+def test_weights_that_are_converted_together() -> None:
+    """Those of linear maps in layers with kernels: not of norms, embeddings, or layers without."""
+    stack = STACK | {"hidden": 32}
+    model = transformer(embedding=32, encoder=stack, decoder=stack | {"activation": "gelu"})
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    parts = ("self_attention.query_key_value", "self_attention.output", "feed_forward.linear1", "feed_forward.linear2")
+    expected = {f"encoder.stack.layers.0.{part}.{kind}" for part in parts for kind in ("weight", "bias")}
+    assert {names[id(weight)] for weight in linear_weights(model)} == expected

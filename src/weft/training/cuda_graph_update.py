@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeGuard
 
 import torch
@@ -24,6 +25,8 @@ from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.garbage_collection import collection_paused
 from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
+from weft.kernels.half_weights import half_weights
+from weft.kernels.layer_kernels import is_trained_linear
 from weft.models.copying import CopyingSeq2Seq
 from weft.models.device import allow_tf32
 from weft.models.encoders import RecurrentEncoder
@@ -80,6 +83,13 @@ def layers_to_compile(model: nn.Module, settings: TrainingSettings) -> list[Tran
     layers = [module for module in model.modules() if isinstance(module, TransformerLayer)]
     uses_kernels = settings.precision in ("auto", "bf16")
     return [layer for layer in layers if not (uses_kernels and layer.has_kernels)]
+
+
+def linear_weights(model: nn.Module) -> list[Tensor]:
+    """Weights and biases of the linear maps in layers with kernels."""
+    layers = [module for module in model.modules() if isinstance(module, TransformerLayer) and module.has_kernels]
+    linears = [module for layer in layers for module in layer.modules() if is_trained_linear(module)]
+    return [parameter for linear in linears for parameter in linear.parameters()]
 
 
 def should_compile(model: nn.Module, settings: TrainingSettings) -> bool:
@@ -273,13 +283,18 @@ class CudaGraphUpdate:
         captured.graph = graph
         return graph
 
+    def _half_weights(self) -> AbstractContextManager[None]:
+        """The weights of layers that have kernels in half precision, if they are used in that."""
+        weights = linear_weights(self.model) if self.precision == "bf16" else []
+        return half_weights(weights, torch.bfloat16)
+
     def _update(self, captured: CapturedUpdate) -> None:
         """One update on the batch in static memory; the optimizer skips its step if a statistic is not finite."""
         with allow_tf32(self.precision == "tf32"):
             self.optimizer.zero_grad(set_to_none=True)
             for group in self.optimizer.param_groups:  # every time: a restored optimizer has rates of its own
                 group["lr"] = group_rate(group, self.learning_rate)
-            with autocast(self.precision, self.device):
+            with autocast(self.precision, self.device), self._half_weights():
                 loss = forced_loss(
                     self.model,
                     captured.source.ragged(),
@@ -289,21 +304,12 @@ class CudaGraphUpdate:
                     coverage=self.settings.coverage_loss,
                 )
             (loss.smoothed / captured.target_tokens).backward()
-            gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-            norm = nn.utils.get_total_norm(gradients, foreach=True)
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf, foreach=True)
             self.statistics[0] = loss.negative_log_likelihood / captured.target_tokens
             self.statistics[1] = norm
             self.optimizer.found_inf = (~self.statistics.isfinite().all()).float()  # type: ignore[attr-defined]
-            self.optimizer.grad_scale = clipping_divisor(norm, self.settings.clip)  # type: ignore[attr-defined]
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.step()
-
-
-def clipping_divisor(norm: Tensor, clip: float) -> Tensor | None:
-    """What gradients of this norm are divided by, as in `nn.utils.clip_grad_norm_`; None if they are not clipped.
-
-    The optimizer divides by it while it reads the gradients, which saves a pass over them.
-    """
-    return ((norm + 1e-6) / clip).clamp(min=1.0) if clip else None
 
 
 def copy_to_host(statistics: Tensor) -> Callable[[], UpdateStatistics]:

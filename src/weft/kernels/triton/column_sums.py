@@ -11,10 +11,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PARTS = 264
-"""Partial sums: twice the multiprocessors of an H200."""
-ROWS, COLUMNS = 16, 256
-"""The block of a matrix that a program reads at a time."""
+PARTS = 66
+"""Partial sums: half the multiprocessors of an H200."""
+TILES = {1024: (32, 256), 1 << 30: (16, 512)}
+"""The rows and columns that a program reads at a time, by the largest width of a matrix."""
 
 
 @triton.jit
@@ -49,8 +49,8 @@ def add_partials(partials_KPD: Tensor) -> Tensor:
     """(K, D) the sums over P of (K, P, D), in single precision."""
     count, parts, width = partials_KPD.shape
     sums_KD = torch.empty((count, width), dtype=torch.float32, device=partials_KPD.device)
-    _add_partials[(triton.cdiv(width, 16), count)](
-        partials_KPD, sums_KD, parts, width, tile_p=128, tile_w=16, num_warps=4
+    _add_partials[(triton.cdiv(width, 8), count)](
+        partials_KPD, sums_KD, parts, width, tile_p=512, tile_w=8, num_warps=8
     )
     return sums_KD
 
@@ -60,7 +60,8 @@ def column_sums(matrix_ND: Tensor) -> Tensor:
     rows, width = matrix_ND.shape
     assert matrix_ND.stride(1) == 1
     partials_1PD = torch.empty((1, PARTS, width), dtype=torch.float32, device=matrix_ND.device)
-    _partial_sums[(PARTS, triton.cdiv(width, COLUMNS))](
-        matrix_ND, partials_1PD, rows, width, matrix_ND.stride(0), tile_r=ROWS, tile_w=COLUMNS, num_warps=4
+    tile_r, tile_w = next(tile for limit, tile in TILES.items() if width <= limit)
+    _partial_sums[(PARTS, triton.cdiv(width, tile_w))](
+        matrix_ND, partials_1PD, rows, width, matrix_ND.stride(0), tile_r=tile_r, tile_w=tile_w, num_warps=8
     )
     return add_partials(partials_1PD)[0]

@@ -60,9 +60,10 @@ def draw_dropout(probability: float, device: torch.device) -> Dropout | None:
 
 
 def row_tiles(width: int) -> dict[str, int]:
-    """The tile of a program: whole rows, 2,048 values where that is more than one."""
+    """The tile of a program: whole rows, 1,024 values where that is more than one."""
     tile_w = max(triton.next_power_of_2(width), 8)
-    return {"tile_r": max(2048 // tile_w, 1), "tile_w": tile_w, "num_warps": 4 if tile_w <= 2048 else 8}
+    tile_r = max(1024 // tile_w, 1)
+    return {"tile_r": tile_r, "tile_w": tile_w, "num_warps": tile_r * tile_w // 512}
 
 
 def drop(values_ND: Tensor, dropout: Dropout) -> Tensor:

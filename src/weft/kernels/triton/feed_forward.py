@@ -15,9 +15,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from weft.kernels.triton.column_sums import COLUMNS, PARTS, add_partials, column_sums
+from weft.kernels.half_weights import to_half
+from weft.kernels.triton.column_sums import add_partials, column_sums
 
-ROWS = 8
+PARTS, ROWS, COLUMNS = 132, 8, 512
+"""Of `_mask_and_sum`, as in column_sums.py."""
 
 
 @triton.jit
@@ -58,9 +60,10 @@ def weight_gradient(gradient_NG: Tensor, inputs_ND: Tensor, weight_GD: Tensor) -
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs_ND: Tensor, weight_GD: Tensor, bias_G: Tensor) -> Tensor:
-        cast_GD = weight_GD.to(inputs_ND.dtype)
+        dtype = inputs_ND.dtype
+        cast_GD = to_half(weight_GD, dtype)
         ctx.save_for_backward(inputs_ND, weight_GD, cast_GD)
-        return torch.addmm(bias_G.to(inputs_ND.dtype), inputs_ND, cast_GD.t())
+        return torch.addmm(to_half(bias_G, dtype), inputs_ND, cast_GD.t())
 
     @staticmethod
     def backward(ctx: Any, gradient_NG: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,10 +79,10 @@ class _FeedForward(torch.autograd.Function):
         ctx: Any, stream_ND: Tensor, weight1_FD: Tensor, bias1_F: Tensor, weight2_DF: Tensor, bias2_D: Tensor
     ) -> Tensor:
         dtype = stream_ND.dtype
-        cast1_FD, cast2_DF = weight1_FD.to(dtype), weight2_DF.to(dtype)
-        inner_NF = torch._addmm_activation(bias1_F.to(dtype), stream_ND, cast1_FD.t())
+        cast1_FD, cast2_DF = to_half(weight1_FD, dtype), to_half(weight2_DF, dtype)
+        inner_NF = torch._addmm_activation(to_half(bias1_F, dtype), stream_ND, cast1_FD.t())
         ctx.save_for_backward(stream_ND, inner_NF, weight1_FD, weight2_DF, cast1_FD, cast2_DF)
-        return torch.addmm(bias2_D.to(dtype), inner_NF, cast2_DF.t())
+        return torch.addmm(to_half(bias2_D, dtype), inner_NF, cast2_DF.t())
 
     @staticmethod
     def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor, ...]:

@@ -22,7 +22,7 @@ from weft.kernels.triton.column_sums import add_partials
 from weft.kernels.triton.dropout import Dropout, draw_dropout, drop, dropout_options, keep, row_tiles
 
 MAX_WIDTH = 4096
-PARTS = 528
+PARTS = 1056
 """Programs of a backward pass, each with its own sums of the gradients of weight and bias."""
 
 

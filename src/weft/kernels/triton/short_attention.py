@@ -63,12 +63,12 @@ def _store(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _forward(  # type: ignore[no-untyped-def]
-    queries, keys, values, outputs, query_starts, key_starts, scale, heads,
+    queries, keys, values, outputs, query_starts, key_starts, scale,
     query_row, query_head, key_row, key_head, value_row, value_head, output_row, output_head,
     groups: tl.constexpr, causal: tl.constexpr, tile_t: tl.constexpr, tile_s: tl.constexpr, width: tl.constexpr,
 ):  # fmt: skip
     """One row and head: Σ_j α_j v_j."""
-    row, head = tl.program_id(0) // heads, tl.program_id(0) % heads
+    row, head = tl.program_id(0), tl.program_id(1)
     query_start, key_start = tl.load(query_starts + row), tl.load(key_starts + row)
     query_count = tl.load(query_starts + row + 1) - query_start
     key_count = tl.load(key_starts + row + 1) - key_start
@@ -88,9 +88,14 @@ def _backward(  # type: ignore[no-untyped-def]
     queries, keys, values, gradients, d_queries, d_keys, d_values, query_starts, key_starts, scale, kv_heads,
     query_row, query_head, key_row, key_head, value_row, value_head, gradient_row, gradient_head,
     d_query_row, d_query_head, d_key_row, d_key_head,
-    groups: tl.constexpr, causal: tl.constexpr, tile_t: tl.constexpr, tile_s: tl.constexpr, width: tl.constexpr,
+    groups: tl.constexpr, causal: tl.constexpr, is_large: tl.constexpr,
+    tile_t: tl.constexpr, tile_s: tl.constexpr, width: tl.constexpr,
 ):  # fmt: skip
-    """One row and one key–value head, with all query heads that share it; ``d_x`` is the gradient of x."""
+    """One row and one key–value head, with all query heads that share it; ``d_x`` is the gradient of x.
+
+    Programs are ordered by row, then by head, since the heads of a token are adjacent in memory. ``is_large``: whether
+    tiles are so large that the gradient of the values is better stored as soon as it is known.
+    """
     row, kv_head = tl.program_id(0) // kv_heads, tl.program_id(0) % kv_heads
     query_start, key_start = tl.load(query_starts + row), tl.load(key_starts + row)
     query_count = tl.load(query_starts + row + 1) - query_start
@@ -107,7 +112,7 @@ def _backward(  # type: ignore[no-untyped-def]
         gradients_TD = _load(gradients, query_start, query_count, head, gradient_row, gradient_head, tile_t, width)
         weights_TS = _weights(queries_TD, keys_SD, query_count, key_count, scale, causal, tile_t, tile_s)
         d_values_SD += tl.dot(tl.trans(weights_TS.to(gradients_TD.dtype)), gradients_TD)
-        if groups == 1:  # at once, so that fewer tiles are held at a time
+        if is_large and groups == 1:
             _store(d_values, d_values_SD, key_start, key_count, kv_head, d_key_row, d_key_head, tile_s, width)
         d_weights_TS = tl.dot(gradients_TD, tl.trans(values_SD))
         mean_T = tl.sum(weights_TS * d_weights_TS, 1)
@@ -116,7 +121,7 @@ def _backward(  # type: ignore[no-untyped-def]
         _store(d_queries, d_queries_TD, query_start, query_count, head, d_query_row, d_query_head, tile_t, width)
         d_keys_SD += tl.dot(tl.trans(d_scores_TS), queries_TD)
     _store(d_keys, d_keys_SD, key_start, key_count, kv_head, d_key_row, d_key_head, tile_s, width)
-    if groups > 1:
+    if groups > 1 or not is_large:
         _store(d_values, d_values_SD, key_start, key_count, kv_head, d_key_row, d_key_head, tile_s, width)
 
 
@@ -141,8 +146,8 @@ def forward_only(
     count, heads, width = queries_NHD.shape
     outputs_NHD = queries_NHD.new_empty(count, heads, width)
     tile_t, tile_s, warps = _tiles(longest_queries, longest_keys)
-    _forward[((len(query_starts) - 1) * heads,)](
-        queries_NHD, keys_NHD, values_NHD, outputs_NHD, query_starts, key_starts, 1 / math.sqrt(width), heads,
+    _forward[(len(query_starts) - 1, heads)](
+        queries_NHD, keys_NHD, values_NHD, outputs_NHD, query_starts, key_starts, 1 / math.sqrt(width),
         queries_NHD.stride(0), queries_NHD.stride(1), keys_NHD.stride(0), keys_NHD.stride(1),
         values_NHD.stride(0), values_NHD.stride(1), outputs_NHD.stride(0), outputs_NHD.stride(1),
         groups=heads // keys_NHD.shape[1], causal=causal, tile_t=tile_t, tile_s=tile_s, width=width, num_warps=warps,
@@ -207,13 +212,15 @@ def _write_gradients(
     d_queries_NHD, d_keys_NHD, d_values_NHD = results
     assert d_keys_NHD.stride() == d_values_NHD.stride()
     tile_t, tile_s, warps = _tiles(longest_queries, longest_keys)
+    is_large = warps == 8 and width <= 64
     _backward[((len(query_starts) - 1) * kv_heads,)](
         queries_NHD, keys_NHD, values_NHD, gradients_NHD, d_queries_NHD, d_keys_NHD, d_values_NHD,
         query_starts, key_starts, 1 / math.sqrt(width), kv_heads,
         queries_NHD.stride(0), queries_NHD.stride(1), keys_NHD.stride(0), keys_NHD.stride(1),
         values_NHD.stride(0), values_NHD.stride(1), gradients_NHD.stride(0), gradients_NHD.stride(1),
         d_queries_NHD.stride(0), d_queries_NHD.stride(1), d_keys_NHD.stride(0), d_keys_NHD.stride(1),
-        groups=heads // kv_heads, causal=causal, tile_t=tile_t, tile_s=tile_s, width=width, num_warps=warps,
+        groups=heads // kv_heads, causal=causal, is_large=is_large, tile_t=tile_t, tile_s=tile_s, width=width,
+        num_warps=4 if is_large else warps,
     )  # fmt: skip
 
 
