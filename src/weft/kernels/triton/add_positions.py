@@ -60,7 +60,7 @@ class _AddPositions(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> Tensor:
         rows, width = embedded_ND.shape
-        embedded_ND, table_PD = embedded_ND.contiguous(), table_PD.contiguous()
+        embedded_ND, table_PD, positions_N = (part.contiguous() for part in (embedded_ND, table_PD, positions_N))
         stream_ND = torch.empty_like(embedded_ND, dtype=dtype)
         tiles = row_tiles(width)
         _forward[(triton.cdiv(rows, tiles["tile_r"]),)](
