@@ -64,8 +64,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 if cast_weight_VD.dtype == weight_VD.dtype:
                     weight_grad_VD.addmm_(grad_CV.t(), states_CD)
                 elif states_ND.is_cuda:  # added by the product, and not rounded before
-                    options = {"out_dtype": weight_VD.dtype, "out": weight_grad_VD}
-                    torch.addmm(weight_grad_VD, grad_CV.t(), states_CD, **options)
+                    torch.addmm(weight_grad_VD, grad_CV.t(), states_CD, weight_VD.dtype, out=weight_grad_VD)
                 else:
                     weight_grad_VD += torch.mm(grad_CV.t(), states_CD)
                 bias_grad_V += grad_CV.sum(0)
