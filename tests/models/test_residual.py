@@ -14,7 +14,9 @@ from weft.recipe import TransformerSettings
 def test_both_placements_of_the_norm(placement: str) -> None:
     """pre: x + f(norm(x)); post: norm(x + f(x)); the same for both uses of the stream."""
     torch.manual_seed(1)
-    settings = TransformerSettings(kind="transformer", hidden=6, heads=2, norm_placement=placement, residual_dropout=0.0)
+    settings = TransformerSettings(
+        kind="transformer", hidden=6, heads=2, norm_placement=placement, residual_dropout=0.0
+    )
     block = ResidualBlock(settings)
     stream_ND, output_ND = torch.randn(5, 6), torch.randn(5, 6)
     normalized_ND = functional.layer_norm(stream_ND, (6,))
