@@ -41,10 +41,14 @@ def draw(lengths: list[int], heads: int, width: int, seed: int) -> tuple[Tensor,
         ([4, 2], [0, 3]),
         ([100, 3, 66], [100, 3, 66]),
         ([60, 3], [60, 77]),
+        ([n * 7 % 70 for n in range(150)], [n * 7 % 70 + n % 3 for n in range(150)]),
     ],
 )
 def test_short_rows(lengths: tuple[list[int], list[int]], kv_heads: int, causal: bool) -> None:
-    """Our kernel in bf16 against padded attention in fp32, with gradients; the output of a row without keys is zero."""
+    """Our kernel in bf16 against padded attention in fp32, with gradients; the output of a row without keys is zero.
+
+    The rows of a large batch are divided by their lengths.
+    """
     if causal and any(queries > keys for queries, keys in zip(*lengths, strict=True)):
         pytest.skip("more queries than keys: the first queries have no position")
     queries_NHD, queries = draw(lengths[0], 6, 32, 1)

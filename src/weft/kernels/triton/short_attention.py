@@ -5,14 +5,15 @@ tests/kernels/test_varlen_attention.py.
 
 Flash attention works in tiles of 128 by 128, most of which rows of 25 tokens would waste. Here a row fits into one
 tile, whose size is the next power of two; the softmax needs no second pass over the keys, and the backward pass
-recomputes it instead of storing it. Not for rows longer than `LONGEST`.
+recomputes it instead of storing it. As the number of programs determines the time rather than that of tokens, rows of
+half the size or less are computed by a launch of their own. Not for rows longer than `LONGEST`.
 """
 
 # No `from __future__ import annotations` here: PyTorch evaluates the annotations of a custom operator.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -22,19 +23,20 @@ from torch import Tensor
 from weft.kernels.adjacent_heads import empty_gradients
 
 LONGEST = 128
+MIN_SPLIT_ROWS = 128
+"""Batches of fewer rows are computed by one launch."""
 
 
 @triton.jit
 def _weights(  # type: ignore[no-untyped-def]
-    queries_TD, keys_SD, query_count, key_count, scale, causal: tl.constexpr, tile_t: tl.constexpr, tile_s: tl.constexpr
+    queries_TD, keys_SD, query_count, key_count, scale, causal, tile_t: tl.constexpr, tile_s: tl.constexpr
 ):
     """softmax(q·k / √d) over the keys that a query attends to; zero in rows without keys."""
     scores = tl.dot(queries_TD, tl.trans(keys_SD)) * scale
     t = tl.arange(0, tile_t)[:, None]
     s = tl.arange(0, tile_s)[None, :]
     attended = (s < key_count) & (t < query_count)
-    if causal:
-        attended = attended & (s <= t + key_count - query_count)
+    attended = attended & (s <= tl.where(causal != 0, t + key_count - query_count, tile_s))
     scores = tl.where(attended, scores, float("-inf"))
     maximum = tl.maximum(tl.max(scores, 1), -1e30)
     powers = tl.exp(scores - maximum[:, None])
@@ -61,18 +63,19 @@ def _store(  # type: ignore[no-untyped-def]
     tl.store(values + offsets, result.to(values.dtype.element_ty), mask=positions < count)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["causal"])
 def _forward(  # type: ignore[no-untyped-def]
-    queries, keys, values, outputs, query_starts, key_starts, scale,
+    queries, keys, values, outputs, query_starts, key_starts, scale, causal, over, up_to,
     query_row, query_head, key_row, key_head, value_row, value_head, output_row, output_head,
-    groups: tl.constexpr, causal: tl.constexpr, tile_t: tl.constexpr, tile_s: tl.constexpr, width: tl.constexpr,
+    groups: tl.constexpr, tile_t: tl.constexpr, tile_s: tl.constexpr, width: tl.constexpr,
 ):  # fmt: skip
-    """One row and head: Σ_j α_j v_j."""
+    """One row and head: Σ_j α_j v_j. ``over``, ``up_to``: the lengths of the rows that this launch computes."""
     row, head = tl.program_id(0), tl.program_id(1)
     query_start, key_start = tl.load(query_starts + row), tl.load(key_starts + row)
     query_count = tl.load(query_starts + row + 1) - query_start
     key_count = tl.load(key_starts + row + 1) - key_start
-    if query_count == 0:
+    longest = tl.maximum(query_count, key_count)
+    if (query_count == 0) | (longest <= over) | (longest > up_to):
         return
     kv_head = head // groups
     queries_TD = _load(queries, query_start, query_count, head, query_row, query_head, tile_t, width)
@@ -83,12 +86,13 @@ def _forward(  # type: ignore[no-untyped-def]
     _store(outputs, outputs_TD, query_start, query_count, head, output_row, output_head, tile_t, width)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["causal"])
 def _backward(  # type: ignore[no-untyped-def]
-    queries, keys, values, gradients, d_queries, d_keys, d_values, query_starts, key_starts, scale, kv_heads,
+    queries, keys, values, gradients, d_queries, d_keys, d_values, query_starts, key_starts,
+    scale, causal, over, up_to, kv_heads,
     query_row, query_head, key_row, key_head, value_row, value_head, gradient_row, gradient_head,
     d_query_row, d_query_head, d_key_row, d_key_head,
-    groups: tl.constexpr, causal: tl.constexpr, is_large: tl.constexpr,
+    groups: tl.constexpr, is_large: tl.constexpr,
     tile_t: tl.constexpr, tile_s: tl.constexpr, width: tl.constexpr,
 ):  # fmt: skip
     """One row and one key–value head, with all query heads that share it; ``d_x`` is the gradient of x.
@@ -100,7 +104,8 @@ def _backward(  # type: ignore[no-untyped-def]
     query_start, key_start = tl.load(query_starts + row), tl.load(key_starts + row)
     query_count = tl.load(query_starts + row + 1) - query_start
     key_count = tl.load(key_starts + row + 1) - key_start
-    if query_count + key_count == 0:  # as many rows of a padded batch as not
+    longest = tl.maximum(query_count, key_count)
+    if (longest <= over) | (longest > up_to):  # also empty rows: as many of a padded batch as not
         return
     keys_SD = _load(keys, key_start, key_count, kv_head, key_row, key_head, tile_s, width)
     values_SD = _load(values, key_start, key_count, kv_head, value_row, value_head, tile_s, width)
@@ -125,11 +130,27 @@ def _backward(  # type: ignore[no-untyped-def]
         _store(d_values, d_values_SD, key_start, key_count, kv_head, d_key_row, d_key_head, tile_s, width)
 
 
-def _tiles(longest_queries: int, longest_keys: int) -> tuple[int, int, int]:
-    """Tile sizes and the number of warps per tile."""
-    sizes = [max(16, triton.next_power_of_2(longest)) for longest in (longest_queries, longest_keys)]
-    cells = sizes[0] * sizes[1]
-    return sizes[0], sizes[1], 2 if cells <= 1024 else 4 if cells <= 4096 else 8
+class _Launch(NamedTuple):
+    """The size of a tile, and the lengths of the rows that are computed in it."""
+
+    tile_t: int
+    tile_s: int
+    over: int
+    up_to: int
+
+    @property
+    def warps(self) -> int:
+        cells = self.tile_t * self.tile_s
+        return 2 if cells <= 1024 else 4 if cells <= 4096 else 8
+
+
+def _launches(rows: int, longest_queries: int, longest_keys: int) -> list[_Launch]:
+    """One for all rows, or one for the longer and one for the shorter half of all lengths."""
+    tile_t, tile_s = (max(16, triton.next_power_of_2(longest)) for longest in (longest_queries, longest_keys))
+    half = max(tile_t, tile_s) // 2
+    if rows < MIN_SPLIT_ROWS or half < 16:
+        return [_Launch(tile_t, tile_s, 0, 2 * half)]
+    return [_Launch(tile_t, tile_s, half, 2 * half), _Launch(min(tile_t, half), min(tile_s, half), 0, half)]
 
 
 def forward_only(
@@ -145,13 +166,16 @@ def forward_only(
     """Every query over the keys of its row."""
     count, heads, width = queries_NHD.shape
     outputs_NHD = queries_NHD.new_empty(count, heads, width)
-    tile_t, tile_s, warps = _tiles(longest_queries, longest_keys)
-    _forward[(len(query_starts) - 1, heads)](
-        queries_NHD, keys_NHD, values_NHD, outputs_NHD, query_starts, key_starts, 1 / math.sqrt(width),
-        queries_NHD.stride(0), queries_NHD.stride(1), keys_NHD.stride(0), keys_NHD.stride(1),
-        values_NHD.stride(0), values_NHD.stride(1), outputs_NHD.stride(0), outputs_NHD.stride(1),
-        groups=heads // keys_NHD.shape[1], causal=causal, tile_t=tile_t, tile_s=tile_s, width=width, num_warps=warps,
-    )  # fmt: skip
+    rows = len(query_starts) - 1
+    for launch in _launches(rows, longest_queries, longest_keys):
+        _forward[(rows, heads)](
+            queries_NHD, keys_NHD, values_NHD, outputs_NHD, query_starts, key_starts,
+            1 / math.sqrt(width), int(causal), launch.over, launch.up_to,
+            queries_NHD.stride(0), queries_NHD.stride(1), keys_NHD.stride(0), keys_NHD.stride(1),
+            values_NHD.stride(0), values_NHD.stride(1), outputs_NHD.stride(0), outputs_NHD.stride(1),
+            groups=heads // keys_NHD.shape[1], tile_t=launch.tile_t, tile_s=launch.tile_s, width=width,
+            num_warps=launch.warps,
+        )  # fmt: skip
     return outputs_NHD
 
 
@@ -211,17 +235,18 @@ def _write_gradients(
     heads, kv_heads, width = queries_NHD.shape[1], keys_NHD.shape[1], queries_NHD.shape[2]
     d_queries_NHD, d_keys_NHD, d_values_NHD = results
     assert d_keys_NHD.stride() == d_values_NHD.stride()
-    tile_t, tile_s, warps = _tiles(longest_queries, longest_keys)
-    is_large = warps == 8 and width <= 64
-    _backward[((len(query_starts) - 1) * kv_heads,)](
-        queries_NHD, keys_NHD, values_NHD, gradients_NHD, d_queries_NHD, d_keys_NHD, d_values_NHD,
-        query_starts, key_starts, 1 / math.sqrt(width), kv_heads,
-        queries_NHD.stride(0), queries_NHD.stride(1), keys_NHD.stride(0), keys_NHD.stride(1),
-        values_NHD.stride(0), values_NHD.stride(1), gradients_NHD.stride(0), gradients_NHD.stride(1),
-        d_queries_NHD.stride(0), d_queries_NHD.stride(1), d_keys_NHD.stride(0), d_keys_NHD.stride(1),
-        groups=heads // kv_heads, causal=causal, is_large=is_large, tile_t=tile_t, tile_s=tile_s, width=width,
-        num_warps=4 if is_large else warps,
-    )  # fmt: skip
+    rows = len(query_starts) - 1
+    for launch in _launches(rows, longest_queries, longest_keys):
+        is_large = launch.warps == 8 and width <= 64
+        _backward[(rows * kv_heads,)](
+            queries_NHD, keys_NHD, values_NHD, gradients_NHD, d_queries_NHD, d_keys_NHD, d_values_NHD,
+            query_starts, key_starts, 1 / math.sqrt(width), int(causal), launch.over, launch.up_to, kv_heads,
+            queries_NHD.stride(0), queries_NHD.stride(1), keys_NHD.stride(0), keys_NHD.stride(1),
+            values_NHD.stride(0), values_NHD.stride(1), gradients_NHD.stride(0), gradients_NHD.stride(1),
+            d_queries_NHD.stride(0), d_queries_NHD.stride(1), d_keys_NHD.stride(0), d_keys_NHD.stride(1),
+            groups=heads // kv_heads, is_large=is_large, tile_t=launch.tile_t, tile_s=launch.tile_s, width=width,
+            num_warps=4 if is_large else launch.warps,
+        )  # fmt: skip
 
 
 @short_attention_backward.register_fake
