@@ -73,9 +73,9 @@ class BlockPart:
 
     def rows(self) -> Iterator[Row]:
         rows = list(self.block.rows())
-        hashes = iter(source_hashes(_split_text(row) for _, row in rows if not isinstance(row, RowError)))
+        parts = iter(parts_of((_split_text(row) for _, row in rows if not isinstance(row, RowError)), self.shares))
         for number, row in rows:
-            part = "train" if isinstance(row, RowError) else self.shares.part_of(next(hashes))
+            part = "train" if isinstance(row, RowError) else next(parts)
             if part == self.part:
                 yield number, row
 
