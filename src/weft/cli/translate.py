@@ -260,12 +260,16 @@ def _translate(
 ) -> None:
     """Window by window: read, translate, write."""
     from weft.cli.length_limit import warn_of_cut_off, warn_of_unproven
+    from weft.cli.source_check import CHECKED_LINES, warn_of_sources
 
     search = model.search_settings(job.settings)
     outputs = cut_off = unproven = 0
     with _counting(job.file):
         for window, results in translated_windows(model, job, stream):
             translations, content = format_window(job, window, results, first_line)
+            if not outputs:
+                sources = [translation.source for translation in islice(translations, CHECKED_LINES)]
+                warn_of_sources(model, job.arguments.run, job.file, sources)
             write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
             first_line += len(window)
             outputs += len(translations)
