@@ -104,7 +104,11 @@ def _add(residual: ResidualBlock, stream_RD: Tensor, output_RD: Tensor) -> Tenso
 
 
 def _normalize(residual: ResidualBlock, stream_RD: Tensor) -> Tensor:
-    norm: Any = residual._modules["norm"]
+    return normalize(residual._modules["norm"], stream_RD)
+
+
+def normalize(norm: Any, stream_RD: Tensor) -> Tensor:
+    """A norm, in one call where it is a layer norm."""
     if type(norm) is not nn.LayerNorm:
         return cast(Tensor, norm(stream_RD))
     parameters = norm._parameters

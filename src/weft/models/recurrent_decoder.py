@@ -13,7 +13,7 @@ results, `forward` takes it (see `RecurrentDecoder._fast_forward`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -127,6 +127,8 @@ class RecurrentDecoder(nn.Module):
 
     max_positions: int | None = None
     """The longest target: unlimited."""
+    has_sentence_steps: ClassVar[bool] = False
+    """See `TransformerDecoder`."""
 
     def __init__(self, settings: ModelSettings, *, size: int) -> None:
         """``size``: width of the states for the output layer."""

@@ -14,6 +14,7 @@ from weft.ragged import Ragged
 
 if TYPE_CHECKING:
     from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
+    from weft.models.sentence_steps import SentenceSteps
     from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 
 
@@ -53,6 +54,14 @@ class Seq2Seq(EncoderDecoder):
     def step(self, tokens_R: Tensor, state: Any, memory: Any) -> StepOutput:
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
         return StepOutput(self.output(output_RD), state, weights_RS)
+
+    def for_one_sentence(self, memory: Any, *, rows: int, return_attention: bool) -> SentenceSteps | None:
+        """Faster steps for a search of one sentence on a CPU (`weft.search.interface.HasSentenceSteps`)."""
+        if not self.decoder.has_sentence_steps:
+            return None
+        from weft.models.sentence_steps import sentence_steps
+
+        return sentence_steps(self, memory, rows=rows, return_attention=return_attention)
 
     def output_layer(self) -> Output:
         return self.output

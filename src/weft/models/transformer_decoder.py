@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,9 @@ class TransformerState(NamedTuple):
 
 class TransformerDecoder(nn.Module):
     """Every token attends to its history, then to the source, in every layer   Vaswani et al. 2017, 3.1."""
+
+    has_sentence_steps: ClassVar[bool] = True
+    """Whether `weft.models.sentence_steps` covers it."""
 
     def __init__(self, stack: TransformerStack, *, size: int, source_columns: int = 1) -> None:
         """``size``: of the hidden states it returns; ``source_columns``: that are attended to separately."""

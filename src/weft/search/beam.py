@@ -39,7 +39,7 @@ from torch.nn.functional import pad
 from weft.errors import SearchError
 from weft.search.backtrace import BeamRecord, Candidates, PackedBeamRecord, backtrace
 from weft.search.constraints import LogitsConstraint, apply_constraints
-from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel, fastest_steps
 from weft.search.loop import ObservedLoop, StepLoop
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
 from weft.search.state import SearchInputs, SearchStart, SearchState, history_window
@@ -103,6 +103,8 @@ def beam_search(
     """The best hypotheses of every sentence, best first."""
     if not request.max_lengths:
         return []
+    return_attention = request.return_attention or bool(options.ranking.beta)
+    model = fastest_steps(model, request, rows=options.size, return_attention=return_attention)
     step = BeamStep(
         model,
         options,
@@ -116,7 +118,6 @@ def beam_search(
     window = history_window(request)
     start = BeamStart(model, request.begin, options.size, window, request.device, options, request.n_best)
     loop = request.loop or StepLoop()
-    return_attention = request.return_attention or bool(options.ranking.beta)
     records = loop.search(step, start, SearchInputs.of(request), return_attention=return_attention)
     if isinstance(records[0].records, PackedBeamRecord):
         from weft.search.fused_steps import packed_backtrace

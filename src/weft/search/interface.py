@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 import torch
@@ -37,6 +37,17 @@ class StepModel(Protocol):
         """Logits of the next token, the new state, attention weights over the source. The logits may be overwritten.
 
         Rows are hypotheses; those of one sentence stand side by side, equally many for each row of the memory.
+        """
+
+
+@runtime_checkable
+class HasSentenceSteps(Protocol):
+    """A model with faster steps for a search of one sentence."""
+
+    def for_one_sentence(self, memory: Any, *, rows: int, return_attention: bool) -> StepModel | None:
+        """A model for one search whose memory has one row, with so many hypotheses; None where there is none.
+
+        Each state is stepped once, and the steps are taken in order.
         """
 
 
@@ -74,6 +85,14 @@ class SearchRequest:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     loop: StepLoop | None = None
     """Takes the steps; None: a plain loop."""
+
+
+def fastest_steps(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> StepModel:
+    """What a search of a request steps, one step after the other, with ``rows`` hypotheses of each sentence: the model
+    itself or, for one sentence on a CPU, its faster steps."""
+    if len(request.max_lengths) > 1 or request.device.type != "cpu" or not isinstance(model, HasSentenceSteps):
+        return model
+    return model.for_one_sentence(request.memory, rows=rows, return_attention=return_attention) or model
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from weft.search.interface import (
     PendingHypotheses,
     SearchRequest,
     StepModel,
+    fastest_steps,
 )
 from weft.search.loop import ObservedLoop, StepLoop, StepRecords, steps_of
 from weft.search.ranking import Ranking, coverage_score
@@ -147,6 +148,7 @@ def _search(
     if not request.max_lengths:
         return []
     return_attention = request.return_attention or bool(ranking.beta)
+    model = fastest_steps(model, request, rows=request.n_best, return_attention=return_attention)
     candidates = request.traced_candidates if request.return_trace else 0
     is_observed = isinstance(request.loop, ObservedLoop)
     step = PathStep(model, chooser, request.end, request.constraints, return_attention, candidates, is_observed)
