@@ -61,9 +61,7 @@ def outputs(model: StepModel, memory: Any, rows: int, steps: int) -> list[Tensor
 def test_equal_to_plain_steps(name: str, rows: int) -> None:
     model = model_of(COVERED[name])
     memory = model.encode(Ragged.of(SOURCE))
-    torch.testing.assert_close(
-        outputs(steps_of(model, memory, rows), memory, rows, 4), outputs(model, memory, rows, 4)
-    )
+    torch.testing.assert_close(outputs(steps_of(model, memory, rows), memory, rows, 4), outputs(model, memory, rows, 4))
 
 
 @torch.no_grad()

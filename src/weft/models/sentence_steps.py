@@ -16,7 +16,7 @@ rounding. What one sentence allows:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -27,9 +27,9 @@ from weft.attention.step_attention import KeysValues
 from weft.kernels.few_rows import MAX_ROWS, FewRowsWeights, few_rows_linear
 from weft.models.cpu_step import has_plain_layers, normalize
 from weft.models.interface import StepOutput, mean_of_heads
-from weft.models.positions import Sinusoidal
+from weft.models.positions import Sinusoidal, SinusoidTable
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import TransformerLayer
+from weft.models.transformer import TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
 
 FIRST_CAPACITY = 32
@@ -119,37 +119,42 @@ class SentenceSteps:
         rows: int,
         return_attention: bool,
     ) -> None:
-        self.embedding, self.decoder, self.output = model.target_embedding, decoder, model.output
-        self.return_attention = return_attention
-        self.pre_norm = decoder.stack.final_norm is not None
-        parts = zip(decoder.stack.layers, memory.layers, strict=True)
-        self.layers = [_Layer.of(layer, source, memory.mask_B11S, rows) for layer, source in parts]
-        self.output_weights = FewRowsWeights.of(
-            self.output, self.output.weight_VD, self.output.bias_V, rows=rows
+        stack = decoder.stack
+        self.embedding_VE, self.decoder, self.output = model.target_embedding.weight_VE, decoder, model.output
+        self.embedding_scale, self.embedding_norm, self.positions = _embedding_parts(stack)
+        self.input_projection, self.readout = (
+            _unless_identity(one) for one in (stack.input_projection, decoder.readout)
         )
-        self.heads, _, self.head_width = memory.layers[0].keys.shape[1:]
-        self.pool_LHPD = self._new_pool(FIRST_CAPACITY * rows)
-        """Keys, then values of the heads of each layer."""
-        self.positions = {0: 0}
+        self.final_norm, self.pre_norm = stack.final_norm, stack.final_norm is not None
+        self.return_attention = return_attention
+        parts = zip(stack.layers, memory.layers, strict=True)
+        self.layers = [_Layer.of(layer, source, memory.mask_B11S, rows) for layer, source in parts]
+        self.output_weights = FewRowsWeights.of(self.output, self.output.weight_VD, self.output.bias_V, rows=rows)
+        self.rows, self.heads, self.head_width = rows, *memory.layers[0].keys.shape[1::2]
+        self.scale = 1.0 / math.sqrt(self.head_width)
+        self.own_RR = torch.full((rows, rows), -math.inf).fill_diagonal_(0.0)
+        """The mask of the tokens of a step: each belongs to its own hypothesis."""
+        self.pool_2LHPD = self._new_pool(FIRST_CAPACITY * rows)
+        """Keys and values."""
+        self.times = {0: 0}
         """The position of the next token, by the number of tokens in the pool."""
 
     def _new_pool(self, capacity: int) -> Tensor:
-        return torch.empty(len(self.layers), 2 * self.heads, capacity, self.head_width)
+        return torch.zeros(2, len(self.layers), self.heads, capacity, self.head_width)
 
     def start(self, memory: TransformerMemory) -> Tensor:
         return memory.mask_B11S.new_zeros(1, 0)
 
     def step(self, tokens_R: Tensor, state: Tensor, memory: TransformerMemory) -> StepOutput:
-        stack = self.decoder.stack
         rows, stored = state.shape
-        state_RP = torch.cat([state, _own_token(rows)], 1) if rows > 1 else state.new_zeros(1, stored + 1)
-        own, histories = self._storage(stored, rows)
-        stream_RD = self._embed(tokens_R, self.positions[stored])
-        self.positions[stored + rows] = self.positions[stored] + 1
+        state_RP = torch.cat([state, self.own_RR[:rows, :rows]], 1)
+        time = self.times[stored]
+        self.times[stored + rows] = time + 1
+        stream_RD = self._embed(tokens_R, time)
         weights: dict[int, Tensor] = {}
-        for number, layer in enumerate(self.layers):
+        storage = self._storage(stored, rows)
+        for number, (layer, keys_values) in enumerate(zip(self.layers, storage, strict=True)):
             norm1, norm2, norm3 = layer.norms
-            keys_values = (own[number], *histories[2 * number : 2 * number + 2])
             output_RD = self._self_attention(layer, self._input(norm1, stream_RD), state_RP, keys_values)
             stream_RD = self._added(norm1, stream_RD + output_RD)
             scores_RN = functional.linear(self._input(norm2, stream_RD), layer.source_keys_ND, layer.source_bias_N)
@@ -160,44 +165,47 @@ class SentenceSteps:
                 weights[number] = weights_RHS
             hidden_RF = layer.activation(few_rows_linear(self._input(norm3, stream_RD), layer.linear1))
             stream_RD = self._added(norm3, stream_RD + few_rows_linear(hidden_RF, layer.linear2))
-        if stack.final_norm is not None:
-            stream_RD = normalize(stack.final_norm, stream_RD)
+        stream_RD = stream_RD if self.final_norm is None else normalize(self.final_norm, stream_RD)
         attention_RS = mean_of_heads(weights, self.decoder.alignment) if self.return_attention else None
-        return StepOutput(self._logits(self.decoder.readout(stream_RD)), state_RP, attention_RS)
+        return StepOutput(self._logits(stream_RD), state_RP, attention_RS)
 
-    def _storage(self, stored: int, rows: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Where each layer stores its next tokens, and the keys and values of all tokens, layer by layer."""
-        layers, heads, capacity, width = self.pool_LHPD.shape
-        if stored + rows > capacity:
-            larger = self._new_pool(2 * capacity)
-            larger[:, :, :stored] = self.pool_LHPD[:, :, :stored]
-            self.pool_LHPD, capacity = larger, 2 * capacity
-        histories = self.pool_LHPD.view(2 * layers, heads // 2, capacity, width).narrow(2, 0, stored + rows)
-        return self.pool_LHPD.narrow(2, stored, rows).unbind(0), histories.unbind(0)
-
-    def _embed(self, tokens_R: Tensor, position: int) -> Tensor:
+    def _embed(self, tokens_R: Tensor, time: int) -> Tensor:
         """What `TransformerStack.embed` gives."""
-        stack = self.decoder.stack
-        stream_RD = stack.input_projection(
-            functional.embedding(tokens_R, self.embedding.weight_VE) * stack.embedding_scale
-        )
-        if isinstance(stack.positions, Sinusoidal):
-            stream_RD = stream_RD + stack.positions.table(position + 1)[position]
-        elif stack.positions is not None:
-            stream_RD = stream_RD + stack.positions(torch.tensor([position]), position + 1)
-        return stream_RD if stack.embedding_norm is None else normalize(stack.embedding_norm, stream_RD)
+        stream_RD = functional.embedding(tokens_R, self.embedding_VE) * self.embedding_scale
+        stream_RD = stream_RD if self.input_projection is None else self.input_projection(stream_RD)
+        if isinstance(self.positions, SinusoidTable):
+            stream_RD = stream_RD + self.positions(time + 1)[time]
+        elif self.positions is not None:
+            stream_RD = stream_RD + self.positions(torch.tensor([time]), time + 1)
+        return stream_RD if self.embedding_norm is None else normalize(self.embedding_norm, stream_RD)
+
+    def _storage(self, stored: int, rows: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """For each layer: where it stores the keys and values of the next tokens (2, H, R, D); the keys (H, D, P) and
+        values (H, P, D) of all tokens."""
+        capacity, total = self.pool_2LHPD.shape[3], stored + rows
+        if total > capacity:
+            larger = self._new_pool(2 * capacity)
+            larger[:, :, :, :stored] = self.pool_2LHPD[:, :, :, :stored]
+            self.pool_2LHPD = larger
+        keys_LHPD, values_LHPD = self.pool_2LHPD.narrow(3, 0, total).unbind(0)
+        new_2LHRD = self.pool_2LHPD.narrow(3, stored, rows)
+        return zip(new_2LHRD.unbind(1), keys_LHPD.transpose(2, 3).unbind(0), values_LHPD.unbind(0), strict=True)
 
     def _self_attention(
         self, layer: _Layer, stream_RD: Tensor, state_RP: Tensor, keys_values: tuple[Tensor, Tensor, Tensor]
     ) -> Tensor:
-        own_HRD, keys_HPD, values_HPD = keys_values
+        new_2HRD, keys_HDP, values_HPD = keys_values
         rows, heads, width = stream_RD.shape[0], self.heads, self.head_width
-        projected = few_rows_linear(stream_RD, layer.query_key_value).t().view(3 * heads, width, rows)
-        queries_HRD, new_HRD = projected.transpose(1, 2).split((heads, 2 * heads))
-        own_HRD.copy_(new_HRD)
-        scores_HRP = torch.baddbmm(state_RP, queries_HRD, keys_HPD.transpose(1, 2), alpha=1.0 / math.sqrt(width))
+        projected = few_rows_linear(stream_RD, layer.query_key_value)
+        if rows == 1:  # the same for any number of rows in more calls
+            projected_3HRD = projected.view(3, heads, 1, width)
+        else:
+            projected_3HRD = projected.t().view(3, heads, width, rows).transpose(2, 3)
+        new_2HRD.copy_(projected_3HRD.narrow(0, 1, 2))
+        scores_HRP = torch.baddbmm(state_RP, projected_3HRD[0], keys_HDP, alpha=self.scale)
         attended_HRD = torch.bmm(torch.softmax(scores_HRP, -1), values_HPD)
-        return few_rows_linear(attended_HRD.transpose(0, 1).reshape(rows, heads * width), layer.output)
+        attended_RHD = attended_HRD if rows == 1 else attended_HRD.transpose(0, 1)
+        return few_rows_linear(attended_RHD.reshape(rows, heads * width), layer.output)
 
     def _input(self, norm: nn.Module, stream_RD: Tensor) -> Tensor:
         """The input of a sub-layer."""
@@ -207,11 +215,18 @@ class SentenceSteps:
         """The stream after the output of a sub-layer was added."""
         return added_RD if self.pre_norm else normalize(norm, added_RD)
 
-    def _logits(self, states_RD: Tensor) -> Tensor:
-        scores_RV = few_rows_linear(states_RD, self.output_weights)
-        return self.output.logits(scores_RV.contiguous())
+    def _logits(self, stream_RD: Tensor) -> Tensor:
+        states_RD = stream_RD if self.readout is None else self.readout(stream_RD)
+        return self.output.logits(few_rows_linear(states_RD, self.output_weights).contiguous())
 
 
-def _own_token(rows: int) -> Tensor:
-    """(R, R) the mask of the tokens of a step: each belongs to its own hypothesis."""
-    return torch.full((rows, rows), -math.inf).fill_diagonal_(0.0)
+def _embedding_parts(stack: TransformerStack) -> tuple[float, nn.Module | None, nn.Module | None]:
+    """The scale of embeddings, their norm, and the positions or the table of them."""
+    positions: nn.Module | None = stack.positions
+    if isinstance(positions, Sinusoidal):
+        positions = positions.table
+    return stack.embedding_scale, stack.embedding_norm, positions
+
+
+def _unless_identity(module: nn.Module) -> nn.Module | None:
+    return None if isinstance(module, nn.Identity) else module

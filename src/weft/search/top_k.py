@@ -90,17 +90,10 @@ def top_k_constrained(
 
 
 def first_largest(values_RV: Tensor) -> Tensor:
-    """(R, 1) the index of the largest value of every row, of equals the first; a quarter of the time of ``argmax``."""
-    length = values_RV.shape[1]
-    blocks = length // BLOCK
-    if blocks < 4 or values_RV.is_cuda:
+    """(R, 1) the index of the largest value of every row, of equals the first."""
+    if values_RV.device.type != "cpu" or values_RV.dtype != torch.float32:
         return values_RV.argmax(-1, keepdim=True)
-    maxima_RN = values_RV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
-    if length % BLOCK:
-        maxima_RN = torch.cat([maxima_RN, values_RV[:, blocks * BLOCK :].amax(-1, keepdim=True)], 1)
-    starts_R1 = maxima_RN.argmax(-1, keepdim=True) * BLOCK
-    indices_RX = (starts_R1 + torch.arange(BLOCK)).clamp_(max=length - 1)
-    return indices_RX.gather(1, values_RV.gather(1, indices_RX).argmax(-1, keepdim=True))
+    return torch.from_numpy(values_RV.detach().numpy().argmax(-1, keepdims=True))  # a tenth of the time of `argmax`
 
 
 def _best_of_rows(totals_BK: Tensor, log_probs_RC: Tensor, tokens_RC: Tensor) -> Extensions:
@@ -124,12 +117,14 @@ def log_sum_exp(logits_RV: Tensor) -> Tensor:
         return logits_RV.float().logsumexp(-1)
     if logits_RV.is_cuda:
         return logits_RV.amax(-1) - logits_RV.softmax(-1).amax(-1).log()
-    chunk = max(1, CACHE_FLOATS // max(1, logits_RV.shape[1]))
-    exp_CV = torch.empty_like(logits_RV[:chunk])
-    sums = [torch.exp(chunk_CV, out=exp_CV[: len(chunk_CV)]).sum(-1) for chunk_CV in logits_RV.split(chunk)]
-    log_sums_R = (torch.cat(sums) if len(sums) > 1 else sums[0]).log()
-    safe_R = log_sums_R.abs() < SAFE_LOG_SUM
-    if not bool(safe_R.all()):
-        unsafe_R = ~safe_R
+    rows, chunk = len(logits_RV), max(1, CACHE_FLOATS // max(1, logits_RV.shape[1]))
+    if rows <= chunk:
+        log_sums_R = torch.exp(logits_RV).sum(-1).log_()
+    else:
+        exp_CV = torch.empty_like(logits_RV[:chunk])
+        sums = [torch.exp(chunk_CV, out=exp_CV[: len(chunk_CV)]).sum(-1) for chunk_CV in logits_RV.split(chunk)]
+        log_sums_R = torch.cat(sums).log_()
+    if rows and not float(log_sums_R.abs().max()) < SAFE_LOG_SUM:  # also if it is not a number
+        unsafe_R = ~(log_sums_R.abs() < SAFE_LOG_SUM)
         log_sums_R[unsafe_R] = logits_RV[unsafe_R].logsumexp(-1)
     return log_sums_R
