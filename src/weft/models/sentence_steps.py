@@ -27,9 +27,9 @@ from weft.attention.step_attention import KeysValues
 from weft.kernels.few_rows import MAX_ROWS, FewRowsWeights, few_rows_linear
 from weft.models.cpu_step import has_plain_layers, normalize
 from weft.models.interface import StepOutput, mean_of_heads
-from weft.models.positions import Sinusoidal, SinusoidTable
+from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import TransformerLayer, TransformerStack
+from weft.models.transformer import TransformerLayer
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
 
 FIRST_CAPACITY = 32
@@ -104,6 +104,18 @@ def _few_rows(linear: nn.Linear, rows: int) -> FewRowsWeights:
     return FewRowsWeights.of(linear, linear.weight, linear.bias, rows=rows)
 
 
+class _Storage(NamedTuple):
+    """Where a layer writes the queries, keys and values of new tokens, and what it reads: views of one tensor.
+
+    Of all layers together, each has another axis in front.
+    """
+
+    new_RE: Tensor
+    queries_HRD: Tensor
+    keys_HDP: Tensor
+    values_HPD: Tensor
+
+
 class SentenceSteps:
     """A `StepModel` for one search of one sentence, whose steps are taken one after the other.
 
@@ -121,7 +133,10 @@ class SentenceSteps:
     ) -> None:
         stack = decoder.stack
         self.embedding_VE, self.decoder, self.output = model.target_embedding.weight_VE, decoder, model.output
-        self.embedding_scale, self.embedding_norm, self.positions = _embedding_parts(stack)
+        self.embedding_scale, self.embedding_norm = stack.embedding_scale, stack.embedding_norm
+        sinusoids = stack.positions.table if isinstance(stack.positions, Sinusoidal) else None
+        self.positions: Any = sinusoids or stack.positions
+        self.sinusoids_PD: Tensor | None = None if sinusoids is None else sinusoids.values_PD
         self.input_projection, self.readout = (
             _unless_identity(one) for one in (stack.input_projection, decoder.readout)
         )
@@ -130,17 +145,21 @@ class SentenceSteps:
         parts = zip(stack.layers, memory.layers, strict=True)
         self.layers = [_Layer.of(layer, source, memory.mask_B11S, rows) for layer, source in parts]
         self.output_weights = FewRowsWeights.of(self.output, self.output.weight_VD, self.output.bias_V, rows=rows)
-        self.rows, self.heads, self.head_width = rows, *memory.layers[0].keys.shape[1::2]
+        self.heads, self.head_width = memory.layers[0].keys.shape[1::2]
         self.scale = 1.0 / math.sqrt(self.head_width)
         self.own_RR = torch.full((rows, rows), -math.inf).fill_diagonal_(0.0)
         """The mask of the tokens of a step: each belongs to its own hypothesis."""
-        self.pool_2LHPD = self._new_pool(FIRST_CAPACITY * rows)
-        """Keys and values."""
+        self.pool = self._new_pool(FIRST_CAPACITY * rows)
         self.times = {0: 0}
         """The position of the next token, by the number of tokens in the pool."""
 
-    def _new_pool(self, capacity: int) -> Tensor:
-        return torch.zeros(2, len(self.layers), self.heads, capacity, self.head_width)
+    def _new_pool(self, capacity: int) -> _Storage:
+        """Storage of all layers for so many tokens."""
+        pool_LPE = torch.empty(len(self.layers), capacity, 3 * self.heads * self.head_width)
+        queries_LPHD, keys_LPHD, values_LPHD = pool_LPE.unflatten(2, (3, self.heads, self.head_width)).unbind(2)
+        return _Storage(
+            pool_LPE, queries_LPHD.transpose(1, 2), keys_LPHD.permute(0, 2, 3, 1), values_LPHD.transpose(1, 2)
+        )
 
     def start(self, memory: TransformerMemory) -> Tensor:
         return memory.mask_B11S.new_zeros(1, 0)
@@ -152,10 +171,9 @@ class SentenceSteps:
         self.times[stored + rows] = time + 1
         stream_RD = self._embed(tokens_R, time)
         weights: dict[int, Tensor] = {}
-        storage = self._storage(stored, rows)
-        for number, (layer, keys_values) in enumerate(zip(self.layers, storage, strict=True)):
+        for number, (layer, storage) in enumerate(zip(self.layers, self._storage(stored, rows), strict=True)):
             norm1, norm2, norm3 = layer.norms
-            output_RD = self._self_attention(layer, self._input(norm1, stream_RD), state_RP, keys_values)
+            output_RD = self._self_attention(layer, self._input(norm1, stream_RD), state_RP, storage)
             stream_RD = self._added(norm1, stream_RD + output_RD)
             scores_RN = functional.linear(self._input(norm2, stream_RD), layer.source_keys_ND, layer.source_bias_N)
             weights_RHS = torch.softmax(scores_RN.view(rows, self.heads, -1), -1)
@@ -171,41 +189,38 @@ class SentenceSteps:
 
     def _embed(self, tokens_R: Tensor, time: int) -> Tensor:
         """What `TransformerStack.embed` gives."""
-        stream_RD = functional.embedding(tokens_R, self.embedding_VE) * self.embedding_scale
+        stream_RD = torch.embedding(self.embedding_VE, tokens_R).mul_(self.embedding_scale)
         stream_RD = stream_RD if self.input_projection is None else self.input_projection(stream_RD)
-        if isinstance(self.positions, SinusoidTable):
-            stream_RD = stream_RD + self.positions(time + 1)[time]
+        if self.sinusoids_PD is not None:
+            if time >= self.sinusoids_PD.shape[0]:
+                self.sinusoids_PD = self.positions(time + 1)
+            stream_RD = stream_RD.add_(self.sinusoids_PD[time])
         elif self.positions is not None:
-            stream_RD = stream_RD + self.positions(torch.tensor([time]), time + 1)
+            stream_RD = stream_RD.add_(self.positions(torch.tensor([time]), time + 1))
         return stream_RD if self.embedding_norm is None else normalize(self.embedding_norm, stream_RD)
 
-    def _storage(self, stored: int, rows: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """For each layer: where it stores the keys and values of the next tokens (2, H, R, D); the keys (H, D, P) and
-        values (H, P, D) of all tokens."""
-        capacity, total = self.pool_2LHPD.shape[3], stored + rows
-        if total > capacity:
-            larger = self._new_pool(2 * capacity)
-            larger[:, :, :, :stored] = self.pool_2LHPD[:, :, :, :stored]
-            self.pool_2LHPD = larger
-        keys_LHPD, values_LHPD = self.pool_2LHPD.narrow(3, 0, total).unbind(0)
-        new_2LHRD = self.pool_2LHPD.narrow(3, stored, rows)
-        return zip(new_2LHRD.unbind(1), keys_LHPD.transpose(2, 3).unbind(0), values_LHPD.unbind(0), strict=True)
+    def _storage(self, stored: int, rows: int) -> Iterator[_Storage]:
+        """Of each layer, with ``rows`` tokens more than ``stored``."""
+        total = stored + rows
+        if total > self.pool.new_RE.shape[1]:
+            larger = self._new_pool(2 * self.pool.new_RE.shape[1])
+            larger.new_RE[:, :stored] = self.pool.new_RE[:, :stored]
+            self.pool = larger
+        new_LPE, queries_LHPD, keys_LHDP, values_LHPD = self.pool
+        parts = (
+            new_LPE.narrow(1, stored, rows),
+            queries_LHPD.narrow(2, stored, rows),
+            keys_LHDP.narrow(3, 0, total),
+            values_LHPD.narrow(2, 0, total),
+        )
+        return map(_Storage, *(part.unbind(0) for part in parts))
 
-    def _self_attention(
-        self, layer: _Layer, stream_RD: Tensor, state_RP: Tensor, keys_values: tuple[Tensor, Tensor, Tensor]
-    ) -> Tensor:
-        new_2HRD, keys_HDP, values_HPD = keys_values
-        rows, heads, width = stream_RD.shape[0], self.heads, self.head_width
-        projected = few_rows_linear(stream_RD, layer.query_key_value)
-        if rows == 1:  # the same for any number of rows in more calls
-            projected_3HRD = projected.view(3, heads, 1, width)
-        else:
-            projected_3HRD = projected.t().view(3, heads, width, rows).transpose(2, 3)
-        new_2HRD.copy_(projected_3HRD.narrow(0, 1, 2))
-        scores_HRP = torch.baddbmm(state_RP, projected_3HRD[0], keys_HDP, alpha=self.scale)
+    def _self_attention(self, layer: _Layer, stream_RD: Tensor, state_RP: Tensor, storage: _Storage) -> Tensor:
+        new_RE, queries_HRD, keys_HDP, values_HPD = storage
+        new_RE.copy_(few_rows_linear(stream_RD, layer.query_key_value))
+        scores_HRP = torch.baddbmm(state_RP, queries_HRD, keys_HDP, alpha=self.scale)
         attended_HRD = torch.bmm(torch.softmax(scores_HRP, -1), values_HPD)
-        attended_RHD = attended_HRD if rows == 1 else attended_HRD.transpose(0, 1)
-        return few_rows_linear(attended_RHD.reshape(rows, heads * width), layer.output)
+        return few_rows_linear(attended_HRD.transpose(0, 1).reshape(len(stream_RD), -1), layer.output)
 
     def _input(self, norm: nn.Module, stream_RD: Tensor) -> Tensor:
         """The input of a sub-layer."""
@@ -218,14 +233,6 @@ class SentenceSteps:
     def _logits(self, stream_RD: Tensor) -> Tensor:
         states_RD = stream_RD if self.readout is None else self.readout(stream_RD)
         return self.output.logits(few_rows_linear(states_RD, self.output_weights).contiguous())
-
-
-def _embedding_parts(stack: TransformerStack) -> tuple[float, nn.Module | None, nn.Module | None]:
-    """The scale of embeddings, their norm, and the positions or the table of them."""
-    positions: nn.Module | None = stack.positions
-    if isinstance(positions, Sinusoidal):
-        positions = positions.table
-    return stack.embedding_scale, stack.embedding_norm, positions
 
 
 def _unless_identity(module: nn.Module) -> nn.Module | None:

@@ -150,12 +150,11 @@ def _search(
     return_attention = request.return_attention or bool(ranking.beta)
     model = fastest_steps(model, request, rows=request.n_best, return_attention=return_attention)
     candidates = request.traced_candidates if request.return_trace else 0
-    is_observed = isinstance(request.loop, ObservedLoop)
+    loop = request.loop or StepLoop()
+    is_observed = isinstance(loop, ObservedLoop)
     step = PathStep(model, chooser, request.end, request.constraints, return_attention, candidates, is_observed)
     start = PathStart(model, request.begin, request.n_best, history_window(request), request.device)
-    loop = request.loop or StepLoop()
-    inputs = SearchInputs.of(request, draws=True)
-    records = loop.search(step, start, inputs, return_attention=return_attention)
+    records = loop.search(step, start, SearchInputs.of(request, draws=True), return_attention=return_attention)
     return _hypotheses(records, request, ranking, with_gap=chooser is GREEDY)
 
 
