@@ -211,6 +211,14 @@ def test_kernels_name_what_they_equal() -> None:
             assert "tests/" in docstring, f"{path.relative_to(SOURCE)}: names no test"
 
 
+def test_lists_of_files_are_complete() -> None:
+    """A package whose docstring lists its files lists all of them."""
+    for path in SOURCE.rglob("__init__.py"):
+        listed = set(re.findall(r"(\w+)\.py\b", ast.get_docstring(tree_of(path)) or ""))
+        if len(listed) > 1:
+            assert listed == {file.stem for file in path.parent.glob("*.py")} - {"__init__"}, path
+
+
 def test_tests_mirror_the_source() -> None:
     """``tests/<package>/test_<file>.py`` tests ``src/weft/<package>/<file>.py``; other kinds of tests stand beside.
 

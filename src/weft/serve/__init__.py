@@ -1,16 +1,35 @@
 """`weft serve`: trained runs behind an HTTP API and a page.
 
+The application
     app.py               `create_app`: the ASGI application
+    server.py            the process around it: uvicorn, signals, timeouts
     settings.py          addresses and limits
-    models.py            the runs that are served, each by a worker process
-    worker.py            the other end: loads a run and answers what it is sent
-    admission.py         which requests are admitted, and which are refused
-    queueing.py          the requests that wait for a model: fair, searched together
-    routes.py, streaming.py, inspection.py, libretranslate.py, training.py     what can be requested
-    languages.py         the languages of a model, by the names of LibreTranslate's clients
-    security.py, keys.py, metrics.py
+    security.py, keys.py the checks before every request; API keys
+    metrics.py, logs.py  Prometheus metrics; errors on stderr
+    naming.py            the runs that are served, and their names
 
-This process imports no torch: whatever happens to a model happens in its worker.
+What can be requested
+    routes.py            models, settings, translations, scores
+    streaming.py         a search step by step
+    inspection.py        tokens, embeddings, positions
+    training.py          the logs of runs in training
+    libretranslate.py    LibreTranslate's API; languages.py: the languages of a model, by the names of its clients
+    page.py              the page, whose files are in page/
+    schemas.py, errors.py, limits.py     bodies of requests, error responses, what a request may ask for
+
+From a request to its results
+    jobs.py              a request becomes a job
+    admission.py         which jobs are admitted, and which are refused
+    queueing.py, lanes.py    jobs wait in a fair queue, and are sent to a worker in batches
+    models.py            the models, each with its worker process
+    worker_process.py, frames.py     the service's end of a worker, and the messages between them
+
+In the worker
+    worker.py            loads a run and answers what it is sent
+    operations.py        what it can do with its model
+    facts.py, records.py, observation.py, words.py     a model, its results and the steps of a search as JSON
+
+The service itself imports no torch: whatever happens to a model happens in its worker.
 """
 
 from __future__ import annotations
