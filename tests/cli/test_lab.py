@@ -68,3 +68,12 @@ def test_bad_arguments(refusal: Refusal, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     expected = f"{tmp_path / 'file'}: is a file, expected a folder for the results"
     assert refusal("lab", "scaling", "--to", tmp_path / "file") == expected
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_training(
+    refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labs, "LABS", {"scaling": labs.scaling})
+    monkeypatch.setattr("weft.cli.lab._run", lambda *_, **__: pytest.fail("it was trained"))
+    (tmp_path / "file").write_text("")
+    assert refusal("lab", "scaling", "--to", tmp_path / "file" / "out") == f"{tmp_path}/file/out: Not a directory"

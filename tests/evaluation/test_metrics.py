@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 from importlib.metadata import version
 
 import pytest
@@ -14,7 +15,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import DataError, RecipeError
+from weft.errors import DataError, RecipeError, WeftWarning
 from weft.evaluation import metrics
 from weft.evaluation.metrics import (
     METRICS,
@@ -302,3 +303,17 @@ def test_importing_is_light() -> None:
         "print([m for m in ('torch', 'sacrebleu', 'matplotlib', 'weft.views') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_tokenized_text_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """If outputs and references are tokenized; sacrebleu's own advice, which is about the outputs, is not given."""
+    with pytest.warns(
+        WeftWarning, match=r"^bleu: outputs and references end with ' \.', .*; use the metric bleu_token"
+    ):
+        compute_metrics(["bleu"], ["b ."] * 100, ["a ."] * 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compute_metrics(["bleu"], ["b ."] * 100, ["b."] * 100)
+        compute_metrics(["bleu"], ["b ."] * 99, ["b ."] * 99)
+        compute_metrics(["bleu_tokenized", "chrf"], ["b ."] * 100, ["b ."] * 100)
+    assert not caplog.records

@@ -61,6 +61,8 @@ def command(
     folder = to or (Path("labs") if name == "all" else None)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file, expected a folder for the results")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)  # fails here, rather than after the training
     seeds = seeds or (2 if quick else 3)
     results: list[LabResult] = []
     for lab in labs:

@@ -40,6 +40,8 @@ REASONS = {"steps": "all steps done", "patience": "no further improvement", "tim
 """Why training has ended."""
 NARROW = 80
 """Columns below which the bar and the speed are left out."""
+FEW_STEPS = 0.25
+"""The share of a recipe's steps that a time limit should leave; below it a warning is given."""
 
 
 class ProgressReporter:
@@ -139,6 +141,12 @@ class ProgressReporter:
             f"fits into {event.minutes:g} min: {steps} ({each} each on {machine(started.device)}){validations}; "
             f"{most} {rounded(event.seconds)}"
         )
+        if event.steps < FEW_STEPS * event.recipe_steps:
+            whole = rounded(event.step_seconds * event.recipe_steps)
+            self.console.print(
+                f"warning: few of the recipe's steps; all of them take about {whole}. Allow more minutes, or train a "
+                "smaller model: docs/training.md"
+            )
 
     def _columns(self) -> list[ProgressColumn]:
         narrow = self.console.width < NARROW

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft import __version__
 from weft.activity import activity
-from weft.errors import DataError, RecipeError, nearest
+from weft.errors import DataError, RecipeError, nearest, warn
 from weft.evaluation.top_k import MAX_K, Matches, has_same_tokens, is_identical, top_k_accuracy
 from weft.text.string_distance import edit_distance
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 References = Sequence[str] | Sequence[Sequence[str]]
+TOKENIZED_LINES = 100
+"""Lines from which on text is taken to be tokenized, if they end with a separate period."""
 
 
 class MetricScore(NamedTuple):
@@ -302,8 +304,8 @@ def sacrebleu_metric(name: str) -> SacrebleuMetric:
     from sacrebleu.metrics import BLEU, CHRF, TER
 
     made: dict[str, Callable[[], SacrebleuMetric]] = {
-        "bleu": BLEU,
-        "bleu_lowercase": lambda: BLEU(lowercase=True),
+        "bleu": lambda: BLEU(force=True),  # `_warn_of_tokenized` in place of its own warning
+        "bleu_lowercase": lambda: BLEU(lowercase=True, force=True),
         "bleu_tokenized": lambda: BLEU(tokenize="none", force=True),
         "chrf": CHRF,
         "ter": TER,
@@ -318,8 +320,18 @@ def reference_streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
 
 def _sacrebleu(title: str, name: str, hypotheses: Sequence[str], references: References, *, better: str) -> MetricScore:
     metric = sacrebleu_metric(name)
+    if name in ("bleu", "bleu_lowercase"):
+        _warn_of_tokenized(name, hypotheses, references)
     score = metric.corpus_score(hypotheses, reference_streams(_reference_lists(hypotheses, references)))
     return MetricScore(title, float(score.score), str(metric.get_signature()), better)
+
+
+def _warn_of_tokenized(name: str, hypotheses: Sequence[str], references: References) -> None:
+    """A warning if outputs and references are tokenized, for which sacrebleu's tokenization is not meant."""
+    lists = _reference_lists(hypotheses, references)
+    lines = sum(line.endswith(" .") and lists[row][0].endswith(" .") for row, line in enumerate(hypotheses))
+    if lines >= TOKENIZED_LINES:
+        warn(f"{name}: outputs and references end with ' .', as tokenized text does; use the metric bleu_tokenized")
 
 
 def _identical(hypotheses: Sequence[str], references: References) -> tuple[int, int, str]:

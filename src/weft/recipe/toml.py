@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 from weft.recipe.base import Settings
 from weft.recipe.corpus import CorpusSettings
 from weft.recipe.recipe import Recipe
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Setting(NamedTuple):
@@ -73,7 +76,8 @@ def toml_value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     items = value.model_dump(exclude_none=True) if isinstance(value, Settings) else value
-    return "{" + ", ".join(f"{_toml_string(key)} = {toml_value(item)}" for key, item in items.items()) + "}"
+    pairs = [f"{key if _BARE_KEY.fullmatch(key) else _toml_string(key)} = {toml_value(items[key])}" for key in items]
+    return "{" + ", ".join(pairs) + "}"
 
 
 def _toml_string(text: str) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
@@ -132,8 +130,7 @@ class RecipeValidation:
         sources, references = self.items
         translations = self.translate(model)
         outputs = [translation.text for translation in translations]
-        with _without_advice():
-            [result] = compute_metrics([self.metric], outputs, references, sources=sources)
+        [result] = compute_metrics([self.metric], outputs, references, sources=sources)
         score = -math.inf if diverged else result.value if result.better == "higher" else -result.value
         counts = len(translations), sum(translation.ended_by_length for translation in translations), self.sample
         return ValidationScores(loss, per_token, {self.metric: result.value}, score, *counts)
@@ -149,17 +146,6 @@ class RecipeValidation:
         translator = Translator(model, self.prepared.tokenizers, self.recipe, device=self.device)
         translator.length_limits = self.prepared.length_limits
         return translator.translate(self.items.sources[:limit], return_attention=False, **search)
-
-
-@contextmanager
-def _without_advice() -> Iterator[None]:
-    """Without sacrebleu's advice to detokenize: a model that has learned little writes a space before each period."""
-    logger = logging.getLogger("sacrebleu")
-    was_disabled, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = was_disabled
 
 
 def validation_loss(
