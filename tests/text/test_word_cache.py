@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
-from weft.text import word_cache
+from weft.text import specials, word_cache
+from weft.text.vocabulary import Vocabulary
+from weft.text.words import WordTokenizer
 
 CORPUS = ["low lower newest widest", "l'ami (dé)!  <2de> x", "ﬁn ａ\u00a0b e\u0301 \t"]
 KINDS = {
@@ -24,6 +26,12 @@ KINDS = {
     "character": learn("character", CORPUS),
     "character, decomposed": learn("character", CORPUS, decompose=True),
     "byte": learn("byte", ()),
+}
+WORDS = {
+    "word": KINDS["word"],
+    "word, protected": learn("word", ["a (dé)!", "b <2de> wx"], protect=["w"], symbols=["<2de>"]),
+    "word, space": WordTokenizer(Vocabulary([" x", "￭ y", "(￭", "z"])),
+    "word, line end": WordTokenizer(Vocabulary(["a\nb", "￭.", "z"])),
 }
 every_kind = pytest.mark.parametrize("tokenizer", KINDS.values(), ids=KINDS)
 TEXTS = st.lists(st.lists(st.sampled_from([*"low é.'\u00a0\tﬁ\u0301¨ж ", "<2de>", "lower", "  "])).map("".join))
@@ -77,7 +85,18 @@ def test_arrays_are_decoded_as_decode_does(tokenizer, texts):
     assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays([])) == []
 
 
-def test_an_id_outside_of_the_vocabulary():
-    for id in (-1, 60):
+@pytest.mark.parametrize("tokenizer", WORDS.values(), ids=WORDS)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_words_in_any_order_are_decoded_as_decode_does(tokenizer, data):
+    ids = st.sampled_from([id for id in range(tokenizer.size) if id != specials.END])
+    rows = data.draw(st.lists(st.lists(ids, max_size=8), max_size=4))
+    expected = [tokenizer.decode(row) for row in rows]
+    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays(rows)) == expected
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word"])
+def test_an_id_outside_of_the_vocabulary(kind):
+    for id in (-1, KINDS[kind].size):
         with pytest.raises(VocabularyError, match=f"id {id} is not in the vocabulary"):
-            word_cache.decode_arrays(KINDS["bpe"], word_cache.to_arrays([[5, id]]))
+            word_cache.decode_arrays(KINDS[kind], word_cache.to_arrays([[5, id]]))

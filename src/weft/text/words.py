@@ -26,9 +26,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from weft.text import word_splitting
 from weft.text.preprocessing import Preprocessor
-from weft.text.specials import UNKNOWN, UNKNOWN_TEXT
+from weft.text.specials import END, UNKNOWN, UNKNOWN_TEXT
 from weft.text.vocabulary import (
     FIRST_SYMBOL_ID,
     Vocabulary,
@@ -40,7 +42,7 @@ from weft.text.vocabulary import (
     read_vocabulary,
     save_tokenizer,
 )
-from weft.text.word_cache import TokenArrays, WordCache, to_arrays
+from weft.text.word_cache import TokenArrays, WordCache, to_arrays, to_lists
 
 if TYPE_CHECKING:
     from weft.text.options import LearningOptions
@@ -129,6 +131,35 @@ class WordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._detokenize(ids)[0]
+
+    def decode_arrays(self, arrays: TokenArrays) -> list[str]:
+        """`decode` of many texts: the ids of all of them concatenated, and the number of ids of each."""
+        ids, lengths = arrays
+        if self._pieces is None or not len(lengths) or bool((ids == END).any()):
+            return [self.decode(text_ids) for text_ids in to_lists(arrays)]
+        check_ids([int(ids.min()), int(ids.max())] if len(ids) else [], self.size)
+        closed = np.insert(ids, np.cumsum(lengths), END).tolist()
+        text = "\n" + "".join(map(self._pieces.__getitem__, closed))
+        text = text.replace("\n ", "\n").replace(f"{JOINER} ", "").replace(JOINER, "")
+        return text[1:-1].split("\n")
+
+    @cached_property
+    def _pieces(self) -> list[str] | None:
+        """Every word with the space before it and the joiner after it, a line end for the end token.
+
+        None if words cannot simply be joined to lines.
+        """
+        pieces: list[str] = []
+        for id in range(FIRST_SYMBOL_ID, self.size):
+            symbol = self.vocabulary.symbol(id)
+            word = symbol.replace(JOINER, "")
+            if word.startswith(" ") or "\n" in word:  # a protected match may
+                return None
+            before, after = "" if symbol.startswith(JOINER) else " ", JOINER if symbol.endswith(JOINER) else ""
+            pieces.append(before + word + after)
+        names = [""] * FIRST_SYMBOL_ID
+        names[UNKNOWN], names[END] = f" {UNKNOWN_TEXT}", "\n"
+        return [*names, *pieces]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         check_ids(ids, self.size)
