@@ -4,7 +4,8 @@
     python benchmarks/compare.py --model transformer --rivals $RIVALS --data $RIVALS/data
 
 Needs the other toolkits (benchmarks/rivals/README.md) and a quiet machine: rounds with fewer than 1.8 busy cores
-are discarded with a message.
+are discarded with a message. With `--cores 0-5` the toolkits of a round run at the same time, each on two of these
+cores; in the next round each has the cores of its neighbor.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from pinning import core_groups, pinned
 
 HERE = Path(__file__).parent
 TOOLKITS = {  # of each model and, for the rnn, each attention; weft first
@@ -33,7 +37,8 @@ Case = tuple[str, str | None]  # model, attention
 def command(who: str, case: Case, given: argparse.Namespace) -> list[str]:
     model, attention = case
     common = ["--model", model, "--data", str(given.data.resolve()), "--seconds", str(given.seconds)]
-    common += ["--threads", str(given.threads)]
+    common += ["--threads", str(given.threads), "--warmup", str(given.warmup), "--window", str(min(15, given.seconds))]
+    common += ["--matmul", given.matmul]
     if attention:
         common += ["--attention", attention]
     if who == "weft":
@@ -43,13 +48,18 @@ def command(who: str, case: Case, given: argparse.Namespace) -> list[str]:
     return [str(python), str(HERE / "rivals/train.py"), "--rival", who, *common]
 
 
-def measure(who: str, case: Case, given: argparse.Namespace) -> dict[str, Any] | None:
-    """One run, as the line it prints; None if it failed."""
-    done = subprocess.run(command(who, case, given), capture_output=True, text=True, cwd=HERE / "rivals")
+def measure(who: str, case: Case, cores: str, given: argparse.Namespace) -> dict[str, Any] | None:
+    """One run, as the line it prints; None if it failed. ``cores``: that it may use; any if empty."""
+    words = pinned(command(who, case, given), cores)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=HERE / "rivals")
     if not done.stdout.strip():  # the status says little: fairseq aborts as it leaves, its line printed
         print(f"{who} {' '.join(filter(None, case))}: failed\n{done.stderr[-2000:]}", file=sys.stderr)
         return None
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def is_quiet(line: dict[str, Any] | None, threads: int) -> bool:
+    return line is not None and line["cores"] >= LEAST_CORES / 2 * threads
 
 
 def table(found: dict[tuple[Case, str], list[dict[str, Any]]]) -> Iterator[str]:
@@ -79,6 +89,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=45.0)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--warmup", type=int, default=20, help="steps that are not counted")
+    parser.add_argument("--matmul", choices=["highest", "medium"], default="highest", help="as in train.py")
+    parser.add_argument("--cores", metavar="FIRST-LAST", default="", help="run the toolkits of a round at once")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="change weft's recipe")
     given = parser.parse_args()
     cases = [
@@ -89,15 +102,19 @@ def main() -> None:
     found: dict[tuple[Case, str], list[dict[str, Any]]] = {}
     for number in range(1, given.rounds + 1):
         for case, names in cases:
-            for who in names:
-                line = measure(who, case, given)
-                if line is None:
-                    continue
-                quiet = line["cores"] >= LEAST_CORES / 2 * given.threads
-                note = "" if quiet else "thrown away, too few cores: "
-                print(f"round {number} {note}" + json.dumps(line), file=sys.stderr, flush=True)
-                if quiet:
-                    found.setdefault((case, who), []).append(line)
+
+            def run(who: str, cores: str, number: int = number, case: Case = case) -> dict[str, Any] | None:
+                line = measure(who, case, cores, given)
+                note = "" if is_quiet(line, given.threads) else "thrown away, too few cores: "
+                if line is not None:
+                    print(f"round {number} {note}" + json.dumps(line), file=sys.stderr, flush=True)
+                return line
+
+            groups = core_groups(given.cores, threads=given.threads, number=len(names), round_number=number)
+            with ThreadPoolExecutor(len(names) if given.cores else 1) as pool:
+                for who, line in zip(names, pool.map(run, names, groups), strict=True):
+                    if line is not None and is_quiet(line, given.threads):
+                        found.setdefault((case, who), []).append(line)
     print("\n".join(table(found)))
 
 

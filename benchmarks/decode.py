@@ -7,7 +7,8 @@
 The workload is that of benchmarks/rivals/decode.py: fresh weights, the same lines in the same batches, every output of
 exactly 20 tokens, two threads. In one round each toolkit runs once, in its own process. weft
 runs twice: in fp32, and with 8-bit products (`weft.models.quantization`). With `--batch 1` the table has the times of
-single calls. Machines are noisy: check "cores" first (benchmarks/rivals/README.md).
+single calls. Machines are noisy: check "cores" first (benchmarks/rivals/README.md). With `--cores 0-7` the toolkits of
+a round run at the same time, each on two of these cores; in the next round each has the cores of its neighbor.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from pinning import core_groups, pinned
 
 HERE = Path(__file__).parent
 RIVALS = {"rnn": ["opennmt", "fairseq", "joey"], "transformer": ["opennmt", "fairseq", "hf", "joey"]}
@@ -78,15 +82,15 @@ def _rivals_decode() -> Any:
     return module
 
 
-def measure(who: str, given: argparse.Namespace) -> dict[str, Any] | None:
-    """One run, as the line it prints; None if it failed."""
+def measure(who: str, cores: str, given: argparse.Namespace) -> dict[str, Any] | None:
+    """One run, as the line it prints; None if it failed. ``cores``: that it may use; any if empty."""
     common = [word for name in SHARED for word in (f"--{name}", str(getattr(given, name)))]
     if who in OURS:
         command = [sys.executable, str(HERE / "decode.py"), *common, "--alone", OURS[who]]
     else:
         python = given.rivals.absolute() / who / "bin/python"
         command = [str(python), str(HERE / "rivals/decode.py"), "--rival", who, *common]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE / "rivals")
+    done = subprocess.run(pinned(command, cores), capture_output=True, text=True, cwd=HERE / "rivals")
     if not done.stdout.strip():  # the status says little: fairseq aborts as it leaves, its line printed
         print(f"{who}: failed\n{done.stderr[-2000:]}", file=sys.stderr)
         return None
@@ -125,6 +129,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=20, help="tokens of every output")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a busy machine, --threads 1")
+    parser.add_argument("--cores", metavar="FIRST-LAST", default="", help="run the toolkits of a round at once")
     parser.add_argument("--alone", choices=list(OURS.values()), help="weft only, as one line of JSON")
     given = parser.parse_args()
     given.data = given.data.resolve()
@@ -136,11 +141,18 @@ def main() -> None:
     names = [who for who in [*OURS, *RIVALS[given.model]] if who in (given.toolkit or [*OURS, *RIVALS[given.model]])]
     found: dict[str, list[dict[str, Any]]] = {}
     for number in range(1, given.rounds + 1):
-        for who in names:
-            line = measure(who, given)
+
+        def run(who: str, cores: str, number: int = number) -> dict[str, Any] | None:
+            line = measure(who, cores, given)
             if line is not None:
                 print(f"round {number} " + json.dumps(line), file=sys.stderr, flush=True)
-                found.setdefault(who, []).append(line)
+            return line
+
+        groups = core_groups(given.cores, threads=given.threads, number=len(names), round_number=number)
+        with ThreadPoolExecutor(len(names) if given.cores else 1) as pool:
+            for who, line in zip(names, pool.map(run, names, groups), strict=True):
+                if line is not None:
+                    found.setdefault(who, []).append(line)
     print("\n".join(table(found, given)))
 
 

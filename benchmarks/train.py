@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+MATMUL = "torch.set_float32_matmul_precision: medium allows bf16 products of fp32 matrices where a CPU has them"
+
 
 def recurrent(attention: str) -> dict[str, Any]:
     """One bidirectional LSTM, 2 × 256; one LSTM of 512 with input feeding; nothing tied."""
@@ -72,6 +74,7 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=15.0)
     parser.add_argument("--warmup", type=int, default=20, help="steps that are not counted")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--matmul", choices=["highest", "medium"], default="highest", help=MATMUL)
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="change the recipe")
     given = parser.parse_args()
 
@@ -81,6 +84,7 @@ def main() -> None:
     from weft.training.events import Started, Step
 
     torch.set_num_threads(given.threads)
+    torch.set_float32_matmul_precision(given.matmul)
     recipe = weft.make_recipe(recipe_tree(given), given.set)
     windows: list[float] = []
     window_cores: list[float] = []
@@ -127,6 +131,7 @@ def main() -> None:
                 "cores": round(totals["cpu"] / totals["seconds"], 2),
                 "window_cores": window_cores,
                 "threads": given.threads,
+                "matmul": given.matmul,
                 "set": given.set,
             }
         )

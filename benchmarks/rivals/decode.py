@@ -91,6 +91,7 @@ def main() -> None:
     workload = Workload(
         model=args.model, data=args.data.resolve(), attention=attention, workers=0, **DEFAULTS[args.model]
     )
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # fairseq's --cpu uses a GPU in part
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
     import torch
 

@@ -26,6 +26,7 @@ def checkpoint(workload: Workload, folder: Path) -> Path:
         "dropout": [0.0],
         "attention_dropout": [0.0],
         "batch_size": 8,
+        "bucket_size": 1000,  # by default it would read the text until it has 262,144 lines
         "num_workers": 0,
         "train_steps": 1,
         "valid_steps": 10,
@@ -37,15 +38,17 @@ def checkpoint(workload: Workload, folder: Path) -> Path:
     return folder / "model_step_1.pt"
 
 
-def searcher(workload: Workload, folder: Path, *, beam: int, batch: int, length: int) -> Callable:
+def engine(model_file: Path, *, beam: int, batch: int, length: int, device: str = "cpu", precision: str = "fp32"):
+    """Its inference engine, for outputs of exactly ``length`` tokens."""
     from onmt.bin.translate import _get_parser
     from onmt.inference_engine import InferenceEnginePY
     from onmt.utils.parse import ArgumentParser
 
     given = _get_parser().parse_args(
         [
-            *["-model", str(checkpoint(workload, folder)), "-src", "unused", "-output", str(folder / "found.txt")],
-            *["-beam_size", str(beam), "-batch_size", str(batch), "-batch_type", "sents", "-gpu", "-1"],
+            *["-model", str(model_file), "-src", "unused", "-output", str(model_file.parent / "found.txt")],
+            *["-beam_size", str(beam), "-batch_size", str(batch), "-batch_type", "sents"],
+            *["-gpu", "0" if device == "cuda" else "-1", "-precision", precision],
             *["-min_length", str(length), "-max_length", str(length), "-max_length_ratio", "0"],
         ]
     )
@@ -54,10 +57,14 @@ def searcher(workload: Workload, folder: Path, *, beam: int, batch: int, length:
     ArgumentParser._validate_transforms_opts(given)
     ArgumentParser.validate_translate_opts_dynamic(given)
     os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # its checkpoints hold Python objects
-    engine = InferenceEnginePY(given)
+    return InferenceEnginePY(given)
+
+
+def searcher(workload: Workload, folder: Path, *, beam: int, batch: int, length: int) -> Callable:
+    made = engine(checkpoint(workload, folder), beam=beam, batch=batch, length=length)
 
     def search(lines: list[str]) -> list[int]:
-        _, found = engine.infer_list(lines)
+        _, found = made.infer_list(lines)
         return [len(best[0].split()) for best in found]
 
     return search

@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=2048, help="of a batch, as the toolkit counts them")
     parser.add_argument("--layers", type=int, help="1 (rnn) or 3 (transformer) unless given")
     parser.add_argument("--label-smoothing", type=float, help="0 (rnn) or 0.1 (transformer) unless given")
+    parser.add_argument("--matmul", choices=("highest", "medium"), default="highest", help="as in ../train.py")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare batches beside the trainer")
     args = parser.parse_args()
@@ -66,10 +67,12 @@ def main() -> None:
         **{**DEFAULTS[args.model], **chosen},
     )
 
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # fairseq's --cpu uses a GPU in part
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
     import torch
 
     torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision(args.matmul)
     meter = Meter(args.warmup, args.seconds, args.window)
     with (
         tempfile.TemporaryDirectory(prefix="rival-") as folder,
@@ -90,6 +93,7 @@ def main() -> None:
         "tokens": workload.tokens,
         "label_smoothing": workload.label_smoothing,
         "threads": args.threads,
+        "matmul": args.matmul,
         "workers": workload.workers,
     }
     print(json.dumps(result))
