@@ -13,9 +13,10 @@ The scale of the activations belongs to one row (per token: Dettmers et al. 2022
 the result of a row does not depend on the other rows of the batch. With one scale for a whole batch, as in PyTorch's
 dynamic quantization (`torch.ao`), the results of a search would depend on how sentences are batched.
 
-The products are oneDNN's, of unsigned by signed bytes, and fast only where the CPU supports them (VNNI: Intel since
-2019, AMD since Zen 4). Without, pairs of products are summed in 16 bits and would overflow, so activations get 7 bits
-instead of 8 (`LEVELS`); then quantization saves memory, but no time.
+The products are oneDNN's, of unsigned by signed bytes, and fastest where the CPU has instructions for them (AMX: Intel
+since 2023; VNNI: Intel since 2019, AMD since Zen 4). Without, pairs of products are summed in 16 bits and would
+overflow, so activations get 7 bits instead of 8 (`LEVELS`); even then a search by a recurrent model takes about half
+the time of fp32 (benchmarks/RESULTS.md).
 """
 
 from __future__ import annotations
