@@ -67,7 +67,7 @@ def _table(found: Iterable[Setting]) -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for setting in found:
         default = "" if setting.default is None else f"`{toml_value(setting.default)}`"
-        rows.append(f"| `{setting.name}` | {default} | {setting.help} |".replace("|y|", "\\|y\\|"))
+        rows.append(f"| `{setting.name}` | {default} | {setting.meaning} |".replace("|y|", "\\|y\\|"))
     return "\n".join(rows) + "\n"
 
 

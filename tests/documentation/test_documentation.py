@@ -221,7 +221,7 @@ def test_the_settings_of_both_families_are_listed() -> None:
         assert [name for name, *_ in rows] == [f"`{setting.name}`" for setting in wanted]
         for (_, default, *meaning), setting in zip(rows, wanted, strict=True):
             assert default == ("" if setting.default is None else f"`{toml_value(setting.default)}`")
-            assert " | ".join(meaning).replace("\\|", "|") == setting.help
+            assert " | ".join(meaning).replace("\\|", "|") == setting.meaning
 
 
 def project_files() -> list[Path]:

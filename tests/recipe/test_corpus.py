@@ -16,7 +16,7 @@ from weft.recipe.corpus import (
     ParallelFiles,
     TableFile,
 )
-from weft.recipe.toml import toml_value, write_toml
+from weft.recipe.toml import write_toml
 
 FORMS = {
     "a name": ("grammar", str),
@@ -103,8 +103,3 @@ UNKNOWN = [
 def test_an_unknown_key_of_a_form_gets_the_nearest_of_that_form(form, key, hint):
     assert refusal({"data": {"train": form}}) == f"data.train.{key}: unknown setting; {hint}"
     assert refusal({"data": {"valid": ["copy", form]}}) == f"data.valid.1.{key}: unknown setting; {hint}"
-
-
-def test_the_keys_of_a_table_are_written_without_quotes() -> None:
-    """As people write them; only a key that needs quotes has them."""
-    assert toml_value({"file": "a.tsv", "source": [1], "x y": True}) == '{file = "a.tsv", source = [1], "x y" = true}'

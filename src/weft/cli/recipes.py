@@ -25,7 +25,7 @@ def listing(context: typer.Context) -> None:
 
 @app.command("show", epilog="Try:  weft recipes show grammar")
 def show(name: RecipeName, changes: Changes = None) -> None:
-    """Print every setting of a recipe with its value, its meaning and, if it differs, its default."""
+    """Print every setting of a recipe: value, meaning, values to choose from and, if it differs, the default."""
     from weft.recipe import SHIPPED, load_recipe
     from weft.recipe.toml import settings_of, toml_value
 
@@ -40,4 +40,4 @@ def show(name: RecipeName, changes: Changes = None) -> None:
         value = "" if setting.value is None else toml_value(setting.value)
         default = "not set" if setting.default is None else toml_value(setting.default)
         changed = "" if setting.value == setting.default else f" (default {default})"
-        typer.echo(f"{f'{setting.name} = {value}':<46} # {setting.help}{changed}")
+        typer.echo(f"{f'{setting.name} = {value}':<46} # {setting.meaning}{changed}")

@@ -17,7 +17,7 @@ warnings.filterwarnings("ignore", 'Field name "copy" in "ModelSettings" shadows'
 class RecurrentSettings(Settings):
     """A stack of recurrent layers, in an encoder or a decoder."""
 
-    kind: CellName = Field("lstm", description="recurrent cell, or transformer")
+    kind: CellName = Field("lstm", description="kind of network: a recurrent cell, or another")
     layers: Layers = Field(1, description="number of layers")
     hidden: Width = Field(512, description="hidden size; of a bidirectional encoder, of both directions together")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="connections between layers")
@@ -41,7 +41,7 @@ class RecurrentDecoderSettings(RecurrentSettings):
 class TransformerSettings(Settings):
     """A stack of Transformer layers, in an encoder or a decoder."""
 
-    kind: Literal["transformer"] = Field("transformer", description="transformer, or rnn, gru, lstm")
+    kind: Literal["transformer"] = Field("transformer", description="kind of network")
     layers: Layers = Field(6, description="number of layers")
     hidden: Width = Field(512, description="hidden size")
     heads: Width = Field(8, description="attention heads; they divide the hidden size, unless head_size is set")

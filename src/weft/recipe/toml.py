@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from weft.recipe.base import Settings
+from weft.recipe.choices import CELLS, ENCODERS, Choice
 from weft.recipe.corpus import CorpusSettings
 from weft.recipe.recipe import Recipe
 
@@ -21,6 +24,14 @@ class Setting(NamedTuple):
     value: Any
     default: Any
     help: str
+    choices: tuple[str, ...] = ()
+    """The values that it may have, if they are names."""
+
+    @property
+    def meaning(self) -> str:
+        """The help, with the values to choose from that it does not mention itself."""
+        words = set(re.findall(r"\w+", self.help))
+        return self.help if words.issuperset(self.choices) else f"{self.help} ({', '.join(self.choices)})"
 
 
 def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
@@ -30,7 +41,20 @@ def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
         if isinstance(value, Settings) and not isinstance(value, CorpusSettings):
             yield from settings_of(value, f"{prefix}{name}.")
         else:
-            yield Setting(prefix + name, value, field.default, field.description or "")
+            yield Setting(prefix + name, value, field.default, field.description or "", _choices(prefix + name, field))
+
+
+def _choices(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """The names that a setting may have as its value; those of any kind of stack for the kind of a stack."""
+    if name == "model.encoder.kind":
+        return (*CELLS, *ENCODERS)
+    if name == "model.decoder.kind":
+        return (*CELLS, "transformer")
+    for choice in field.metadata:
+        if isinstance(choice, Choice):
+            return tuple(choice.names)
+    is_literal = get_origin(field.annotation) is Literal
+    return tuple(value for value in get_args(field.annotation) if isinstance(value, str)) if is_literal else ()
 
 
 def write_toml(recipe: Recipe, comments: Sequence[str] = ()) -> str:
