@@ -132,7 +132,7 @@ def run_job(job: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """Train, if the run is not there yet, and evaluate; in a process of its own."""
     import torch
 
-    from weft.evaluation.report import evaluate
+    from weft.evaluation.evaluate import evaluate
     from weft.recipe import load_recipe
     from weft.recipe.toml import toml_value
     from weft.runs.weights import read_shapes

@@ -33,7 +33,7 @@ from weft.recipe import load_recipe
 from weft.search import constraints
 from weft.search.constraints import NoLoops
 from weft.search.interface import NO_TOKEN
-from weft.search.loops import LoopLimits
+from weft.search.repetition import LoopLimits
 from weft.tasks import generate
 from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn

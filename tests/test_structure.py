@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": {"recipe.choices", "files", "errors"},
     "data": {"recipe", "text", "ragged", "files", "checksums", "errors", "activity"},
     "tasks": {"text", "data", "errors"},
-    "preparation": {"recipe", "text", "data", "tasks", "files", "errors", "runs", "search.loops", "activity"},
+    "preparation": {"recipe", "text", "data", "tasks", "files", "errors", "runs", "search.repetition", "activity"},
     "recommendation": {"recipe", "data", "text", "errors"},
     "kernels": {"ragged", "tree", "errors"},
     "attention": {"ragged", "tree", "kernels", "recipe", "errors"},

@@ -14,7 +14,7 @@ Functions
     make_recipe(settings)        a recipe from nested dictionaries
     train(recipe, folder)        train a model into a run folder; an iterator of events
     load(folder)                 a trained run, as a Translator
-    evaluate(run, pairs)         metrics of a run, as a Report
+    evaluate(run, pairs)         metrics of a run, as an Evaluation
     tune(recipe, folder)         train variants of a recipe and keep the best; an iterator of events
     compare(run, run)            runs on the same test set, with tests of the differences, as a Comparison
     report(run)                  all about a run on one HTML page, as a RunReport
@@ -26,7 +26,7 @@ Classes
     Recipe        every setting of a run
     Translator    translates, scores, samples and shows attention
     Translation   an output: text, score, tokens, attention, word links
-    Report        scores with their signatures, outputs, and what they were computed from
+    Evaluation    scores with their signatures, outputs, and what they were computed from
     RunReport     data, settings, learning curves, scores, errors and examples of a run; shows itself in a notebook
     Comparison    scores of several runs with intervals and p-values, and where their outputs differ
     Pair          a source, its target and their word links
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.errors import WeftError
     from weft.evaluation.comparison import Comparison, compare
-    from weft.evaluation.report import Report, evaluate
+    from weft.evaluation.evaluate import Evaluation, evaluate
     from weft.recipe import Recipe, load_recipe, make_recipe
     from weft.reporting.report import RunReport, report
     from weft.training.train import train
@@ -64,9 +64,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Comparison",
+    "Evaluation",
     "Pair",
     "Recipe",
-    "Report",
     "RunReport",
     "Translation",
     "Translator",
@@ -88,8 +88,8 @@ _MODULES = {
     "Translation": "weft.translation.results",
     "train": "weft.training.train",
     "tune": "weft.tuning.tune",
-    "evaluate": "weft.evaluation.report",
-    "Report": "weft.evaluation.report",
+    "evaluate": "weft.evaluation.evaluate",
+    "Evaluation": "weft.evaluation.evaluate",
     "compare": "weft.evaluation.comparison",
     "Comparison": "weft.evaluation.comparison",
     "report": "weft.reporting.report",

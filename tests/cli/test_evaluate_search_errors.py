@@ -11,7 +11,7 @@ import pytest
 
 from weft.data.pairs import Pair
 from weft.errors import SearchError
-from weft.evaluation.report import evaluate, search_errors, search_signature
+from weft.evaluation.evaluate import evaluate, search_errors, search_signature
 from weft.recipe import SearchSettings
 from weft.translation.translator import Translator
 

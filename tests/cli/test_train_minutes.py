@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.training import fitting
+from weft.training import fit_to_time_limit
 from weft.training.budget import Speed
 
 QUICKLY = ("data.train_size=30", "data.valid_size=3", "training.device=cpu", "training.metric=loss")
@@ -15,7 +15,7 @@ CHANGES = [part for change in QUICKLY for part in ("--set", change)]
 
 
 def test_fitted(command: Callable[..., tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=250.0))
+    monkeypatch.setattr(fit_to_time_limit, "measure", lambda *_, **__: Speed(step=250.0))
     out = tmp_path / "run"
     text, noise = command("train", "addition", "--minutes", "100", *CHANGES, "--out", out)
     assert text.endswith(f"{out}\n")

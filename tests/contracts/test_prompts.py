@@ -7,7 +7,7 @@ import pytest
 
 from weft.data.pairs import Pair
 from weft.errors import RecipeError, SearchError
-from weft.evaluation.report import evaluate
+from weft.evaluation.evaluate import evaluate
 from weft.recipe import make_recipe
 from weft.training.events import Finished, Step, Validation
 from weft.training.train import train

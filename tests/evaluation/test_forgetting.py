@@ -5,8 +5,8 @@ import json
 import pytest
 
 from weft.errors import DataError
+from weft.evaluation.evaluate import evaluate
 from weft.evaluation.forgetting import measure_forgetting
-from weft.evaluation.report import evaluate
 from weft.training.train import train
 from weft.translation.load import load
 

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from weft.evaluation.edits import Edit, score_edits
 from weft.evaluation.line_statistics import SACREBLEU, UNITS, WITHOUT, Outputs, edit_statistics, line_statistics
+from weft.evaluation.max_match import Edit, score_edits
 from weft.evaluation.metrics import METRICS, compute_metrics, number_of_references
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "log", ".", "quickly"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from weft.errors import DataError
-from weft.evaluation.edits import Edit, EditCounts, score_edits
 from weft.evaluation.m2 import is_m2, read_m2
+from weft.evaluation.max_match import Edit, EditCounts, score_edits
 
 FILE = """S The cat sat at mat .
 A 3 4|||Prep|||on|||REQUIRED|||-NONE-|||0

@@ -19,7 +19,7 @@ from weft.search.constraints import (
     lower,
 )
 from weft.search.interface import FORBIDDEN, NO_TOKEN
-from weft.search.loops import LoopLimits
+from weft.search.repetition import LoopLimits
 
 VOCABULARY = 5
 quick = settings(deadline=None, max_examples=150)

@@ -16,8 +16,8 @@ from weft.ragged import Ragged
 from weft.search import cuda_graphs
 from weft.search.constraints import NoLoops, NoRepeatNgrams
 from weft.search.cuda_graphs import CudaGraphLoop, LoopWithWork, padded_count
-from weft.search.loops import LoopLimits
 from weft.search.ranking import Ranking
+from weft.search.repetition import LoopLimits
 from weft.search.sampling import Sampler
 from weft.search.sampling_filters import SamplingFilter
 from weft.translation.engines.started_model import StartedModel

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from serve.servers import Running
-from weft.serve.facts import languages
 from weft.serve.languages import default, direction, match, names
+from weft.serve.model_info import languages
 from weft.serve.models import ServedModel
 from weft.text.frames import FrameRules
 from weft.text.specials import END
@@ -19,24 +19,24 @@ CODES = ["eng_Latn", "fra_Latn", "zho_Hans", "zho_Hant"]
 NLLB = FrameRules(("source",), (END,), END, ("target",), {code: number for number, code in enumerate(CODES, 7)})
 
 
-def facts_of(rules: FrameRules) -> dict[str, Any]:
+def info_of(rules: FrameRules) -> dict[str, Any]:
     return languages(cast(Tokenizers, SimpleNamespace(source=SimpleNamespace(rules=rules))))
 
 
-def served(facts: dict[str, Any]) -> ServedModel:
-    return cast(ServedModel, SimpleNamespace(facts=facts, languages=("de", "run")))
+def served(info: dict[str, Any]) -> ServedModel:
+    return cast(ServedModel, SimpleNamespace(info=info, languages=("de", "run")))
 
 
 def test_a_run_of_one_pair() -> None:
-    for facts in ({}, facts_of(FrameRules())):
-        model = served(facts)
+    for info in ({}, info_of(FrameRules())):
+        model = served(info)
         assert (names(model, "source"), names(model, "target")) == (["de"], ["run"])
         assert direction(model, "DE", "run") == direction(model, "auto", "run") == ("de", "run", {})
         assert direction(model, "de", "fr") is None
 
 
 def test_a_model_with_several_languages() -> None:
-    model = served(facts_of(NLLB.with_languages("eng_Latn", None)))
+    model = served(info_of(NLLB.with_languages("eng_Latn", None)))
     assert names(model, "source") == names(model, "target") == CODES
     search = {"source_language": "fra_Latn", "target_language": "zho_Hant"}
     assert direction(model, "fra", "ZHO_hant") == ("fra_Latn", "zho_Hant", search)
@@ -46,13 +46,13 @@ def test_a_model_with_several_languages() -> None:
         {"source_language": "eng_Latn", "target_language": "fra_Latn"},
     )
     assert direction(model, "fra", "zho") is None, "one of two"
-    assert default(served(facts_of(NLLB)), "source") is None
-    assert direction(served(facts_of(NLLB)), "auto", "fra") is None
+    assert default(served(info_of(NLLB)), "source") is None
+    assert direction(served(info_of(NLLB)), "auto", "fra") is None
 
 
 def test_a_model_with_several_targets() -> None:
     """Of OPUS-MT: the source has no token of its own."""
-    model = served(facts_of(FrameRules(("target",), languages={"fra": 5, "ita": 6}, required=False)))
+    model = served(info_of(FrameRules(("target",), languages={"fra": 5, "ita": 6}, required=False)))
     assert direction(model, "de", "ita") == ("de", "ita", {"target_language": "ita"})
     assert direction(model, "en", "ita") is None
 
@@ -65,7 +65,7 @@ def test_names(name: str, code: str | None) -> None:
 def test_they_are_offered_and_chosen(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """LibreTranslate's API lists them, and hands the choice to the model (here one that has none)."""
     model = running.service.models.by_name["transformer"]
-    monkeypatch.setattr(model, "facts", {**model.facts, **facts_of(NLLB.with_languages("eng_Latn", None))})
+    monkeypatch.setattr(model, "info", {**model.info, **info_of(NLLB.with_languages("eng_Latn", None))})
     offered = {one["code"]: one["targets"] for one in running.client.get("/languages").json()}
     assert offered == {"aa": ["bb"], **{code: [other for other in CODES if other != code] for code in CODES}}
     assert running.client.get("/frontend/settings").json()["language"]["source"]["code"] == "aa"

@@ -24,9 +24,9 @@ from weft.errors import DataError
 from weft.serve import create_app
 from weft.serve.admission import Refusal
 from weft.serve.errors import BusyError, ModelUnavailableError, ServiceError
-from weft.serve.facts import facts
 from weft.serve.lanes import Lane
 from weft.serve.metrics import Metrics
+from weft.serve.model_info import model_info
 from weft.serve.models import Models, ServedModel, languages_of, modified
 from weft.serve.naming import name_runs
 from weft.serve.operations import translate
@@ -243,7 +243,7 @@ def test_an_ensemble(recurrent_run: Path, transformer_run: Path, tmp_path: Path)
         worker = Worker(io.BytesIO(), io.BytesIO())
         worker.config = {**model._config(), "device": "cpu"}
         loaded = worker._load()
-        assert facts(loaded)["architecture"] == "ensemble"
+        assert model_info(loaded)["architecture"] == "ensemble"
         [record] = translate(loaded, {"texts": ["a b"], "search": {}, "n_best": 1})
         alone = weft.load(recurrent_run, device="cpu").translate("a b")
         assert json.loads(record)["text"] == alone.text, "two equal models"

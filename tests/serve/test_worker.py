@@ -157,7 +157,7 @@ def test_two_batches_are_searched_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         return [b"null"]
 
     monkeypatch.setattr(operations, "translate", translate)
-    monkeypatch.setattr("weft.serve.facts.facts", lambda translator: {})
+    monkeypatch.setattr("weft.serve.model_info.model_info", lambda translator: {})
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as results, os.fdopen(writing, "wb") as channel:
         one = Worker(io.BytesIO(), channel)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.training_runs import contents
-from weft.evaluation.report import evaluate
+from weft.evaluation.evaluate import evaluate
 from weft.recipe import Recipe, make_recipe
 from weft.training.train import train
 from weft.translation.load import load

@@ -13,7 +13,7 @@ from fixtures.training_runs import TRANSFORMER, contents
 from weft.errors import RecipeError, WeftWarning
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.corpus import NamedCorpus
-from weft.training import fitting, speed
+from weft.training import fit_to_time_limit, speed
 from weft.training.budget import Speed
 from weft.training.events import Averaged, Finished, Fitted, Started, Step, Validation
 from weft.training.train import train, train_within
@@ -34,7 +34,7 @@ RECIPE = {
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """really measured, though for a moment only; 100 minutes are time for about 20 updates."""
     monkeypatch.setattr(speed, "MIN_UPDATES", 3)
-    monkeypatch.setattr(fitting, "MEASURED_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(fit_to_time_limit, "MEASURED_SECONDS", (0.0, 0.0))
     measure = speed.measure
 
     def slow(run: speed.Measured, **options: Any) -> Speed:
@@ -43,7 +43,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
         assert measured.step > 0 and (measured.loss > 0) == (measured.sentence > 0) == has_validation
         return Speed(step=260.0)
 
-    monkeypatch.setattr(fitting, "measure", slow)
+    monkeypatch.setattr(fit_to_time_limit, "measure", slow)
 
 
 @pytest.mark.usefixtures("quickly")
@@ -68,7 +68,7 @@ def test_the_recipe_of_the_run_trains_it_again(tiny: Tiny, tmp_path: Path, model
 @pytest.mark.usefixtures("quickly")
 def test_a_machine_that_becomes_slower(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training ends at once, is validated, and can be resumed up to the steps that were planned."""
-    fit = fitting.fit_recipe
+    fit = fit_to_time_limit.fit_recipe
 
     def without_time(*arguments: Any) -> tuple[Recipe, Fitted]:
         recipe, event = fit(*arguments)
@@ -119,7 +119,7 @@ class TestRefused:
 
 def test_the_limit_of_a_recipe_that_fits(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the recipe that would be trained without a limit."""
-    monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=0.001))
+    monkeypatch.setattr(fit_to_time_limit, "measure", lambda *_, **__: Speed(step=0.001))
     recipe = tiny({"training.steps": 3, "training.validate_every": 1})
     events = list(train_within(recipe, tmp_path / "run", minutes=5))
     assert load_recipe(tmp_path / "run" / "recipe.toml").training == recipe.training

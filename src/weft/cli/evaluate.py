@@ -102,7 +102,7 @@ def command(
     if is_m2 and errors:
         raise RecipeError(f"--search-errors: {pairs} is an M2 file; give a TSV file of pairs")
     given = pairs if is_m2 else read_given(run, pairs, source, target)
-    from weft.evaluation.report import evaluate, search_errors
+    from weft.evaluation.evaluate import evaluate, search_errors
     from weft.files import save_text
 
     model = arguments.load()

@@ -34,7 +34,7 @@ def command(
 
     recipe = load_recipe("grammar", changes or ())
     from weft.cli.progress import ProgressReporter
-    from weft.evaluation.report import evaluate
+    from weft.evaluation.evaluate import evaluate
     from weft.training.train import train
     from weft.translation.load import load
     from weft.views.attention_map import draw_map, terminal_map

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.errors import DataError, RecipeError, SearchError, WeftError, plural
+from weft.evaluation.evaluate import n_best_search, run_signature, score_translations
 from weft.evaluation.line_statistics import LineStatistics, Outputs, edit_statistics, line_statistics
 from weft.evaluation.metrics import METRICS, MetricScore, check_metrics, split_name
 from weft.evaluation.output_differences import OutputDifferences, output_differences
 from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_items
-from weft.evaluation.report import n_best_search, run_signature, score_translations
 from weft.evaluation.significance import (
     Interval,
     Resampling,

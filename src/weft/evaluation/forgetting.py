@@ -13,8 +13,8 @@ from typing import Any
 
 from weft.data.pairs import Pair
 from weft.errors import DataError, plural
+from weft.evaluation.evaluate import evaluate
 from weft.evaluation.pairs import find_pairs
-from weft.evaluation.report import evaluate
 from weft.files import save_text
 from weft.preparation import has_corpus
 from weft.recipe import Recipe, load_recipe

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.evaluation.edits import Edit, EditCounts, edits_of_references, score_lines
+from weft.evaluation.max_match import Edit, EditCounts, edits_of_references, score_lines
 from weft.evaluation.metrics import METRICS, MetricScore, ngrams, reference_streams, sacrebleu_metric, split_name
 from weft.evaluation.repetition import find_loop, split_into_units
 from weft.text.string_distance import edit_distance

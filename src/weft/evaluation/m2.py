@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from weft.data.reading.lines import read_lines
 from weft.errors import DataError
-from weft.evaluation.edits import Edit
+from weft.evaluation.max_match import Edit
 
 
 class M2Sentence(NamedTuple):

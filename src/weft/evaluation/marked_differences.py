@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from weft.evaluation.edits import Edit, edits_between
+from weft.evaluation.max_match import Edit, edits_between
 
 MAX_UNITS = 400
 """Tokens or characters of each text that are compared."""

@@ -150,13 +150,13 @@ def token_error_rate(hypotheses: Sequence[str], references: References) -> Metri
 
 def edit_f05(hypotheses: Sequence[str], references: References, sources: Sequence[str] = ()) -> MetricScore:
     """F0.5 of the edits that make the sources the hypotheses; those of the references are the gold edits."""
-    from weft.evaluation import edits
+    from weft.evaluation.max_match import edit_scores, edits_of_references, score_edits
 
     lists = _reference_lists(hypotheses, references)
     if len(sources) != len(lists):
         raise DataError(f"edit F0.5: {len(sources)} sources but {len(lists)} hypotheses; expected one line for each")
-    counts = edits.score_edits(sources, hypotheses, edits.edits_of_references(sources, lists))
-    return edits.edit_scores(counts, annotators=number_of_references(lists), gold="references")[-1]
+    counts = score_edits(sources, hypotheses, edits_of_references(sources, lists))
+    return edit_scores(counts, annotators=number_of_references(lists), gold="references")[-1]
 
 
 def distinct_1(hypotheses: Sequence[str], references: References) -> MetricScore:

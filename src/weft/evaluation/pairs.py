@@ -14,8 +14,8 @@ from weft.data.pairs import BLANK_KIND, Pair, blank_error, is_blank
 from weft.data.reading.pair_files import read_pairs
 from weft.data.store.fingerprints import Fingerprints, Overlap
 from weft.errors import DataError, plural
-from weft.evaluation.edits import Edit
 from weft.evaluation.m2 import M2Sentence, is_m2, read_m2
+from weft.evaluation.max_match import Edit
 from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.recipe import Recipe
 from weft.translation.inputs import as_pairs

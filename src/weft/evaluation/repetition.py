@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 from weft import __version__
 from weft.errors import DataError
 from weft.evaluation.metrics import MetricScore, ngrams
-from weft.search.loops import runs
+from weft.search.repetition import runs
 
 T = TypeVar("T", bound=Hashable)
 

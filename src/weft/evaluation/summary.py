@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from weft.errors import DataError, plural
 from weft.evaluation.comparison import RunResult, matches_of, translate_and_score
+from weft.evaluation.evaluate import loaded_run
 from weft.evaluation.marked_differences import Mark, in_brackets, marked, shortened
 from weft.evaluation.metrics import MetricScore, check_metrics, perplexity
 from weft.evaluation.output_differences import similarity
 from weft.evaluation.pairs import EvaluationSet, find_items, training_overlap
 from weft.evaluation.references import EvaluationItems
-from weft.evaluation.report import loaded_run
 from weft.evaluation.significance import Resampling, bootstrap_scores, score_interval
 from weft.preparation import has_corpus
 from weft.translation.translator import Translator

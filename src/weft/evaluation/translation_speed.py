@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from weft.errors import DataError, SearchError
-from weft.evaluation.report import search_signature
+from weft.evaluation.evaluate import search_signature
 from weft.evaluation.resource_usage import cpu_seconds, peak_memory_bytes
 from weft.models.interface import Model
 from weft.translation.translator import WINDOW_LINES, Translator

@@ -12,7 +12,7 @@ from weft.data.batching.streaming import StreamedCorpus
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.recipe import Recipe
 from weft.runs.length_limits import LengthLimits
-from weft.search.loops import LoopLimits, has_loop
+from weft.search.repetition import LoopLimits, has_loop
 
 SAMPLE_PAIRS = 1_000_000
 """Pairs of each corpus whose lengths are measured; of a larger corpus evenly spaced ones."""
@@ -46,7 +46,7 @@ def _samples(data: BatchSource) -> Iterator[tuple[PairStore, np.ndarray]]:
 
 
 def loop_share(targets: TokenStore, rows: np.ndarray) -> float:
-    """The fraction of the targets, or of a sample of them, that contain a loop (`weft.search.loops`)."""
+    """The fraction of the targets, or of a sample of them, that contain a loop (`weft.search.repetition`)."""
     count = min(len(rows), LOOP_SAMPLE_PAIRS)
     rows = rows[np.arange(count) * len(rows) // max(count, 1)]
     long_rows = rows[targets.lengths_of(rows) >= LoopLimits().tokens]

@@ -13,10 +13,10 @@ from weft.errors import DataError
 from weft.evaluation.alignment import AlignmentScore
 from weft.evaluation.comparison import RunResult, matches_of, translate_and_score
 from weft.evaluation.confusions import UnitPair, Units, choose_units, compare_units
+from weft.evaluation.evaluate import score_alignment
 from weft.evaluation.line_statistics import LineStatistics
 from weft.evaluation.metrics import MetricScore, check_metrics, perplexity
 from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_items
-from weft.evaluation.report import score_alignment
 from weft.evaluation.significance import Resampling, bootstrap_scores, score_interval
 from weft.preparation import has_corpus
 from weft.recipe import Recipe

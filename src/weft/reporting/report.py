@@ -14,8 +14,8 @@ from typing import Any
 
 from weft import __version__
 from weft.errors import plural
+from weft.evaluation.evaluate import loaded_run
 from weft.evaluation.pairs import GivenPairs
-from weft.evaluation.report import loaded_run
 from weft.evaluation.significance import Resampling
 from weft.files import save_text
 from weft.markup.elements import Content, Html, element, join

@@ -10,8 +10,8 @@ An output for a source of s tokens has at most ⌊max_ratio · s⌋ + max_extra 
 the training targets fit even if they were half as long again, and a few misaligned pairs do not matter. There is no
 limit besides that grows less than the source: a model may be given longer sources than it was trained on.
 
-Outputs may loop (`weft.search.loops`) if more than 1 in 1,000 of the training targets do: the action sequences of SCAN
-repeat a phrase eight times, while a web corpus may have a few degenerate lines.
+Outputs may loop (`weft.search.repetition`) if more than 1 in 1,000 of the training targets do: the action sequences of
+SCAN repeat a phrase eight times, while a web corpus may have a few degenerate lines.
 
 Of several corpora, and of the members of an ensemble, the largest ratio and the largest extra count, and a single one
 that loops. The file is lengths.json; a run folder without it has the smallest limits, 2 s + 10, and no loops. Torch is

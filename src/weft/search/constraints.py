@@ -27,7 +27,7 @@ from torch.nn.functional import pad
 
 from weft.errors import SearchError
 from weft.search.interface import FORBIDDEN, NO_TOKEN
-from weft.search.loops import LoopLimits
+from weft.search.repetition import LoopLimits
 
 if TYPE_CHECKING:
     from weft.search.state import SearchState
@@ -185,7 +185,7 @@ class RepetitionPenalty:
 
 
 class NoLoops:
-    """Forbidden is the token that would make the last L_n tokens a run of period n: a loop (`weft.search.loops`)."""
+    """Forbids the token that would make the last L_n tokens a run of period n: a loop (`weft.search.repetition`)."""
 
     forbids = True
 

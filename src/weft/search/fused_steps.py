@@ -26,8 +26,8 @@ from weft.search.interface import (
     SearchRequest,
 )
 from weft.search.loop import StepRecords
-from weft.search.loops import LoopLimits
 from weft.search.ranking import Ranking
+from weft.search.repetition import LoopLimits
 from weft.search.state import SearchState
 from weft.search.transfers import HostCopies, to_device
 from weft.tree import select

@@ -27,7 +27,7 @@ From a request to its results
 In the worker
     worker.py            loads a run and answers what it is sent
     operations.py        what it can do with its model
-    facts.py, records.py, observation.py, words.py     a model, its results and the steps of a search as JSON
+    model_info.py, records.py, observation.py, words.py   a model, its results and the steps of a search as JSON
 
 The service itself imports no torch: whatever happens to a model happens in its worker.
 """

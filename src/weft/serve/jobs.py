@@ -67,8 +67,8 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
 
 def search_of(model: ServedModel, body: ModelRequest, settings: ServeSettings) -> dict[str, Any]:
     """The settings of a search; a language model samples by default."""
-    own = model.facts["search"]
-    if not model.facts["has_source"]:
+    own = model.info["search"]
+    if not model.info["has_source"]:
         own = {**own, "kind": "sample"}
     return search_settings(own, body.search, settings)
 
@@ -83,7 +83,7 @@ async def translate(
     """The translation records of texts, each as JSON. ``plain``: whether the request holds nothing but a text."""
     if not texts:
         return []
-    alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.facts["has_source"])
+    alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.info["has_source"])
     key = None if alone and len(texts) == 1 else to_json(payload).decode()
     lane = "exact" if payload["search"]["kind"] in EXACT else "batch"
     full = payload if key is not None else {**payload, "texts": list(texts)}

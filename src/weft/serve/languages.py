@@ -26,7 +26,7 @@ class Direction(NamedTuple):
 
 def names(model: ServedModel, side: str) -> list[str]:
     """The languages of a side, "source" or "target"."""
-    return list(model.facts.get("languages", {}).get(side, ())) or [model.languages[side == "target"]]
+    return list(model.info.get("languages", {}).get(side, ())) or [model.languages[side == "target"]]
 
 
 def direction(model: ServedModel, source: str, target: str) -> Direction | None:
@@ -40,16 +40,16 @@ def direction(model: ServedModel, source: str, target: str) -> Direction | None:
         if language is None:
             return None
         chosen[side] = language
-    several = model.facts.get("languages", {})
+    several = model.info.get("languages", {})
     search = {f"{side}_language": name for side, name in chosen.items() if several.get(side)}
     return Direction(chosen["source"], chosen["target"], search)
 
 
 def default(model: ServedModel, side: str) -> str | None:
     """The language of a side where none is named; None if one must be."""
-    if not model.facts.get("languages", {}).get(side):
+    if not model.info.get("languages", {}).get(side):
         return names(model, side)[0]
-    chosen: str | None = model.facts["language"][side]
+    chosen: str | None = model.info["language"][side]
     return chosen
 
 

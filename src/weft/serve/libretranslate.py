@@ -62,7 +62,7 @@ async def languages(request: Request) -> list[dict[str, Any]]:
     """The languages that are translated from, and into which others."""
     targets: dict[str, dict[str, None]] = {}
     for model in models_of(request).by_name.values():
-        several = any(model.facts.get("languages", {}).values())
+        several = any(model.info.get("languages", {}).values())
         for source in names(model, "source"):
             into = (target for target in names(model, "target") if not several or target != source)
             targets.setdefault(source, {}).update(dict.fromkeys(into))
@@ -166,7 +166,7 @@ async def find_model(request: Request, source: str, target: str) -> tuple[Served
     """The first model that translates between two languages, loaded."""
     served = models_of(request).by_name
     for name in served:
-        if direction(served[name], source, target) is None and served[name].facts:
+        if direction(served[name], source, target) is None and served[name].info:
             continue
         with suppress(ModelUnavailableError):  # unless no other model has these languages
             model = await loaded_model(request, name)

@@ -43,7 +43,7 @@ class ServedModel:
         self.metrics = metrics
         self.state = "loading"
         self.problem: str | None = None
-        self.facts: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}
         self.examples: list[dict[str, Any]] = []
         self.languages = languages_of(self.run, name)
         self.worker: WorkerProcess | None = None
@@ -131,7 +131,7 @@ class ServedModel:
             self.version += 1  # it has started; it is the run that cannot be loaded
             self._fail_waiting()
             return
-        self.facts, self.state, self.problem = data, "ready", None
+        self.info, self.state, self.problem = data, "ready", None
         self.lanes["batch"].parallel = data["parallel_searches"]
         self.languages = languages_of(self.run, self.name)
         self.version += 1
@@ -223,7 +223,7 @@ class ServedModel:
         return {
             "name": self.name,
             "title": self.name,
-            **self.facts,
+            **self.info,
             "state": "untrained" if self.state == "failed" and training else self.state,
             "problem": self.problem,
             "source": source,

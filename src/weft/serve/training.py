@@ -135,7 +135,7 @@ async def samples(model: ServedModel, *, first: bool, step: int | None) -> dict[
         examples = [example for example in model.examples if example["source"].strip()][:SAMPLES]
         texts = [example["source"] for example in examples]
         if examples:
-            payload = {"search": model.facts["search"], "n_best": 1, "attention": True, "texts": texts}
+            payload = {"search": model.info["search"], "n_best": 1, "attention": True, "texts": texts}
             job = Job("translate", payload, rows=texts, client="training")
             records = map(json.loads, await model.submit(job))
             result["translations"] = [

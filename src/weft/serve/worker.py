@@ -91,13 +91,13 @@ class Worker:
 
     def _report(self) -> None:
         """Say what the model is, and how many batches can be sent at once."""
-        from weft.serve.facts import facts
+        from weft.serve.model_info import model_info
 
         translator = self.translator
         assert translator is not None
         alone = translator.device.type != "cpu" or translator.engine.name == "ctranslate2"  # it divides batches itself
         parallel = 1 if alone else self._parallel()
-        self.send({"event": "ready"}, [to_json({**facts(translator), "parallel_searches": parallel})])
+        self.send({"event": "ready"}, [to_json({**model_info(translator), "parallel_searches": parallel})])
 
     def _parallel(self) -> int:
         """How many batches are searched at once on a CPU.
@@ -149,7 +149,7 @@ class Worker:
         if self.translator is None:
             raise CheckpointError("the model is not loaded")
         if op == "examples":
-            from weft.serve.facts import examples
+            from weft.serve.model_info import examples
 
             return self.send({"event": "examples"}, [to_json({"examples": examples(self.translator)})])
         if op == "translate":

@@ -39,7 +39,7 @@ from weft.training.diagnostics import Diagnostics
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
 from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights, write_base
-from weft.training.fitting import fit_recipe
+from weft.training.fit_to_time_limit import fit_recipe
 from weft.training.run_lock import lock_run
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext

@@ -13,8 +13,8 @@ from fixtures.small_networks import neural
 from weft.ragged import Ragged
 from weft.search.constraints import NoLoops
 from weft.search.cuda_graphs import CudaGraphLoop
-from weft.search.loops import LoopLimits
 from weft.search.ranking import Ranking
+from weft.search.repetition import LoopLimits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 LOOPS = (NoLoops(LoopLimits(copies=2, tokens=3)),)

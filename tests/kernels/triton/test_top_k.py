@@ -7,7 +7,7 @@ import torch
 
 from fixtures.search_requests import request
 from weft.search.constraints import NoLoops
-from weft.search.loops import LoopLimits
+from weft.search.repetition import LoopLimits
 from weft.search.state import SearchState
 from weft.search.top_k import top_k_constrained
 

@@ -121,7 +121,7 @@ def top_k_tokens(
 ) -> tuple[Tensor, Tensor]:
     """log p and ids of the ``k`` best of every row. Logits of forbidden tokens are overwritten by −∞.
 
-    ``history_RW``: where given, loops are forbidden (`weft.search.loops.LoopLimits`: longest, copies, tokens);
+    ``history_RW``: where given, loops are forbidden (`weft.search.repetition.LoopLimits`: longest, copies, tokens);
     ``min_lengths_B``: where given, the end token is forbidden until ``length_1`` has reached it.
     """
     rows, vocabulary = logits_RV.shape

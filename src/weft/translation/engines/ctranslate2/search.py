@@ -35,7 +35,7 @@ import torch
 from weft.errors import SearchError
 from weft.recipe import SearchSettings
 from weft.search.interface import Hypothesis
-from weft.search.loops import LoopLimits, has_loop
+from weft.search.repetition import LoopLimits, has_loop
 from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output, Rows
 from weft.translation.engines.interface import EngineRequest
 

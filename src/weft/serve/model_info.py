@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLES = 8
 
 
-def facts(translator: Translator) -> dict[str, Any]:
+def model_info(translator: Translator) -> dict[str, Any]:
     """All that is known of a model without searching."""
     recipe, model = translator.recipe, translator.model
     sizes = heads_of(model)

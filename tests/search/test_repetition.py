@@ -1,4 +1,4 @@
-"""One definition of loops: constraint, batch detector and metric are held to the runs of `weft.search.loops`."""
+"""One definition of loops: constraint, batch detector and metric are held to the runs of `weft.search.repetition`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weft.evaluation.repetition import find_loop
 from weft.search.constraints import NoLoops
 from weft.search.interface import NO_TOKEN
-from weft.search.loops import LoopLimits, has_loop, runs
+from weft.search.repetition import LoopLimits, has_loop, runs
 
 quick = settings(deadline=None, max_examples=100)
 SEQUENCES = st.lists(st.integers(0, 1), max_size=25)

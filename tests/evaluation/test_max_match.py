@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.evaluation.edits import Edit, EditCounts, alignment_lattice, count_edits, edits_between, score_edits
+from weft.evaluation.max_match import Edit, EditCounts, alignment_lattice, count_edits, edits_between, score_edits
 
 
 def paths(source: Sequence[str], output: Sequence[str], substitution: int) -> dict[tuple[tuple[int, int], ...], int]:

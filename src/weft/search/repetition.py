@@ -1,4 +1,4 @@
-"""Loops: one phrase over and over, as degenerate models produce it (Holtzman et al. 2020). The one definition of them.
+"""Loops: a phrase repeated over and over, as degenerate models produce it (Holtzman et al. 2020), defined here only.
 
 A run of period n is a stretch of tokens in which y_t = y_{t−n} from its (n+1)-th token on; it is a loop if n is at most
 ``longest`` and the run has at least
@@ -6,9 +6,9 @@ A run of period n is a stretch of tokens in which y_t = y_{t−n} from its (n+1)
     L_n = max(copies · n, tokens)
 
 tokens. So a phrase of n tokens may occur any number of times below ``copies`` in a row, and a short one more often,
-until the run has ``tokens`` tokens: "very very very very", "10000000" and a stutter of letters are no loops.
+until the run has ``tokens`` tokens: "very very very very", "10000000" and a stutter of letters are not loops.
 
-Held to this by tests/search/test_loops.py: the constraint (`weft.search.constraints.NoLoops`), its kernel
+Held to this by tests/search/test_repetition.py: the constraint (`weft.search.constraints.NoLoops`), its kernel
 (`weft.kernels.triton.top_k`) and `has_loop`. The metric (`weft.evaluation.repetition.find_loop`) counts whole copies of
 a phrase in the same `runs`.
 """

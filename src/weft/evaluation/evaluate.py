@@ -14,7 +14,7 @@ from weft.data.pairs import Pair
 from weft.data.store.fingerprints import Overlap
 from weft.errors import RecipeError, SearchError, plural
 from weft.evaluation.alignment import AlignmentScore, alignment_error_rate
-from weft.evaluation.edits import edit_scores, score_edits
+from weft.evaluation.max_match import edit_scores, score_edits
 from weft.evaluation.metrics import (
     METRICS,
     MetricScore,
@@ -38,7 +38,7 @@ from weft.translation.word_alignment import NULL_THRESHOLD
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Evaluation:
     """The result of an evaluation."""
 
     pairs: int
@@ -67,7 +67,7 @@ class Report:
 
     def __repr__(self) -> str:
         values = [f"{score.name} {score.value:.2f}" for score in self.scores]
-        return f"<Report: {self._counts()}; {', '.join([*values, f'perplexity {self.perplexity.value:.3f}'])}>"
+        return f"<Evaluation: {self._counts()}; {', '.join([*values, f'perplexity {self.perplexity.value:.3f}'])}>"
 
     def __str__(self) -> str:
         return "\n".join(self.summary())
@@ -146,7 +146,7 @@ def evaluate(
     references: str | None = None,
     limit: int | None = None,
     **search: Any,
-) -> Report:
+) -> Evaluation:
     """Translate the sources of some pairs and compare with the targets: metrics, each with its signature.
 
         print(weft.evaluate("runs/grammar"))                                     # the test set of its recipe
@@ -168,7 +168,7 @@ def evaluate(
     check_metrics(names)
     given = find_items(run.recipe, pairs, grouping=grouping, split=split, limit=limit)
     check_metrics(names, several_references=any(len(line) > 1 for line in given.items.references))
-    likelihood_report = Report(
+    likelihood = Evaluation(
         pairs=len(given.pairs),
         scores=[],
         perplexity=_perplexity(run, given.pairs),
@@ -180,13 +180,13 @@ def evaluate(
         training_overlap=training_overlap(run.folder, given.pairs),
     )
     if not searches:
-        return likelihood_report
+        return likelihood
     n_best, search = n_best_search(run, names, search)
     start = time.monotonic()
     translations = run.translate(given.items.sources, n_best=n_best, return_attention=False, **search)
     seconds = time.monotonic() - start
     return replace(
-        likelihood_report,
+        likelihood,
         scores=score_translations(names, translations, given),
         alignment=score_alignment(run, given.pairs),
         search=run_signature(run, run.search_settings(search)),

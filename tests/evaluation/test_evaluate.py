@@ -11,8 +11,8 @@ import pytest
 import weft
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, SearchError
+from weft.evaluation.evaluate import evaluate
 from weft.evaluation.metrics import METRICS
-from weft.evaluation.report import evaluate
 from weft.preparation import read_corpus
 from weft.translation.load import load
 from weft.translation.translator import Translator
@@ -182,7 +182,7 @@ def test_pairs_that_the_run_was_trained_on(finished: Path) -> None:
 
 def test_the_report_in_a_line_and_in_full(copier: Translator) -> None:
     report = evaluate(copier, PAIRS[:1], ["exact_match"])
-    assert re.fullmatch(r"<Report: 1 pair; exact match 0.00, perplexity \d+\.\d{3}>", repr(report))
+    assert re.fullmatch(r"<Evaluation: 1 pair; exact match 0.00, perplexity \d+\.\d{3}>", repr(report))
     assert str(report).splitlines() == report.summary()
     assert report.summary()[0].startswith("exact match ") and report.summary()[-1].startswith("1 pair, searched in ")
 
