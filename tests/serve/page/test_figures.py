@@ -94,3 +94,13 @@ def test_branches_of_a_tree_share_no_place(visitor):
 def test_differences_are_what_a_longest_common_subsequence_leaves(call):
     one, other = call("difference.js", "differences", ["a", "b", "c", "d", "e"], ["b", "x", "d", "e", "e"])
     assert (one, other) == ([True, False, True, False, False], [False, True, False, False, True])
+
+
+def test_the_ticks_of_curves_are_round(call):
+    def ticks(low, high):
+        return call("figures/curves.js", "roundTicks", low, high)
+
+    assert ticks(0.000461, 5.13) == [0, 2, 4, 6]
+    assert ticks(6_730, 19_700) == [5_000, 10_000, 15_000, 20_000]
+    assert ticks(0, 0.008) == [0, 0.002, 0.004, 0.006, 0.008]
+    assert ticks(-0.3, 0.2) == [-0.3, -0.2, -0.1, 0, 0.1, 0.2]

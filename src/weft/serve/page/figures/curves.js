@@ -21,7 +21,8 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
   const em = unit();
   const drawn = series.filter(({ points }) => points.length).map((one) => ({ ...one, points: thin(one.points) }));
   const values = drawn.flatMap(({ points }) => points.map(([, value]) => value)).filter(Number.isFinite);
-  const [low, high] = values.length ? bounds(values) : [0, 1];
+  const ticks = roundTicks(...(values.length ? bounds(values) : [0, 1]));
+  const [low, high] = [ticks[0], ticks.at(-1)];
   const end = Math.max(steps, 1, ...drawn.flatMap(({ points }) => points.at(-1)[0]));
   const [left, right, top, bottom] = [
     em * 4.2,
@@ -32,7 +33,6 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
   const [w, height] = [Math.max(width, em * 22), em * 15];
   const x = (step) => left + ((w - left - right) * step) / end;
   const y = (value) => top + (height - top - bottom) * (1 - (value - low) / (high - low || 1));
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => low + part * (high - low));
   const names = spread(
     drawn.map(({ points }) => y(points.at(-1)[1])),
     em * 1.15,
@@ -91,6 +91,15 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
       ),
     ),
   );
+}
+
+/** Round values, at most seven, evenly spaced from `low` or less to `high` or more. */
+export function roundTicks(low, high) {
+  const least = (high - low) / 5;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= least * 0.999) * power;
+  const [first, last] = [Math.floor(low / step + 1e-9), Math.ceil(high / step - 1e-9)];
+  return Array.from({ length: last - first + 1 }, (_, index) => Number(((first + index) * step).toPrecision(12)) || 0);
 }
 
 /** The lowest and highest value, without the first few outliers of a long series. */
