@@ -40,17 +40,17 @@ weft lab all --to out             # every lab, on one page: out/index.html
 import weft
 
 result = weft.labs.scaling()
-result.verdict.outcome  # "held", "did not hold" or "cannot be told"
+result.verdict.outcome  # "held", "did not hold" or "inconclusive"
 result.data  # every measurement; in a notebook, the result shows itself
 ```
 
 **How a verdict is made.** Every lab is repeated with three seeds, which are the unit of its statistics: an effect is
 the mean over the seeds with its 95 % interval (Student's t, unless the lab says otherwise). The claim predicts a side
 of a threshold, the smallest effect that counts. It *held* if the whole interval is on that side, it *did not hold* if
-the whole interval is on the other, and else it *cannot be told*. A lab with several predictions held if all of them
-did. Every lab can fail: its tests give it a world in which the claim is false. The same seeds give the same bytes on
-one machine; seconds, where they are measured, are an illustration and not part of a verdict. With three seeds an
-interval can reach beyond what a share can be, such as 112 %.
+the whole interval is on the other; otherwise the result is *inconclusive*. A lab with several predictions held if all
+of them did. Every lab can fail: its tests give it a world in which the claim is false. The same seeds give the same
+bytes on one machine; seconds, where they are measured, are an illustration and not part of a verdict. With three seeds
+an interval can reach beyond what a share can be, such as 112 %.
 
 To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/labs/scaling.py`.
 """

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from weft.cli import trace as cli
-from weft.cli.json_output import json_text
+from weft.json_text import json_text
 from weft.search.trace import BeamTrace, Branch
 
 Command = Callable[..., tuple[str, str]]

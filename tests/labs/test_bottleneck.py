@@ -20,9 +20,9 @@ def gap(per_doubling: float, level: float) -> list[float]:
         ([gap(15, 20), gap(16, 21), gap(14, 19)], [gap(10, 5), gap(11, 6), gap(9, 6)], "held"),
         ([gap(0, 0)] * 3, [gap(0, 0)] * 3, "did not hold"),
         ([gap(15, 20), gap(16, 21), gap(14, 19)], [gap(15, 20), gap(16, 21), gap(14, 19)], "did not hold"),
-        ([gap(15, 20), gap(16, 21), gap(14, 19)], [gap(10, 5), gap(11, 40), gap(9, -20)], "cannot be told"),
-        ([gap(15, 20), gap(-9, 21), gap(14, 19)], [gap(10, 5), gap(11, 6), gap(9, 6)], "cannot be told"),
-        ([gap(15, 20)], [gap(10, 5)], "cannot be told"),
+        ([gap(15, 20), gap(16, 21), gap(14, 19)], [gap(10, 5), gap(11, 40), gap(9, -20)], "inconclusive"),
+        ([gap(15, 20), gap(-9, 21), gap(14, 19)], [gap(10, 5), gap(11, 6), gap(9, 6)], "inconclusive"),
+        ([gap(15, 20)], [gap(10, 5)], "inconclusive"),
     ],
 )
 def test_the_verdict(narrow: list[list[float]], wide: list[list[float]], outcome: str) -> None:

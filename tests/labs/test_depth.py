@@ -15,9 +15,9 @@ from weft.labs.depth import judge_depth
         ([60, 65, 62], [10, 12, 8], [61, 64, 62], "held"),
         ([60, 65, 62], [61, 64, 62], [95, 97, 96], "did not hold"),
         ([60, 65, 62], [10, 12, 8], [10, 12, 8], "did not hold"),
-        ([60, 65, 62], [10, 70, 8], [95, 97, 96], "cannot be told"),
-        ([60, 65, 62], [10, 12, 8], [95, 97, 20], "cannot be told"),
-        ([60], [10], [95], "cannot be told"),
+        ([60, 65, 62], [10, 70, 8], [95, 97, 96], "inconclusive"),
+        ([60, 65, 62], [10, 12, 8], [95, 97, 20], "inconclusive"),
+        ([60], [10], [95], "inconclusive"),
     ],
 )
 def test_the_verdict(shallow: list[float], plain: list[float], residual: list[float], outcome: str) -> None:

@@ -42,7 +42,7 @@ def test_what_is_counted() -> None:
     ("attention_path", "outcome"),
     [
         (Estimate(0.0, -0.05, 0.05), "held"),
-        (Estimate(0.0, -0.2, 0.2), "cannot be told"),
+        (Estimate(0.0, -0.2, 0.2), "inconclusive"),
         (Estimate(1.0, 0.9, 1.1), "did not hold"),
     ],
 )

@@ -26,8 +26,8 @@ def rising(*levels: float) -> list[list[float]]:
         (rising(0, 1, 0), rising(0, 1, 0), "did not hold"),
         (rising(30, 33, 31), rising(30, 33, 31), "did not hold"),
         (rising(30, 33, 31), rising(40, 45, 41), "did not hold"),
-        (rising(30, 33, 31), rising(15, 40, 18), "cannot be told"),
-        (rising(30), rising(15), "cannot be told"),
+        (rising(30, 33, 31), rising(15, 40, 18), "inconclusive"),
+        (rising(30), rising(15), "inconclusive"),
     ],
 )
 def test_the_verdict(teacher: list[list[float]], scheduled: list[list[float]], outcome: str) -> None:

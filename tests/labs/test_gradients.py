@@ -69,7 +69,7 @@ def test_seeds_that_disagree_cannot_tell() -> None:
     trained = lines((-0.04, 0.0, -0.06), 2.0)
     trained[LSTM][0] = [-0.1 * distance for distance in range(2 * LONGEST + 1)]
     verdict = judge_curves({"initial": lines((-0.05, -0.03, -0.03)), "trained": trained})
-    assert verdict.outcome == "cannot be told"
+    assert verdict.outcome == "inconclusive"
     assert [check.effect.mean for check in verdict.checks[:2]] == pytest.approx([0.2, 0.2])
 
 

@@ -30,8 +30,8 @@ def test_removable() -> None:
         ([measured([0.0, 0.3, 0.0, 40.0], least=95.0, most=50.0)] * 3, "held"),
         ([measured([5.0, 9.0, 30.0, 40.0], least=80.0, most=50.0)] * 3, "did not hold"),
         ([measured([0.0, 0.3, 0.0, 0.2], least=94.0, most=94.0)] * 3, "did not hold"),  # all are alike
-        ([measured([0.0, 0.3, 0.0, 40.0], least=95.0, most=50.0)], "cannot be told"),
-        ([measured([0.0] * 4, least=0.0, most=0.0, exact=1.0)] * 3, "cannot be told"),  # nothing was learned
+        ([measured([0.0, 0.3, 0.0, 40.0], least=95.0, most=50.0)], "inconclusive"),
+        ([measured([0.0] * 4, least=0.0, most=0.0, exact=1.0)] * 3, "inconclusive"),  # nothing was learned
     ],
 )
 def test_the_verdict(results: list[dict[str, Any]], outcome: str) -> None:

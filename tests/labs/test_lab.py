@@ -42,7 +42,7 @@ def test_files(result: LabResult, tmp_path: Path) -> None:
 
 
 def test_what_it_shows(result: LabResult) -> None:
-    assert repr(result) == "<LabResult 'example': cannot be told, 2 seeds>"
+    assert repr(result) == "<LabResult 'example': inconclusive, 2 seeds>"
     assert str(result).startswith("example: Attention helps at 100 words\n")
     assert "example:" not in result.text(heading=False).splitlines()[0]
     assert result._repr_html_().startswith('<div class="weft">') and result.to_html().startswith("<!DOCTYPE html>")

@@ -38,7 +38,7 @@ def test_both_worlds() -> None:
         (1e-6, Estimate(18.0, 15.0, 21.0), Estimate(95.0, 90.0, 100.0), "held"),
         (2.0, Estimate(18.0, 15.0, 21.0), Estimate(95.0, 90.0, 100.0), "did not hold"),
         (1e-6, Estimate(18.0, 15.0, 21.0), Estimate(20.0, 15.0, 25.0), "did not hold"),
-        (1e-6, Estimate(18.0, 15.0, 21.0), Estimate(65.0, 40.0, 90.0), "cannot be told"),
+        (1e-6, Estimate(18.0, 15.0, 21.0), Estimate(65.0, 40.0, 90.0), "inconclusive"),
     ],
 )
 def test_the_verdict(difference: float, encoder: Estimate, decoder: Estimate, outcome: str) -> None:

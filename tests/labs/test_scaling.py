@@ -38,7 +38,7 @@ def test_the_measures() -> None:
     ("dot", "scaled", "ratio", "outcome"),
     [
         (Estimate(1.0, 0.98, 1.02), Estimate(0.0, -0.02, 0.02), Estimate(0.2, 0.1, 0.3), "held"),
-        (Estimate(1.0, 0.8, 1.2), Estimate(0.0, -0.02, 0.02), Estimate(0.2, 0.1, 0.3), "cannot be told"),
+        (Estimate(1.0, 0.8, 1.2), Estimate(0.0, -0.02, 0.02), Estimate(0.2, 0.1, 0.3), "inconclusive"),
         (Estimate(1.0, 0.98, 1.02), Estimate(0.0, -0.02, 0.02), Estimate(0.9, 0.8, 1.0), "did not hold"),
         (Estimate(0.5, 0.4, 0.6), Estimate(0.0, -0.02, 0.02), Estimate(0.2, 0.1, 0.3), "did not hold"),
     ],

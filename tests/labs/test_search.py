@@ -26,11 +26,11 @@ def numbers(**changes: list[float]) -> dict[str, dict[str, list[float]]]:
     [
         ({}, 0, 100, "held"),
         ({}, 1, 100, "did not hold"),
-        ({}, 0, 0, "cannot be told"),
-        ({"gain": [-0.5, 0.1, 0.9]}, 0, 100, "cannot be told"),
+        ({}, 0, 0, "inconclusive"),
+        ({"gain": [-0.5, 0.1, 0.9]}, 0, 100, "inconclusive"),
         ({"gain": [-0.5, -0.6, -0.4]}, 0, 100, "did not hold"),
         ({"worse": [0.0, 0.0, 0.0]}, 0, 100, "did not hold"),
-        ({"worse": [0.0, 0.0, 5.0]}, 0, 100, "cannot be told"),
+        ({"worse": [0.0, 0.0, 5.0]}, 0, 100, "inconclusive"),
         ({"length": [100.0, 101.0, 102.0]}, 0, 100, "did not hold"),
     ],
 )

@@ -31,7 +31,7 @@ def test_words_and_their_plurals() -> None:
         ({}, "held"),
         ({"BPE": [1.0, 2.0, 0.0]}, "did not hold"),
         ({"words": [99.0, 98.0, 97.0]}, "did not hold"),
-        ({"BPE": [5.0, 60.0, 20.0]}, "cannot be told"),
+        ({"BPE": [5.0, 60.0, 20.0]}, "inconclusive"),
     ],
 )
 def test_the_verdict(changes: dict[str, list[float]], outcome: str) -> None:

@@ -14,7 +14,7 @@ def test_everything_is_said(result: LabResult) -> None:
     assert max(map(len, lines)) <= 80
     for part in (
         "A gap of 35 points",
-        "Verdict   cannot be told. Attention adds 35 points.",
+        "Verdict   inconclusive. Attention adds 35 points.",
         "• gain at 100 words, in points: 35 [20, 50], predicted above 5: held",
         "Seeds     1, 2; intervals of 95 % over seeds",
         "Paper     A et al. 2015: 9 points.",

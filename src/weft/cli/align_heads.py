@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.arguments import Device, Json, Limit, Run, SourceLanguage, TargetLanguage, check_runs, given_corpus
-from weft.cli.json_output import json_text
+from weft.json_text import json_text
 
 DEFAULT_LIMIT = 1000
 SHOWN = 5

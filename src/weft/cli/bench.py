@@ -27,8 +27,8 @@ from weft.cli.arguments import (
     search_changes,
 )
 from weft.cli.help_text import CommandGroup
-from weft.cli.json_output import json_text
 from weft.errors import DataError
+from weft.json_text import json_text
 
 app = CommandGroup(help="Measure the speed of training and translation.", no_args_is_help=True)
 

@@ -25,9 +25,9 @@ from weft.cli.arguments import (
     search_changes,
 )
 from weft.cli.evaluate import Metrics, show_left_out
-from weft.cli.json_output import json_text
 from weft.errors import RecipeError
 from weft.evaluation.metrics import check_metrics
+from weft.json_text import json_text
 from weft.runs.adapted_run import AdaptedRun
 
 if TYPE_CHECKING:

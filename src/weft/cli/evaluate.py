@@ -27,11 +27,11 @@ from weft.cli.arguments import (
     read_given,
     search_changes,
 )
-from weft.cli.json_output import json_text
 from weft.cli.length_limit import warn_of_cut_off
 from weft.data.pairs import BLANK_KIND
 from weft.errors import DataError, RecipeError, plural
 from weft.evaluation.metrics import METRICS, check_metrics
+from weft.json_text import json_text
 
 if TYPE_CHECKING:
     from weft.evaluation.search_errors import SearchErrors

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.arguments import Json, check_output
-from weft.cli.json_output import json_text
 from weft.cli.status import duration
+from weft.json_text import json_text
 
 if TYPE_CHECKING:
     from rich.table import Table as LiveTable

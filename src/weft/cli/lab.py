@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.arguments import Json
-from weft.cli.json_output import json_text
 from weft.cli.status import duration
 from weft.errors import DataError, RecipeError
+from weft.json_text import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ def command(
     """Test a claim about sequence models: train small models, measure, draw, and say whether the claim held.
 
     Without a name, list the labs with their claims. With one, run it: a table, a chart, the verdict (held, did not
-    hold, cannot be told) with the effect and its 95 % interval over seeds, what the paper found, and what to try next.
+    hold, inconclusive) with the effect and its 95 % interval over seeds, what the paper found, and what to try next.
     At most two minutes each on two cores; the same seeds give the same result. "all" runs every lab and writes one
     page, index.html, into the folder of --to (by default: labs).
     """

@@ -29,8 +29,8 @@ from weft.cli.arguments import (
     search_changes,
 )
 from weft.cli.evaluate import Metrics, PairsOrM2, show_left_out
-from weft.cli.json_output import json_text
 from weft.evaluation.metrics import check_metrics
+from weft.json_text import json_text
 
 Page = Annotated[
     Path | None,

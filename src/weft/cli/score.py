@@ -23,8 +23,8 @@ from weft.cli.arguments import (
     given_corpus,
 )
 from weft.cli.bad_lines import BadLinePolicy, BadLines, process_each
-from weft.cli.json_output import json_text
 from weft.cli.model_loading import load_runs
+from weft.json_text import json_text
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair

@@ -20,7 +20,7 @@ from weft.cli.arguments import (
     check_runs,
     search_changes,
 )
-from weft.cli.json_output import json_text
+from weft.json_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,12 +11,12 @@ import typer
 
 from weft.activity import Activity, activity
 from weft.cli.arguments import Changes, DeviceOrNone, Json
-from weft.cli.json_output import json_text
 from weft.cli.own_pairs import find_pairs
 from weft.cli.signals import exit_code
 from weft.cli.status import duration
 from weft.cli.train import Like, Source, Target
 from weft.errors import DataError, plural
+from weft.json_text import json_text
 
 if TYPE_CHECKING:
     from weft.cli.own_pairs import OwnPairs

@@ -4,7 +4,7 @@
 
     result = weft.labs.scaling()            # or from the command line: weft lab scaling
     print(result)                           # tables, chart, verdict; in a notebook the result shows itself
-    result.verdict.outcome                  # "held", "did not hold" or "cannot be told"
+    result.verdict.outcome                  # "held", "did not hold" or "inconclusive"
     result.save("labs")                     # JSON, HTML, SVG and PNG
 
 `weft.labs.history()` is the longest of them: six models of ten years on one page (weft history).

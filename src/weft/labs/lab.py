@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from weft.charts import Chart, Table
 from weft.errors import DataError
 from weft.evaluation.environment import environment
 from weft.files import save_text
+from weft.json_text import json_value
 from weft.labs.verdicts import Verdict
 
 MAX_CLAIM = 100
@@ -72,7 +72,7 @@ class LabResult:
 
     def record(self) -> dict[str, Any]:
         """All of it as values of JSON; numbers that are not finite are None."""
-        record: dict[str, Any] = _finite(asdict(self))
+        record: dict[str, Any] = json_value(asdict(self))
         for name in ("tables", "charts"):
             record[name] = [item for item in record[name] if not item["varies"]]
         return record
@@ -116,17 +116,8 @@ class LabResult:
         return paths
 
 
-def _finite(value: Any) -> Any:
-    """The value with None for every number in it that is not finite, and lists for tuples."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(name): _finite(item) for name, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
-
-
 def _with_infinities(value: Any) -> Any:
-    """The inverse for estimates: their limits are numbers."""
+    """The inverse of `json_value` for estimates: their limits are numbers."""
     if isinstance(value, list):
         return [_with_infinities(item) for item in value]
     if not isinstance(value, dict):

@@ -10,9 +10,9 @@ from rich.text import Text
 from weft.charts.table import table_lines
 from weft.charts.terminal import chart_lines
 from weft.labs.lab import Lab, LabResult
-from weft.labs.verdicts import HELD, NOT_HELD, UNCLEAR, Outcome
+from weft.labs.verdicts import HELD, INCONCLUSIVE, NOT_HELD, Outcome
 
-OUTCOME_STYLES: dict[Outcome, str] = {HELD: "bold green", NOT_HELD: "bold red", UNCLEAR: "bold yellow"}
+OUTCOME_STYLES: dict[Outcome, str] = {HELD: "bold green", NOT_HELD: "bold red", INCONCLUSIVE: "bold yellow"}
 LABEL = 10
 """Columns of the labels before paragraphs."""
 MAX_PROSE = 100

@@ -1,7 +1,7 @@
 """Verdicts: whether a claim held, by comparing 95 % intervals with what the claim predicts.
 
 A check compares one effect with a threshold, the smallest effect that counts. It held if the whole interval is on the
-predicted side, did not hold if the whole interval is on the other side, and cannot be told otherwise. A claim held if
+predicted side, did not hold if the whole interval is on the other side, and is inconclusive otherwise. A claim held if
 all its checks held; it did not hold if one of them did not.
 """
 
@@ -13,11 +13,11 @@ from typing import Literal
 
 from weft.statistics import Estimate
 
-Outcome = Literal["held", "did not hold", "cannot be told"]
+Outcome = Literal["held", "did not hold", "inconclusive"]
 HELD: Outcome = "held"
 NOT_HELD: Outcome = "did not hold"
-UNCLEAR: Outcome = "cannot be told"
-OUTCOMES: tuple[Outcome, ...] = (HELD, NOT_HELD, UNCLEAR)
+INCONCLUSIVE: Outcome = "inconclusive"
+OUTCOMES: tuple[Outcome, ...] = (HELD, NOT_HELD, INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
@@ -71,19 +71,19 @@ def within(what: str, effect: Estimate, low: float, high: float) -> Check:
 
 def always(what: str, violations: int, cases: int) -> Check:
     """Something that is proved, or counted, has no exception; ``what`` names the exceptions."""
-    outcome = UNCLEAR if not cases else NOT_HELD if violations else HELD
+    outcome = INCONCLUSIVE if not cases else NOT_HELD if violations else HELD
     return Check(what, Estimate.exact(violations), f"0 of {cases:,}", outcome)
 
 
 def judge(checks: Sequence[Check], sentence: str) -> Verdict:
     """The verdict of several checks: all of them must hold."""
     outcomes = {check.outcome for check in checks}
-    outcome = NOT_HELD if NOT_HELD in outcomes else HELD if outcomes == {HELD} else UNCLEAR
+    outcome = NOT_HELD if NOT_HELD in outcomes else HELD if outcomes == {HELD} else INCONCLUSIVE
     return Verdict(outcome, sentence, tuple(checks))
 
 
 def _outcome(predicted: bool, opposite: bool) -> Outcome:
-    return HELD if predicted else NOT_HELD if opposite else UNCLEAR
+    return HELD if predicted else NOT_HELD if opposite else INCONCLUSIVE
 
 
 def _limit(value: float) -> str:

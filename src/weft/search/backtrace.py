@@ -208,6 +208,22 @@ def _bounds(history: _History, request: SearchRequest, ranking: Ranking) -> np.n
     return beam_bounds(history.following[:, :, 0], unfinished_B, stops_B, request.max_lengths, ranking)
 
 
+def _of_record(record: BeamRecord) -> _History:
+    """What consecutive steps add to the history of their sentences."""
+    return _History(
+        parents=record.parents_BK.numpy(),
+        tokens=record.tokens_BK.numpy(),
+        totals=record.totals_BK.numpy(),
+        ranking=record.ranking_BK.numpy(),
+        ends=record.ends_BK.numpy(),
+        end_parents=record.end_parents_BK.numpy(),
+        end_totals=record.end_totals_BK.numpy(),
+        end_ranking=record.end_ranking_BK.numpy(),
+        stopped=record.stopped_B.numpy(),
+        following=record.following_BG.numpy(),
+    )
+
+
 def _collect(steps: Sequence[StepRecords], sentences: int, size: int, groups: int) -> _History:
     shape = (sum(len(some.records.stopped_B) for some in steps), sentences, size)
     history = _History(
@@ -225,8 +241,8 @@ def _collect(steps: Sequence[StepRecords], sentences: int, size: int, groups: in
     time = 0
     for rows, record in steps:
         times = slice(time, time + len(record.stopped_B))
-        for array, values in zip(history, record, strict=False):  # the same fields in the same order
-            array[times, rows.numpy()] = values.numpy()
+        for array, values in zip(history, _of_record(record), strict=True):
+            array[times, rows.numpy()] = values
         time = times.stop
     return history
 

@@ -5,8 +5,8 @@ So a step is captured once for its shapes and then replayed as a whole. The `Sea
 replay writes the next state into them, and the step's record into a history. There are few shapes: sentences are padded
 with ones that are done, key–value caches have a capacity of 32, 64, 128, … tokens.
 
-The host never waits for the device step by step: which sentences are done is read a few steps late. When half of them,
-or more, are done (`few_active`), or the capacity is used up, the rest moves into buffers of another size. While the
+The host never waits for the device step by step: which sentences are done is read a few steps late. When few are still
+active (`few_active`), or the capacity is used up, they move into buffers of another size. While the
 first steps are queued on the device, the host may prepare the next batch (`LoopWithWork`).
 
 A search that begins like an earlier one (`SearchStart`) makes no state: its inputs are copied into the buffers, and the
@@ -35,17 +35,18 @@ from weft.tree import Tree, can_restart, leaves, map_tree, restart, with_capacit
 INITIAL_CAPACITY = 32
 """Tokens that the first buffers can hold."""
 READ_DELAY = 2
-"""After how many steps it is read which sentences are done …"""
+"""How many steps later the host reads which sentences are done. One step later if there are at most `FEW_ROWS` rows."""
 FEW_ROWS = 64
-"""… or after one, if there are so few rows that the steps are short."""
-LARGE, SMALL = 512, 32
-"""Sentences: see `few_active`."""
-LARGE_LEAF = 2**16
-"""Numbers of a tensor from which on it is copied by itself: PyTorch divides a list among too few blocks."""
+"""Steps of so few rows are short."""
+LARGE_BATCH, SMALL_BATCH = 512, 32
+"""In sentences; `few_active` treats batches above, between and below these sizes differently."""
+LARGE_TENSOR = 2**16
+"""Tensors with at least this many elements are copied one by one. Smaller ones are copied together by one kernel, which
+would divide a large one among too few blocks."""
 LARGE_INPUT = 4096
-"""Numbers of an input up to which its copy to the device waits for nothing, though it is not page-locked."""
+"""Inputs with more elements are copied from page-locked memory; copies of smaller ones are asynchronous without it."""
 MEMORY_FRACTION = 0.25
-"""Of the device's memory: what the buffers of all graphs that are kept may take together."""
+"""The share of the device's memory that the buffers of all graphs together may take."""
 
 
 class ChangingShapeError(Exception):
@@ -235,7 +236,7 @@ def _copy_pairs(pairs: list[tuple[Tensor, Tensor]]) -> None:
     """Overwrite the first of each pair by the second."""
     by_type: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
     for old, new in pairs:
-        if old.numel() >= LARGE_LEAF:
+        if old.numel() >= LARGE_TENSOR:
             old.copy_(new)
         else:
             by_type.setdefault(old.dtype, []).append((old, new))
@@ -370,11 +371,14 @@ def padded_count(count: int) -> int:
 
 
 def few_active(size: int) -> int:
-    """So few active sentences of a number that the rest moves into smaller buffers; 0: it never does.
+    """The number of active sentences at which a search moves from buffers of ``size`` sentences to smaller ones.
 
-    A large batch saves most by becoming smaller; the steps of a small one take the same time whatever its size.
+    A large batch moves when half of its sentences are done, since its steps become much faster; a medium one when three
+    quarters are; a small one never (0), since its steps take the same time whatever its size.
     """
-    return size // 2 if size > LARGE else size // 4 if size > SMALL else 0
+    if size > LARGE_BATCH:
+        return size // 2
+    return size // 4 if size > SMALL_BATCH else 0
 
 
 def pad_sentences(state: SearchState, size: int) -> SearchState:

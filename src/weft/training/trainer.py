@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from pydantic import ValidationError
@@ -36,21 +35,11 @@ from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, 
 from weft.training.progress import Progress
 from weft.training.schedules import make_schedule
 from weft.training.threaded_update import make_update
-from weft.training.update import TrainingContext, Update, UpdateResult, make_optimizer
+from weft.training.update import PendingUpdate, TrainingContext, Update, make_optimizer
 from weft.training.validation import Validate, Validator
 
 MAX_CONSECUTIVE_SKIPS = 5
 """Skipped updates in a row that end a run."""
-
-
-class PendingUpdate(NamedTuple):
-    """An update that was started and not yet reported."""
-
-    result: UpdateResult
-    batches: StepBatches
-    learning_rate: float
-    start_time: float
-    data_wait: float
 
 
 class Trainer:
@@ -129,7 +118,7 @@ class Trainer:
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"]))
             raise CheckpointError(f"{where}/state.json: damaged at {field!r}") from None
-        if self.progress.validated_step is None:  # a checkpoint of before this was recorded
+        if self.progress.validated_step is None:  # an older checkpoint, without this record
             self.progress.validated_step = self.progress.step
         self.saved_step = self.progress.step
         if self.workers.is_main:
@@ -201,6 +190,11 @@ class Trainer:
             self.signals.deliver(self.signals.pending)
 
     def _loop(self) -> Iterator[Event]:
+        """The events of all steps.
+
+        An update that is computed on a GPU (``deferred``) stays in flight while the next one is started, so that the
+        GPU never waits; its event follows then. Whatever needs the weights (validating, saving, stopping) waits for it.
+        """
         progress = self.progress
         self.in_loop = True
         if self.sharded:

@@ -66,6 +66,16 @@ class UpdateResult:
     """Whether to start the next update before calling ``statistics``, so that the GPU never waits."""
 
 
+class PendingUpdate(NamedTuple):
+    """An update that was started and has not been reported yet."""
+
+    result: UpdateResult
+    batches: StepBatches
+    learning_rate: float
+    start_time: float
+    data_wait: float
+
+
 class Update(Protocol):
     """Performs the update of one step."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from weft.files import save_text
+from weft.json_text import json_value
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
 from weft.tuning.candidates import Candidate
@@ -144,7 +143,7 @@ class TuningResult:
 
     def record(self) -> dict[str, Any]:
         """For results.json and ``--json``."""
-        return dict(_finite(asdict(self)))
+        return dict(json_value(asdict(self)))
 
     def write(self, folder: TuningFolder, recipe: Recipe) -> None:
         """results.json, results.tsv, best.toml and the picture."""
@@ -234,14 +233,3 @@ def _ensemble(best: CandidateResult, comparison: Outcome, sign: float) -> Ensemb
     if value is None or best.whole is None:
         return None
     return EnsembleResult(tuple(comparison["members"]), value, sign * (value - best.whole))
-
-
-def _finite(value: Any) -> Any:
-    """The same value without numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value

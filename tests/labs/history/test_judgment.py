@@ -39,12 +39,12 @@ def test_the_order_of_models_is_judged_not_assumed(results: dict[str, Rows]) -> 
 
 def test_noise_is_no_evidence(results: dict[str, Rows]) -> None:
     noisy = [{**row, "exact": [value] * 5} for row, value in zip(results["today"], (20.0, 99.0, 80.0), strict=True)]
-    assert outcomes(results | {"today": noisy})[3] == "cannot be told"
+    assert outcomes(results | {"today": noisy})[3] == "inconclusive"
 
 
 def test_one_seed_is_no_evidence(results: dict[str, Rows]) -> None:
     claims = judge_history({key: rows[:1] for key, rows in results.items()}, DIAGONAL[:1])
-    assert {verdict.outcome for _, verdict in claims} == {"cannot be told"}
+    assert {verdict.outcome for _, verdict in claims} == {"inconclusive"}
 
 
 @pytest.mark.parametrize(

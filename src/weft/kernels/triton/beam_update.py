@@ -22,8 +22,6 @@ from torch import Tensor
 
 from weft.kernels.triton.dependent_launch import launch_options, wait_for_inputs
 
-MAX_SIZE = 10
-"""The largest beam that the kernel supports."""
 STOPS = {"finished": 0, "outranked": 1, "outranked_by_all": 1, "provable": 2, "steps": 3}
 NORMALIZATIONS = {"power": 0, "gnmt": 1, "none": 2}
 
