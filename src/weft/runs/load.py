@@ -6,6 +6,7 @@ Most of the time goes into imports, and into reading the weights; so they are re
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -44,26 +45,34 @@ class LoadedRun(NamedTuple):
     length_limits: LengthLimits = SMALLEST
 
 
-def load_run(path: Path | str, *, model: Model | None = None, adapter: str | None = None) -> LoadedRun:
+def load_run(
+    path: Path | str,
+    *,
+    model: Model | None = None,
+    adapter: str | None = None,
+    meanwhile: Callable[[], object] | None = None,
+) -> LoadedRun:
     """Read a run folder; the model is on the CPU, in the precision of its file.
 
     Weights that are not trained, or not finite, are refused; of weights that were never validated or have learned
     nothing, a `WeftWarning` tells. ``model``: given the weights of the run in place of a model that its recipe
     describes. ``adapter``: the name of an adapter of the run to add to the weights, or "none"; by default the one that
-    the run has trained, if it has.
+    the run has trained, if it has. ``meanwhile``: called while the weights are read, to import modules.
     """
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
     folder = RunFolder(path).check()
-    with activity(f"loading {path}"), collection_paused(), _BackgroundReading(folder) as reading:
+    with activity(f"loading {path}"), collection_paused(), _BackgroundReading(folder, meanwhile) as reading:
         return _load_run(folder, model, adapter, reading)
 
 
 class _BackgroundReading:
     """The weights of a run, read by a thread in the ``with`` block; it stops where the block ends without them."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, meanwhile: Callable[[], object] | None) -> None:
+        """``meanwhile``: called before waiting for the thread."""
         self._folder = folder
+        self._meanwhile = meanwhile
         self._stop = Event()
         self._pool = ThreadPoolExecutor(1, "weft-reading")
         self._error: Exception | None = None
@@ -85,6 +94,8 @@ class _BackgroundReading:
         """The weights: finite numbers, which belong to the tokenizer of the run."""
         if self._error is not None:
             raise self._error
+        if self._meanwhile is not None:
+            self._meanwhile()
         self._read.result()
         weights = self._folder.check_tokenizer(self._file.result(), self._tokenizer.result())
         if not self._file.is_finite():

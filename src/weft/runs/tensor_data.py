@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +37,7 @@ DTYPES = {
 }
 """The types of tensors in safetensors files, and their names in torch."""
 
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 64 << 20
 """The largest block of several tensors, and the bytes of a file that are read at a time."""
 ALIGNMENT = 64
 """Bytes. As in tensors that torch allocates: results of products may depend on it."""
@@ -112,14 +112,11 @@ class TensorData:
 
     def read(self, stop: Event | None = None) -> None:
         """Read the data; ``stop``: ends it with a `CancelledError` once it is set."""
-        with self._path.open("rb", buffering=0) as file, ThreadPoolExecutor(1, "weft-checksum") as checking:
+        with self._path.open("rb", buffering=0) as file:
             file.seek(self._start)
-            checks = []
             for part in self._parts:
                 self._fill(part.data.cast("B"), file, stop)
-                checks.append(checking.submit(self._check, part))
-            for check in checks:
-                check.result()
+                self._check(part)
 
     def _fill(self, part: memoryview, file: Any, stop: Event | None) -> None:
         while part:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from weft.errors import SearchError, option
-from weft.garbage_collection import collection_paused
 from weft.models.device import choose_device
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
@@ -50,10 +49,10 @@ def load(
     torch_device = choose_device(device)
     if model is not None:
         engine = "torch"
-    runs = [load_run(path, model=model, adapter=adapter), *map(load_run, more)]
-    with collection_paused():
-        from weft.translation.engines.torch import TorchEngine
-        from weft.translation.translator import Translator
+    runs = [load_run(path, model=model, adapter=adapter, meanwhile=_import_translator), *map(load_run, more)]
+    from weft.translation.engines.torch import TorchEngine
+    from weft.translation.translator import Translator
+
     _check_vocabularies(runs)
     precision = choose_precision(precision, [run.recipe for run in runs], torch_device)
     model = runs[0].model
@@ -81,6 +80,11 @@ def load(
     )
     translator.length_limits = LengthLimits.largest(run.length_limits for run in runs)
     return translator
+
+
+def _import_translator() -> None:
+    import weft.translation.engines.torch
+    import weft.translation.translator  # noqa: F401
 
 
 def _choose_engine(name: str, run: LoadedRun, torch_engine: TorchEngine) -> Engine:
