@@ -252,12 +252,26 @@ def test_external_and_damaged_files(tmp_path):
     assert "\n" not in changed(merges=None)
 
 
-def test_a_file_that_is_known_to_be_good_is_not_given_to_the_library_before_a_text_is(tmp_path):
+def test_a_file_that_is_known_to_be_good(tmp_path):
+    """Its merges are parsed and given to the library when there is a text."""
+    path = tmp_path / "tokenizer.json"
     tokenizer = learn("bpe", [LECTURE], size=40)
-    tokenizer.save(tmp_path / "tokenizer.json")
-    loaded = load(tmp_path / "tokenizer.json", check=False)
-    assert loaded.size == tokenizer.size and "_library" not in vars(loaded)
-    assert loaded.encode(LECTURE) == tokenizer.encode(LECTURE) and "_library" in vars(loaded)
+    tokenizer.save(path)
+    for content in (path.read_text(), json.dumps(json.loads(path.read_text()))):  # not as weft writes it
+        path.write_text(content)
+        loaded = load(path, check=False)
+        assert loaded.size == tokenizer.size and not {"_library", "_merges"} & {*vars(loaded)}
+        assert loaded.encode(LECTURE) == tokenizer.encode(LECTURE) and "_library" in vars(loaded)
+        assert loaded.merges() == tokenizer.merges() and loaded.library_json() == tokenizer.library_json()
+        assert loaded.extended(["xyz"]).encode("xlow") == tokenizer.extended(["xyz"]).encode("xlow")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character", "byte"])
+def test_unchecked_files_of_every_kind(tmp_path, kind):
+    text = "low lower newest widest " * 20 + '"merges": ['
+    learn(kind, [text], size=300 if kind == "byte" else 60).save(tmp_path / "x")
+    checked, unchecked = (load(tmp_path / "x", check=check) for check in (True, False))
+    assert unchecked.kind == kind and unchecked.encode(text) == checked.encode(text)
 
 
 def failure(path) -> str:

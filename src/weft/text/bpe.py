@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from weft.text.bpe_dropout import BPEDropout
     from weft.text.options import LearningOptions
 
+Merges = list[tuple[str, str]]
 END_OF_WORD = "</w>"
 """How the boundary marker is displayed if it ends words."""
 MAX_CACHED_WORDS = 1 << 16
@@ -79,11 +80,17 @@ class BPE(SubwordTokenizer):
     kind = "bpe"
     supports_dropout = True
 
-    def __init__(self, vocabulary: dict[str, int], merges: list[tuple[str, str]], scheme: Pretokenization) -> None:
+    def __init__(self, vocabulary: dict[str, int], merges: Merges | bytes, scheme: Pretokenization) -> None:
+        """``merges``: as they are, or as JSON, to be parsed when they are first used."""
         in_order = _is_in_order(vocabulary)
         super().__init__(scheme, list(vocabulary) if in_order else sorted(vocabulary, key=vocabulary.__getitem__))
-        self._merges = merges
+        self._given_merges = merges
         self._ids = vocabulary
+
+    @cached_property
+    def _merges(self) -> Merges:
+        given = self._given_merges
+        return [(left, right) for left, right in json.loads(given)] if isinstance(given, bytes) else given
 
     def _build_library(self) -> tokenizers.Tokenizer:
         model = models.BPE(
@@ -141,7 +148,7 @@ class BPE(SubwordTokenizer):
         vocabulary = self._ids | {character: id for id, character in enumerate(new, self.size)}
         return type(self)(vocabulary, self._merges, self.scheme)
 
-    def merges(self) -> list[tuple[str, str]]:
+    def merges(self) -> Merges:
         """The merges in the order they were learned; a word's end is written ``</w>``, its beginning ``▁``."""
         boundary = BYTE_BOUNDARY if self.byte_level else BOUNDARY
         display = END_OF_WORD if self.end_of_word else BOUNDARY
@@ -229,16 +236,15 @@ class BPE(SubwordTokenizer):
 
     @classmethod
     def from_json(cls, content: dict[str, Any], *, name: str) -> Self:
-        """From the content of a `tokenizer.json` that weft wrote."""
+        """From the content of a `tokenizer.json` that weft wrote; its merges may be bytes, as in `__init__`."""
         scheme = recognize(content)
         if scheme is None:
             raise VocabularyError(f"{name}: a tokenizer.json that weft did not write")
         check_patterns(scheme.protect)
         with damage_errors(name):
-            vocabulary, merges = (
-                content["model"]["vocab"],
-                [(left, right) for left, right in content["model"]["merges"]],
-            )
+            vocabulary, merges = content["model"]["vocab"], content["model"]["merges"]
+            if not isinstance(merges, bytes):
+                merges = [(left, right) for left, right in merges]
             if [vocabulary[special] for special in SPECIALS] != [0, 1, 2]:
                 raise ValueError("the special tokens have other ids")
             if not _is_in_order(vocabulary) and sorted(vocabulary.values()) != list(range(len(vocabulary))):

@@ -54,6 +54,8 @@ from weft.text.word_cache import TokenArrays
 
 MAX_FILE_BYTES = 1 << 28
 """The largest tokenizer file."""
+MERGES_START, MERGES_END = b'\n    "merges": [', b"\n    ]\n  }\n}"
+"""Where the merges of a `tokenizer.json` begin and end; no text in JSON has a line end."""
 EXTERNAL = "external"
 """The kind of tokenizers that weft does not learn itself (`weft.text.external`)."""
 IMPORTED = "imported"
@@ -131,6 +133,8 @@ def load(path: Path | str, *, check: bool = True) -> Tokenizer:
     """
     path = Path(path)
     data = _read(path)
+    if not check and (unchecked := _load_bpe(data, path)) is not None:
+        return unchecked
     content = _parse(data, path)
     if not isinstance(content, dict):
         return content
@@ -149,6 +153,23 @@ def load(path: Path | str, *, check: bool = True) -> Tokenizer:
     if "weft_tokenizer" not in content:
         return ExternalTokenizer.from_tokenizers(data.decode("utf-8"), name=str(path))
     return ExternalTokenizer.from_json(content, name=str(path))
+
+
+def _load_bpe(data: bytes, path: Path) -> Tokenizer | None:
+    """BPE that weft wrote, without parsing its merges, half of the file; None for any other file."""
+    start, end = data.find(MERGES_START), data.find(MERGES_END)
+    if start < 0 or end < start:
+        return None
+    start, end = start + len(MERGES_START) - 1, end + len(MERGES_END)
+    try:
+        content = json.loads((data[:start] + b"[]" + data[end:]).decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or "weft_tokenizer" in content or _kind_of_file(content, path) != "bpe":
+        return None
+    content["model"]["merges"] = data[start:end]
+    loaded: Tokenizer = resolve(TOKENIZERS, "bpe").from_json(content, name=str(path))
+    return loaded
 
 
 class Tokenizers(NamedTuple):
