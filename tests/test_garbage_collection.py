@@ -25,6 +25,14 @@ def test_collection_is_paused_and_goes_on_as_before(enabled: bool, freeze: bool)
         (gc.enable if was_enabled else gc.disable)()
 
 
+def test_what_was_made_meanwhile_counts_as_old() -> None:
+    gc.unfreeze()
+    with collection_paused(promote=True):
+        made = [[number] for number in range(2000)]
+    assert gc.get_count()[0] < 1000 and gc.get_freeze_count() == 0
+    assert any(item is made for item in gc.get_objects(generation=2))
+
+
 def test_existing_objects_are_exempt_for_a_while() -> None:
     gc.unfreeze()  # what a command has exempt, in a test before this one
     with existing_objects_exempt():

@@ -108,7 +108,7 @@ if not TYPE_CHECKING:  # a type checker that saw this function would accept ever
     def __getattr__(name: str) -> Any:
         from weft.garbage_collection import collection_paused
 
-        with collection_paused():
+        with collection_paused(promote=True):
             if name == "labs":
                 return import_module("weft.labs")
             if name in _MODULES:

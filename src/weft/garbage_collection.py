@@ -8,13 +8,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collection_paused(*, freeze: bool = False) -> Iterator[None]:
+def collection_paused(*, freeze: bool = False, promote: bool = False) -> Iterator[None]:
     """No garbage collection in the block.
 
     While modules are imported, it takes as long as the imports; during a CUDA graph capture, it may free what
     invalidates the capture.
 
-    ``freeze``: exempt what exists after the block for good; for programs that own their process.
+    ``freeze``: exempt what exists after the block for good; for programs that own their process. ``promote``: count it
+    as old, so that the first collection after the block does not go through all of it.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -23,6 +24,9 @@ def collection_paused(*, freeze: bool = False) -> Iterator[None]:
     finally:
         if freeze:
             gc.freeze()
+        elif promote and gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()  # to the oldest generation
         if enabled:
             gc.enable()
 

@@ -62,7 +62,7 @@ def load_run(
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
     folder = RunFolder(path).check()
-    with activity(f"loading {path}"), collection_paused(), _BackgroundReading(folder, meanwhile) as reading:
+    with activity(f"loading {path}"), collection_paused(promote=True), _BackgroundReading(folder, meanwhile) as reading:
         return _load_run(folder, model, adapter, reading)
 
 
