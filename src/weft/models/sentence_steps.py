@@ -219,8 +219,8 @@ class SentenceSteps:
         new_RE, queries_HRD, keys_HDP, values_HPD = storage
         new_RE.copy_(few_rows_linear(stream_RD, layer.query_key_value))
         scores_HRP = torch.baddbmm(state_RP, queries_HRD, keys_HDP, alpha=self.scale)
-        attended_HRD = torch.bmm(torch.softmax(scores_HRP, -1), values_HPD)
-        return few_rows_linear(attended_HRD.transpose(0, 1).reshape(len(stream_RD), -1), layer.output)
+        attended_RHD = torch.bmm(torch.softmax(scores_HRP, -1), values_HPD).transpose(0, 1)
+        return few_rows_linear(attended_RHD.reshape(stream_RD.shape[0], -1), layer.output)
 
     def _input(self, norm: nn.Module, stream_RD: Tensor) -> Tensor:
         """The input of a sub-layer."""

@@ -42,16 +42,19 @@ class StepLoop:
     def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
         """The records of all steps. ``return_attention``: whether the steps need attention weights of the model."""
         steps: list[StepRecords] = []
-        while len(state.sentences_B):  # none at all for an empty batch
+        records: list[Tree] = []
+        while sentences := len(state.sentences_B):  # none at all for an empty batch
             sentences_B = state.sentences_B
             state, record = step(state)
-            steps.append(StepRecords(sentences_B, map_tree(lambda leaf: leaf[None], record)))
+            records.append(record)
             state = self._after_step(state, sentences_B, record)
-            running = (~state.done_B).nonzero()[:, 0]
-            if not len(running):
-                break
-            if len(running) < len(state.done_B):
-                state = state.keep_sentences(running)
+            running = int((~state.done_B).sum())
+            if running < sentences:
+                steps += _step_records(sentences_B, records)
+                records = []
+                if not running:
+                    break
+                state = state.keep_sentences((~state.done_B).nonzero()[:, 0])
         return steps
 
     def _after_step(self, state: SearchState, sentences_B: Tensor, record: Tree) -> SearchState:
@@ -65,6 +68,15 @@ class StepLoop:
     def is_abandoned(self, sentence: int) -> bool:
         """Whether nobody waits for the output of a sentence; for searches that take steps by themselves."""
         return False
+
+
+def _step_records(sentences_B: Tensor, records: Sequence[Tree]) -> list[StepRecords]:
+    """Of steps of the same sentences: one, unless their shapes differ (attention to a history that grows)."""
+    columns = list(zip(*map(leaves, records), strict=True))
+    if len(records) > 1 and all(leaf.shape == column[0].shape for column in columns for leaf in column):
+        stacked = (torch.stack(column) for column in columns)
+        return [StepRecords(sentences_B, map_tree(lambda _: next(stacked), records[0]))]
+    return [StepRecords(sentences_B, map_tree(lambda leaf: leaf[None], record)) for record in records]
 
 
 class StepObserver(Protocol):
