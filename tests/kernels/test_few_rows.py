@@ -42,3 +42,10 @@ def test_weights_that_change_are_copied_again() -> None:
     linear.weight = nn.Parameter(linear.weight + 1.0)
     copy_DE = weights_of(linear, 1).transposed_DE
     assert copy_DE is not None and torch.equal(copy_DE, linear.weight.t())
+
+
+def test_weights_of_inference_mode() -> None:
+    with torch.inference_mode():
+        linear = nn.Linear(3, 5)
+        copy_DE = weights_of(linear, 1).transposed_DE
+        assert copy_DE is not None and torch.equal(copy_DE, linear.weight.t())

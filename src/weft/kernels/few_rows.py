@@ -51,7 +51,8 @@ _copies: WeakKeyDictionary[nn.Module, _TransposedCopy] = WeakKeyDictionary()
 
 def _transposed_copy(owner: nn.Module, weight_ED: Tensor) -> Tensor:
     """The transposed weight, copied when it is first needed and whenever it has changed."""
-    address, version = weight_ED.data_ptr(), weight_ED._version
+    version = 0 if weight_ED.is_inference() else weight_ED._version  # tensors of inference mode have none
+    address = weight_ED.data_ptr()
     known = _copies.get(owner)
     if known is None or (known.address, known.version) != (address, version):
         known = _copies[owner] = _TransposedCopy(address, version, weight_ED.detach().t().contiguous())
