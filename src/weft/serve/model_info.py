@@ -15,6 +15,7 @@ from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
 from weft.models.seq2seq import EncoderDecoder
 from weft.models.transformer import TransformerStack
+from weft.recipe.choices import CELLS
 from weft.text.frames import DEFAULT_RULES, FrameRules
 
 if TYPE_CHECKING:
@@ -87,12 +88,20 @@ def heads_of(model: Model) -> dict[str, list[int] | None]:
     return sizes
 
 
+def _kind(name: str) -> str:
+    """A kind of encoder or decoder as people write it: LSTM, Transformer."""
+    names = {"transformer": "Transformer", "attention": "attention-only"}
+    return names.get(name, name.upper() if name in CELLS else name)
+
+
 def describe(translator: Translator) -> str:
     """The model in a few words."""
     settings = translator.recipe.model
-    parts = [f"{settings.decoder.kind} decoder, {settings.decoder.layers} × {settings.decoder.hidden}"]
+    parts = [f"{_kind(settings.decoder.kind)} decoder, {settings.decoder.layers} × {settings.decoder.hidden}"]
     if settings.kind == "seq2seq":
-        parts.insert(0, f"{settings.encoder.kind} encoder, {settings.encoder.layers} × {settings.encoder.hidden}")
+        parts.insert(
+            0, f"{_kind(settings.encoder.kind)} encoder, {settings.encoder.layers} × {settings.encoder.hidden}"
+        )
     if settings.recurs and settings.attention.score != "none":
         parts.append(f"{settings.attention.score} attention")
     return "; ".join(parts)

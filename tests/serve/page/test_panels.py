@@ -83,6 +83,12 @@ def test_a_translation_appears_step_by_step(visit):
     assert said == "Finished: " + page.locator(".reading .output").inner_text()
 
 
+def test_unknown_tokens_of_the_source_are_told(visitor):
+    page = visitor.translate("recurrent", "a witch must open the Bag")
+    assert page.locator(".reading .summary").inner_text().endswith(" 1 token of the source is unknown to the model.")
+    assert page.locator("main").inner_text().count("LSTM encoder, ") == 1
+
+
 def test_each_step_shows_the_candidates_with_their_probabilities(visitor):
     page = visitor.translate("recurrent", SENTENCE)
     words = texts(page, ".words.target button")

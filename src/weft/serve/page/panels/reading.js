@@ -11,6 +11,8 @@ const ENDINGS = {
   nodes: 'the exact search gave up: a better output may exist',
 };
 
+const UNKNOWN = '<unk>';
+
 export class Reading {
   /** @param {{highlight: Object, player: import('../player.js').Player, pickUnit: (unit: string) => void}} context */
   constructor({ highlight, player, pickUnit }) {
@@ -70,6 +72,9 @@ export class Reading {
         : `Searching for ${Math.round(run.seconds)} s …`;
     if (isOver && !translation.attention && model.has_source)
       this.summary.append(' This model has no attention, so nothing links its words to the source.');
+    const unknown = (run.start?.source_tokens ?? []).filter((token) => token === UNKNOWN).length;
+    if (unknown && model.has_source)
+      this.summary.append(` ${plural(unknown, 'token')} of the source ${unknown === 1 ? 'is' : 'are'} unknown to the model.`);
   }
 }
 
