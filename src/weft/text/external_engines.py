@@ -28,11 +28,15 @@ class TokenizersEngine:
         self._library.no_truncation()
         self._library.no_padding()
         self._vocabulary: dict[str, int] = self._library.get_vocab(with_added_tokens=True)
-        self._content = json.loads(self._library.to_str())
         self._special = special
         self._special_names = [str(self._library.id_to_token(id)) for id in self.special_ids() if id is not None]
         unknown = self.special_ids()[0]
         self._unknown: str | None = None if unknown is None else self._library.id_to_token(unknown)
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.content())
+        return content
 
     def content(self) -> str:
         return str(self._library.to_str())
