@@ -40,8 +40,9 @@ class UnallocatedWeights(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in (torch.empty, torch.zeros) and kwargs.get("dtype") is None:
             return self._of_shape(kwargs.get("size", args))
-        name = func.__name__
-        if name in INITIALIZING and self._is_unallocated(weights := args[0] if args else kwargs["tensor"]):
+        if getattr(func, "__name__", "") in INITIALIZING and self._is_unallocated(
+            weights := args[0] if args else kwargs["tensor"]
+        ):
             return weights
         if func is torch.linalg.qr and self._is_unallocated(args[0]):  # of an orthogonal initialization
             return args[0], args[0][: args[0].shape[1]]
