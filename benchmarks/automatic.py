@@ -6,7 +6,7 @@
 
 For each set, `weft train FOLDER --minutes N`, no other setting given, then `weft evaluate` on the test part by the
 metric of the hand-made recipe. DATA contains the sets as folders, or packed as NAME.tar.xz. Given validation and test
-parts are used; others are split off by weft. A result is appended to results.jsonl in --out as soon as it is there.
+parts are used; others are split off by weft. A result is appended to results.jsonl in --out as soon as it is available.
 Figures of the hand-made recipes are means of one to three seeds on the test set, by the commands in the headers of the
 recipes, or by --hand; None was not measured. The rules were made on the sets of the half "rules"; those of "check" were
 kept aside.

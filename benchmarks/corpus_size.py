@@ -6,7 +6,7 @@
               pairs of that file: the grammar has few distinct words, which favors a cache of words
     learn     `weft tokenizer learn` on them
     prepare   `weft data prepare` with that tokenizer: pairs/s
-    alone     the `tokenizers` library by itself on two million of them, in memory, no output kept: pairs/s, with
+    alone     the `tokenizers` library on its own, on two million of them, in memory, no output kept: pairs/s, with
               weft's tokenizer, and with the same merges and its fastest pre-tokenizer (for comparison only)
     start     opening the store and making the first batches, of a thousand pairs and of all
     train     steps of a Transformer base on the store (a GPU: bf16): tokens/s, and the time waiting for a batch

@@ -7,7 +7,7 @@ DATA contains multi30k and tatoeba_fra-eng, as folders or packed as NAME.tar.xz.
 for English → French on untokenized Multi30k. It is adapted to a random sample of Tatoeba's training pairs. The learning
 rate of each method is chosen by BLEU on the validation set with seed 1. The chosen one is repeated with other seeds,
 and only these runs translate the test sets: that of Tatoeba (the new task) and that of Multi30k (the former one).
-Every result is appended to results.jsonl as soon as it is there.
+Every result is appended to results.jsonl as soon as it is available.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def environment() -> dict[str, str]:
 
 
 def compare(runner: Runner, plan: Plan, seeds: list[int]) -> None:
-    """Every method by itself: its tries with one seed, then the chosen rate with all seeds; most need the base run."""
+    """Each method: its trials with one seed, then the chosen rate with all seeds; most need the base run."""
     chosen: dict[str, float] = {}
 
     def run(method: Method) -> None:

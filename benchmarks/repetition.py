@@ -144,7 +144,7 @@ def of_models_that_loop(runs: dict[str, Translator], language: Translator, pairs
 
 
 def _ruled(rule: str, ask: Callable[..., list[str]], *arguments: Any, **search: Any) -> list[str]:
-    """Ask under a rule, which takes the place of weft's own meanwhile."""
+    """Ask under a rule, which temporarily replaces weft's own."""
     default = constraints.CONSTRAINTS["no_loops"]
     constraints.CONSTRAINTS["no_loops"] = lambda enabled: RULES[rule] if enabled else None
     constraints.make_constraint.cache_clear()

@@ -144,7 +144,7 @@ def run(job: Job, out: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def read_results(record: Path, steps: int) -> list[dict[str, Any]]:
-    """The results so far of runs of so many steps."""
+    """The results so far of runs of this many steps."""
     lines = record.read_text("utf-8").splitlines() if record.exists() else []
     return [one for one in map(json.loads, lines) if one["steps"] == steps]
 
@@ -172,7 +172,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="VARIANT")
-    parser.add_argument("--limit", type=int, help="evaluate on the first so many pairs only")
+    parser.add_argument("--limit", type=int, help="evaluate on the first N pairs only")
     parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds after which no run is started")
     return parser.parse_args()
 

@@ -111,7 +111,7 @@ def weft_speed(name: str, folder: Path, seconds: float, changes: list[str], *, g
 
 
 def padded_batches(tokens: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Batches of at most so many tokens a side, padding included, in random order; few of them are padding.
+    """Batches of at most this many tokens per side, padding included, in random order; few of them are padding.
 
     Sorted over the whole corpus by the longer side, then by target and source: of the orders tried the one with the
     least padding.

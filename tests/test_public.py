@@ -208,7 +208,7 @@ def test_options_are_named_as_the_caller_gives_them():
 def test_messages_in_the_words_of_the_caller(finished, tmp_path):
     from weft.runs.layout import RunFolder
 
-    with pytest.raises(weft.WeftError, match=r"exists already; continue it with resume=True, or choose another out$"):
+    with pytest.raises(weft.WeftError, match=r"already exists; continue it with resume=True, or choose another out$"):
         RunFolder.check_new(finished)
     with pytest.raises(weft.WeftError, match=r"^engine='x': unknown; use "):
         weft.load(finished, engine="x")

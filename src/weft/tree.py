@@ -66,7 +66,7 @@ def keep(tree: Tree, rows: Tensor) -> Tree:
 
 
 def with_capacity(tree: Tree, tokens: int, *, return_attention: bool) -> Tree:
-    """The same with shapes that do not change for so many more tokens, where it can be given them.
+    """The same with shapes that do not change for this many more tokens, where it can be given them.
 
     ``return_attention``: whether the steps to come shall return attention weights.
     """

@@ -345,7 +345,7 @@ class TestLanguageModel:
 class TestTraining:
     def test_an_existing_folder_is_kept(self, run: Path) -> None:
         done = weft("train", "grammar", *changes(), "--out", run, check=2)
-        assert "exists already; continue it with --resume" in done.stderr
+        assert "already exists; continue it with --resume" in done.stderr
 
     def test_resume_with_more_steps(self, tmp_path: Path) -> None:
         weft("train", "grammar", *changes(), "--out", tmp_path / "r")

@@ -268,7 +268,7 @@ class TestPrepare:
     def test_a_folder_that_exists_is_one_line(self, refusal, folder):
         (folder / "out").mkdir()
         message = refusal("data", "prepare", "recipe.toml", "--out", "out")
-        assert message == "out: exists already; remove it, or choose another folder with --out"
+        assert message == "out: already exists; remove it, or choose another folder with --out"
 
     def test_bad_rows_and_missing_files_are_one_line_and_leave_nothing(self, refusal, folder):
         before = sorted(folder.iterdir())

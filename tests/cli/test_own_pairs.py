@@ -186,12 +186,12 @@ class TestRefused:
     def test_a_run_that_exists(self, refusal: Refusal) -> None:
         Path("runs/pairs").mkdir(parents=True)
         Path("runs/pairs/x").touch()
-        assert refusal("train", "pairs.tsv").startswith("runs/pairs: exists already; ")
+        assert refusal("train", "pairs.tsv").startswith("runs/pairs: already exists; ")
 
     def test_saved_standard_input(self, refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
         assert (
-            refusal("train", "-", "--out", "pairs") == "pairs.tsv: exists already; remove it, or choose another --out"
+            refusal("train", "-", "--out", "pairs") == "pairs.tsv: already exists; remove it, or choose another --out"
         )
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
         assert refusal("train", "-", "--out", "other", "--set", "training.stps=2").startswith("training.stps: unknown")

@@ -204,7 +204,7 @@ def test_a_folder_that_is_there_is_not_resumed_by_itself(tmp_path: Path) -> None
     run(*WEFT, *command, "--workers", "2")
     before = (out / "log.jsonl").read_bytes()
     done = run(*WEFT, *command, "--workers", "2", check=2)
-    assert done.stderr.count("exists already") == 1
+    assert done.stderr.count("already exists") == 1
     run(*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", "-m", "weft", *command, check=1)
     assert (out / "log.jsonl").read_bytes() == before
 

@@ -80,7 +80,7 @@ def test_refusals(refusal, tmp_path, monkeypatch):
     assert refusal("tune", "-").startswith("-: standard input cannot be read again")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
-    message = "full: exists already, and is no tuning run; choose another --out"
+    message = "full: already exists and is not a tuning run; choose another --out"
     assert refusal("tune", "grammar", "--out", "full") == message
     assert (
         refusal("tune", "grammar", "--device", "tpu") == "--device tpu: no such device; use auto, cpu, cuda or cuda:N"

@@ -441,7 +441,7 @@ CASES = [
     train(
         "unknown device",
         GOOD,
-        "training.device: 'gpu' is no device; use auto, cpu, cuda or cuda:0",
+        "training.device: 'gpu' is not a device; use auto, cpu, cuda or cuda:0",
         "--set",
         "training.device=gpu",
     ),

@@ -92,7 +92,7 @@ class TestTrainingSpeed:
         assert min(found.windows) <= found.target_tokens_per_second * 1.5
 
     def test_a_device_that_is_none(self, tiny: Tiny) -> None:
-        with pytest.raises(RecipeError, match=r"^training.device: 'gpu' is no device"):
+        with pytest.raises(RecipeError, match=r"^training.device: 'gpu' is not a device"):
             training_speed(tiny({"training.device": "gpu"}), seconds=0.1)
 
     def test_cores_are_those_of_training(self, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

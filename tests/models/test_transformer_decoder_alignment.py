@@ -49,8 +49,8 @@ def test_steps(cached: bool) -> None:
 @pytest.mark.parametrize(
     ("heads", "changes", "line"),
     [
-        ([[3, 0]], {}, "[3, 0] is no head; there are layers 0 to 2 with heads 0 to 1"),
-        ([[0, 2]], {}, "[0, 2] is no head"),
+        ([[3, 0]], {}, "[3, 0] is not a head; there are layers 0 to 2 with heads 0 to 1"),
+        ([[0, 2]], {}, "[0, 2] is not a head"),
         ([[0, 1], [0, 1]], {}, "names a head twice"),
         ([[0, 1]], {"copy": True}, "not for this model: it copies"),
         ([[0, 1]], {"kind": "prefix_lm"}, "not for this model: model.kind is not 'seq2seq'"),

@@ -163,7 +163,7 @@ class TestAPreparedFolder:
         (folder / "out" / "mine").mkdir(parents=True)
         assert refusal(prepare, self.recipe(folder)).startswith(f"{folder / 'out'}: not a prepared corpus")
         message = refusal(PreparedFolder.create, folder / "out", (9, 9), lambda *_: {})
-        assert message == f"{folder / 'out'}: exists already; remove it, or choose another folder"
+        assert message == f"{folder / 'out'}: already exists; remove it, or choose another folder"
 
 
 def test_a_prepared_corpus_knows_its_files_from_anywhere(tmp_path, monkeypatch):

@@ -147,14 +147,14 @@ class TestCreating:
 
     def test_an_existing_folder_is_refused_and_left_alone(self, run):
         before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-        expected = f"{run.path}: exists already; continue it with resume=True, or choose another out"
+        expected = f"{run.path}: already exists; continue it with resume=True, or choose another out"
         assert refusal(RunFolder.create, run.path, lambda new: None) == expected
         assert refusal(next, train(load_recipe(run.recipe), run.path)) == expected
         assert before == {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
 
     def test_an_existing_file_is_refused(self, tmp_path):
         (tmp_path / "run").write_text("mine")
-        assert "exists already" in refusal(RunFolder.create, tmp_path / "run", lambda new: None)
+        assert "already exists" in refusal(RunFolder.create, tmp_path / "run", lambda new: None)
         assert (tmp_path / "run").read_text() == "mine"
 
 

@@ -149,8 +149,8 @@ def test_what_is_refused(running: Running) -> None:
     assert "a text of 5,001" in running.error(413, "/api/score", pairs=[["a", "a" * 5001]])
     assert "one pair at a time" in running.error(422, "/api/score", pairs=[["a", "b"]] * 2, edits={"blocked": [0]})
     assert "it is empty" in running.error(422, "/api/heads", text=" ")
-    assert running.error(404, "/api/nothing") == "there is no such page"
-    assert running.error(405, "/api/translate") == "GET is not possible here"
+    assert running.error(404, "/api/nothing") == "not found"
+    assert running.error(405, "/api/translate") == "GET is not allowed here"
     response = running.client.post("/api/translate", content=b"{", headers={"content-type": "application/json"})
     assert response.status_code == 400 and "JSON" in response.json()["error"]
 

@@ -81,7 +81,7 @@ class TestEachEngine:
         ({"rows": 100}, "but the embedding has only 100 rows"),
         ({"rows": "x"}, "damaged: not the tokenizer of an imported model"),
         ({"special": [1, 1, 2]}, "damaged: not the tokenizer of an imported model"),
-        ({"source": "magic"}, "'magic' is no kind of tokenizer"),
+        ({"source": "magic"}, "'magic' is not a kind of tokenizer"),
         ({"content": {"model": "!"}}, "damaged"),
         ({"content": None}, "damaged"),
         ({"frame": {}}, "damaged"),

@@ -205,7 +205,7 @@ class TestErrors:
     def test_a_folder_that_is_there(self, several, tmp_path):
         (tmp_path / "run" / "mine").mkdir(parents=True)
         first, _ = several(2, settings("lstm"), tmp_path / "run", check=2)
-        assert "exists already" in first
+        assert "already exists" in first
 
     def test_a_loss_that_is_not_finite_is_skipped_by_all(self, several, tmp_path):
         wild = settings("lstm", {"training.learning_rate": 3e38, "training.clip": 0.0, "training.steps": 9})

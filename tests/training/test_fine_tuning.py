@@ -70,7 +70,7 @@ def test_refused(start, tmp_path):
     where = "tokenizer.new_languages:"
     for languages, message in [
         ({like: like}, f"{where} {like!r} is a language of this model already; leave it out"),
-        ({"xx_Latn": like + "x"}, f"{where} {like + 'x'!r} is no language of this model; did you mean {like!r}?"),
+        ({"xx_Latn": like + "x"}, f"{where} {like + 'x'!r} is not a language of this model; did you mean {like!r}?"),
     ]:
         with pytest.raises(VocabularyError) as caught:
             next(train(recipe_of(start, languages), tmp_path / "run"))

@@ -292,7 +292,7 @@ class TestRefused:
             (
                 {"training.device": "gpu"},
                 RecipeError,
-                "training.device: 'gpu' is no device; use auto, cpu, cuda or cuda:0",
+                "training.device: 'gpu' is not a device; use auto, cpu, cuda or cuda:0",
             ),
             ({"data.train": "coppy"}, DataError, "no built-in corpus of that name; did you mean 'copy'?"),
             ({"data.options.lenght": 3}, RecipeError, "task copy: unknown option 'lenght'; did you mean 'length'?"),

@@ -160,8 +160,8 @@ def test_recipes_refused(tiny, changes, message):
         ({"peft_type": "IA3"}, "peft_type: 'IA3' is not known; weft reads 'LORA'"),
         ({"use_dora": True}, "use_dora: magnitudes of DoRA are not read; weft reads plain LoRA"),
         ({"bias": "all"}, "bias: 'all': biases that were trained are not read"),
-        ({"lora_alpha": "x"}, "lora_alpha: 'x' is no number"),
-        ({"alpha_pattern": {"(": 1}}, "alpha_pattern: '(' is no regular expression"),
+        ({"lora_alpha": "x"}, "lora_alpha: 'x' is not a number"),
+        ({"alpha_pattern": {"(": 1}}, "alpha_pattern: '(' is not a regular expression"),
     ],
 )
 def test_bad_configurations(adapted, tmp_path, entry, message):

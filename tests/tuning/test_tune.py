@@ -212,7 +212,7 @@ def test_another_request_in_the_same_folder_is_refused(tmp_path):
         tuned(InventedRunner(score), folder, minutes=30.0)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
-    with pytest.raises(CheckpointError, match="full: exists already, and is no tuning run; choose another out"):
+    with pytest.raises(CheckpointError, match="full: already exists and is not a tuning run; choose another out"):
         tuned(InventedRunner(score), tmp_path / "full")
 
 

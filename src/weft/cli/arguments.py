@@ -187,7 +187,7 @@ def read_given(run: Path, pairs: str | None, source: Path | None, target: Path |
 
 
 def counted(items: Iterable[Item], file: str, unit: str = "pairs") -> Iterator[Item]:
-    """The same items of a file; how many were read so far is shown on stderr, unless somebody is typing them."""
+    """The same items of a file; how many were read so far is shown on stderr, unless they are being typed."""
     if file == "-" and sys.stdin is not None and sys.stdin.isatty():
         yield from items
         return

@@ -133,7 +133,7 @@ def prepare_command(
 
     recipe = load_recipe(name, [*(changes or []), f"data.prepared={json.dumps(str(out.resolve()))}"])
     if out.exists():
-        raise DataError(f"{out}: exists already; remove it, or choose another folder with --out")
+        raise DataError(f"{out}: already exists; remove it, or choose another folder with --out")
     from weft.preparation import prepare
 
     prepared = prepare(recipe)
@@ -260,7 +260,7 @@ def _recipe_or_files(
 
 
 def _columns_found(file: str) -> Any:
-    """The corpus of a file, with the columns that ``weft train FILE`` would choose; they are told on stderr."""
+    """The corpus of a file, with the columns that ``weft train FILE`` would choose; they are printed to stderr."""
     from weft.data.profiling.inputs import PairInput
     from weft.data.profiling.profile import find_layout
 

@@ -123,7 +123,7 @@ def _save_pipe(name: str, folder: Path) -> Path:
         suffix = next((suffix for magic, suffix in SUFFIXES.items() if start.startswith(magic)), ".tsv")
         path = folder.with_name(folder.name + suffix)
         if path.exists():
-            raise DataError(f"{path}: exists already; remove it, or choose another --out")
+            raise DataError(f"{path}: already exists; remove it, or choose another --out")
         if not start:
             raise DataError(f"{display_name(name)}: no pairs; it is empty")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ FEW_STEPS = 0.25
 
 
 class ProgressReporter:
-    """Shows events as they pass: a progress bar on a terminal, else a line every few seconds."""
+    """Shows events as they pass: a progress bar in a terminal, otherwise a line every few seconds."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or stderr_console()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CHECKED_LINES = 100
 UNKNOWN_SHARE = 0.05
-"""The share of unknown tokens from which on a warning is given."""
+"""A warning is given from this share of unknown tokens on."""
 EXAMPLES = 3
 
 

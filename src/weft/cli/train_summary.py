@@ -20,7 +20,7 @@ def show_summary(folder: Path, *, device: str, limit: int | None = None) -> None
     """Evaluate a finished run on its test set, or on ``limit`` items of it, and print the result on stdout."""
     try:
         lines = summary_lines(folder, device=device, limit=limit)
-    except WeftError as error:  # the run is complete all the same
+    except WeftError as error:  # the run is complete nevertheless
         typer.echo(f"weft: not evaluated: {error}", err=True)
     except KeyboardInterrupt as interruption:
         typer.echo(f"weft: evaluation interrupted; the run is complete: weft evaluate {_quoted(folder)}", err=True)

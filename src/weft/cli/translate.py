@@ -309,7 +309,7 @@ def fingerprint(run: Path) -> str:
 
 
 def _counting(file: str) -> AbstractContextManager[Activity]:
-    """The activity whose lines are counted, unless somebody is typing them."""
+    """The activity whose lines are counted, unless they are being typed."""
     if file == "-" and sys.stdin is not None and sys.stdin.isatty():
         return nullcontext(Activity("translating"))
     return activity("translating" if file == "-" else f"translating {file}", "lines")

@@ -59,7 +59,7 @@ class Evaluation:
     ended_by_length: int = 0
     """Outputs that reached the length limit."""
     proven: int | None = None
-    """Outputs that are proven to be the best there are; None if the search cannot tell of any."""
+    """Outputs that are proven to be the best there are; None if the search cannot prove it for any."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Rows that were not evaluated, by the kind of error: those with a blank side are "blank"."""
     training_overlap: Overlap | None = None

@@ -9,7 +9,7 @@ A line contributes a few numbers (sufficient statistics), and the score of a set
     rep-n                 distinct n-grams, all n-grams
     all other metrics     the score of the line, 1: their score is a mean over lines
 
-The number of distinct n-grams of a corpus is no such sum, so `distinct_1` and `distinct_2` are not here.
+The number of distinct n-grams of a corpus is not such a sum, so `distinct_1` and `distinct_2` are not here.
 """
 
 from __future__ import annotations

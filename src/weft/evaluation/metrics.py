@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 References = Sequence[str] | Sequence[Sequence[str]]
 TOKENIZED_LINES = 100
-"""Lines from which on text is taken to be tokenized, if they end with a separate period."""
+"""Text is taken to be tokenized if at least this many lines end with a separate period."""
 
 
 class MetricScore(NamedTuple):

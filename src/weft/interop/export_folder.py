@@ -51,7 +51,7 @@ def check_replaceable(folder: Path, kind: str) -> None:
     written = None if names is None else _written(folder, kind)
     if names is None or written is None:
         raise CheckpointError(
-            f"{folder}: exists already, and is not an export to {kind}; choose another folder with --out"
+            f"{folder}: already exists and is not an export to {kind}; choose another folder with --out"
         )
     if foreign := sorted({*names} - {*written, INFO_FILE}):
         raise CheckpointError(

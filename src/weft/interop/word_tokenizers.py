@@ -14,7 +14,7 @@ SPACE = "▁"
 
 
 def split_at_spaces(file: Path, names: Sequence[str], *, special: Sequence[str], unknown: str = "<unk>") -> Original:
-    """Tokens that are separated by spaces, as a `tokenizer.json`; ``special``: tokens that are no text."""
+    """Tokens that are separated by spaces, as a `tokenizer.json`; ``special``: tokens that are not text."""
     from tokenizers import Regex, pre_tokenizers
 
     library = _word_level(file, names, unknown)

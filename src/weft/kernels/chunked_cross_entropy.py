@@ -17,7 +17,7 @@ CHUNK_LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
 """Logits that exist at a time, in single precision."""
 
 ROW_ALIGNMENT = 16
-"""On a CPU the rows of a chunk begin at multiples of so many numbers, beyond the last logit of the row before.
+"""On a CPU the rows of a chunk begin at multiples of this many numbers, beyond the last logit of the row before.
 
 Where rows begin anywhere, as they do if the size of the vocabulary is odd, the product that computes the logits takes
 half as long again (AVX2: 54 instead of 82 GFLOP/s for 526 × 256 by 256 × 7969).

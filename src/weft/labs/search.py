@@ -32,7 +32,7 @@ LAB = Lab(
     "most sentences, and for more than half of the sentences the best output is the empty one.",
     trains="A small GRU with attention that sorts up to 16 letters, stopped early so that it is unsure.",
     seconds=40,
-    next=("Compare outputs by another score than that of their search: weft.labs.search(compared_by=1).",),
+    next=("Compare outputs by a score other than that of their search: weft.labs.search(compared_by=1).",),
 )
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"kind": "greedy"},

@@ -30,7 +30,7 @@ class CachedState(NamedTuple):
 
     @staticmethod
     def of(layers: tuple[KeysValues, ...], tokens: int, *, return_attention: bool) -> CachedState:
-        """The same history as in tensors that grow with each step, with storage for at least so many more tokens."""
+        """The same history as in tensors that grow with each step, with storage for at least this many more tokens."""
         cache = KVCache.of(layers, tokens)
         return CachedStateWithAttention(cache) if return_attention else CachedState(cache)
 

@@ -18,7 +18,7 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise RecipeError(f"training.device: {name!r} is no device; use auto, cpu, cuda or cuda:0") from None
+        raise RecipeError(f"training.device: {name!r} is not a device; use auto, cpu, cuda or cuda:0") from None
     if device.type not in ("cpu", "cuda"):
         raise RecipeError(f"training.device: {name!r} is not supported; use auto, cpu, cuda or cuda:0")
     if device.type == "cuda" and not torch.cuda.is_available():

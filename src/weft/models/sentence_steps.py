@@ -154,7 +154,7 @@ class SentenceSteps:
         """The position of the next token, by the number of tokens in the pool."""
 
     def _new_pool(self, capacity: int) -> _Storage:
-        """Storage of all layers for so many tokens."""
+        """Storage of all layers for this many tokens."""
         pool_LPE = torch.empty(len(self.layers), capacity, 3 * self.heads * self.head_width)
         queries_LPHD, keys_LPHD, values_LPHD = pool_LPE.unflatten(2, (3, self.heads, self.head_width)).unbind(2)
         return _Storage(

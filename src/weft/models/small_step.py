@@ -22,7 +22,7 @@ DTYPES = (torch.bfloat16, torch.float16)
 
 
 def is_small(stack: TransformerStack, stream_RD: Tensor) -> bool:
-    """Whether there are so few rows, and the layers are such, that this module can step them."""
+    """Whether the rows are few enough, and the layers of a kind, that this module can step them."""
     return len(stream_RD) <= MAX_ROWS and stream_RD.dtype in DTYPES and all(map(_is_plain, stack.layers))
 
 

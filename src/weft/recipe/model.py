@@ -64,8 +64,8 @@ class TransformerSettings(Settings):
     max_positions: int = Field(1_024, ge=1, le=10_000_000, description="learned positions: maximum sequence length")
     sinusoids: Literal["interleaved", "halves", "tensor2tensor"] = Field(
         "interleaved",
-        description="sinusoidal positions: sines and cosines in turn; all sines, then all cosines; or the latter with "
-        "the wavelengths of Tensor2Tensor and fairseq",
+        description="sinusoidal positions: sines and cosines alternating; all sines, then all cosines; or the latter "
+        "with the wavelengths of Tensor2Tensor and fairseq",
     )
     first_position: int = Field(0, ge=0, le=1_000_000, description="sinusoidal positions: the number of the first one")
     relative_buckets: int = Field(
@@ -152,8 +152,8 @@ class AttentionSettings(Settings):
     window_size: Count = Field(10, description="local attention: source tokens to each side of the position")
     coverage: Literal["none", "sum", "fertility"] = Field(
         "none",
-        description="additive and concat scores: how much each source token was attended to, as it is or divided by "
-        "its predicted fertility",
+        description="additive and concat scores: how much attention each source token has received, as a sum or "
+        "divided by its predicted fertility",
     )
     location: bool = Field(
         False, description="additive and concat scores: a convolution over the weights of the step before"
@@ -318,7 +318,7 @@ def _check_alignment_heads(model: ModelSettings) -> None:
     for layer, head in decoder.alignment_heads:
         if layer >= decoder.layers or head >= decoder.heads:
             raise ValueError(
-                f"{where}: [{layer}, {head}] is no head; there are layers 0 to {decoder.layers - 1} with heads 0 to "
+                f"{where}: [{layer}, {head}] is not a head; there are layers 0 to {decoder.layers - 1} with heads 0 to "
                 f"{decoder.heads - 1}"
             )
     if len({*map(tuple, decoder.alignment_heads)}) < len(decoder.alignment_heads):

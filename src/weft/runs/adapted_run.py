@@ -37,7 +37,7 @@ class AdaptedRun(NamedTuple):
         return folder if self.adapter is None else f"{folder}:{self.adapter}"
 
     def check(self) -> None:
-        """Fail if it is no run, or if it has no such adapter, without importing torch."""
+        """Fail if it is not a run, or has no such adapter, without importing torch."""
         RunFolder(self.path).check()
         if self.adapter not in (None, NO_ADAPTER, *(names := adapter_names(self.path))):
             has = nearest(str(self.adapter), [*names, NO_ADAPTER]) if names else "it has none"

@@ -80,12 +80,12 @@ class AdapterConfig(NamedTuple):
             try:
                 matches = re.match(rf"(.*\.)?({pattern})$", projection)
             except re.error:
-                raise CheckpointError(f"{self.where}: alpha_pattern: {pattern!r} is no regular expression") from None
+                raise CheckpointError(f"{self.where}: alpha_pattern: {pattern!r} is not a regular expression") from None
             if matches:
                 alpha = value
                 break
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
-            raise CheckpointError(f"{self.where}: lora_alpha: {alpha!r} is no number")
+            raise CheckpointError(f"{self.where}: lora_alpha: {alpha!r} is not a number")
         return alpha / (math.sqrt(rank) if self.values.get("use_rslora") else rank)
 
 

@@ -114,7 +114,7 @@ class RunFolder:
         """
         if path.exists() and (path.resolve() == Path.cwd() or not is_empty_folder(path)):
             resume, out = option("resume", True), option("out")
-            raise CheckpointError(f"{path}: exists already; continue it with {resume}, or choose another {out}")
+            raise CheckpointError(f"{path}: already exists; continue it with {resume}, or choose another {out}")
 
     def check(self) -> RunFolder:
         """This folder, if it is a run that this version of weft can read; imports no torch."""

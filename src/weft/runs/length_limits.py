@@ -8,7 +8,7 @@ For training pairs with S source tokens and T target tokens, the end token count
 
 An output for a source of s tokens has at most ⌊max_ratio · s⌋ + max_extra tokens, its end token included. So 99.9 % of
 the training targets fit even if they were half as long again, and a few misaligned pairs do not matter. There is no
-limit besides that grows less than the source: a model may be given longer sources than it was trained on.
+other limit that grows more slowly than the source: a model may be given longer sources than it was trained on.
 
 Outputs may loop (`weft.search.repetition`) if more than 1 in 1,000 of the training targets do: the action sequences of
 SCAN repeat a phrase eight times, while a web corpus may have a few degenerate lines.
@@ -75,7 +75,7 @@ class LengthLimits(NamedTuple):
         return cls(max(ratios), max(extras), any(loops))
 
     def limit(self, source_length: int, *, max_ratio: float | None = None, max_extra: int | None = None) -> int:
-        """The most tokens of an output, its end token included, for a source of so many tokens without its own.
+        """The most tokens of an output, its end token included, for a source of this many tokens without its own.
 
         ``max_ratio``, ``max_extra``: what to use instead of the learned ones.
         """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MAX_LINE = 1 << 20
-"""Characters of a line; a longer one is no event."""
+"""Characters of a line; a longer one is not an event."""
 
 
 class LoggedStep(NamedTuple):

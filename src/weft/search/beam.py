@@ -6,7 +6,7 @@ hypotheses are ranked by ``ranking`` (log p(y|x) / |y|^α, the end token countin
 limit come after all finished ones. A sentence is done at its length limit, or earlier:
 
     finished   when ``finish`` hypotheses (never fewer than requested) have been set aside
-    outranked  when so many have been set aside and, at its present length, nothing in the beam ranks above the n-th
+    outranked  when that many have been set aside and, at its present length, nothing in the beam ranks above the n-th
                best of them: endings that a model finds unlikely cannot crowd out an output that is still to end
     outranked_by_all
                the same, but compared with the last of those that have to be set aside: what Hugging Face's `generate`
@@ -67,7 +67,7 @@ class BeamOptions:
             raise SearchError(f"search.size: {self.size}; a beam holds at least 1 hypothesis")
         if self.groups < 1 or self.size % self.groups:
             raise SearchError(
-                f"search.groups: {self.groups}; a beam of {self.size} cannot be divided into so many equal groups"
+                f"search.groups: {self.groups}; a beam of {self.size} cannot be divided into that many equal groups"
             )
         if self.stop not in STOPS:
             raise SearchError(f"search.stop: {self.stop!r} is not known; use {', '.join(STOPS)}")
@@ -165,7 +165,7 @@ class BeamStep:
     return_attention: bool
     return_trace: bool
     is_observed: bool = False
-    """Whether somebody reads the record of each step as it is taken."""
+    """Whether an observer reads the record of each step as it is taken."""
 
     def __call__(self, state: SearchState) -> tuple[SearchState, BeamRecord | PackedBeamRecord]:
         beam: BeamState = state.extra
@@ -357,7 +357,7 @@ def _divide(best: Extensions, totals_BC: Tensor, size: int, end: int) -> _Chosen
 
 
 def _first_without_end(ends_BC: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The indices of the first ``size`` extensions that do not end, in order, and whether there are so many."""
+    """The indices of the first ``size`` extensions that do not end, in order, and whether there are that many."""
     count_BC = (~ends_BC).cumsum(1)
     slots_K = torch.arange(size, device=ends_BC.device)
     if size <= LARGE_BEAM:

@@ -65,7 +65,7 @@ def greedy_bound(log_probs: Sequence[float], ranking: Ranking, max_length: int) 
 def greedy_bounds(
     log_probs_TR: np.ndarray, lengths_R: np.ndarray, ranking: Ranking, max_lengths: Sequence[int]
 ) -> np.ndarray:
-    """`greedy_bound` of several outputs, each of so many tokens."""
+    """`greedy_bound` of several outputs, each with its number of tokens."""
     others_TR = np.log(np.maximum(1.0 - np.exp(log_probs_TR), 0.0) + PROBABILITY_ERROR)
     before_TR = np.cumsum(log_probs_TR, 0) - log_probs_TR
     inside_TR = np.arange(len(log_probs_TR))[:, None] < lengths_R

@@ -24,7 +24,7 @@ NO_TOKEN = -1
 """Fills a history before its first token, and a forced prefix after its last."""
 
 TRACED_CANDIDATES = 12
-"""Candidates of a step of greedy search or sampling that a trace contains, unless somebody asks for more."""
+"""Candidates of a step of greedy search or sampling that a trace contains, unless more are requested."""
 
 
 class StepModel(Protocol):
@@ -45,7 +45,7 @@ class HasSentenceSteps(Protocol):
     """A model with faster steps for a search of one sentence."""
 
     def for_one_sentence(self, memory: Any, *, rows: int, return_attention: bool) -> StepModel | None:
-        """A model for one search whose memory has one row, with so many hypotheses; None where there is none.
+        """A model for one search whose memory has one row, with this many hypotheses; None where there is none.
 
         Each state is stepped once, and the steps are taken in order.
         """
@@ -167,7 +167,7 @@ class PendingHypotheses(Sequence[list[Hypothesis]]):
 class HypothesisArrays(Sequence[list[Hypothesis]]):
     """The hypotheses of a batch as arrays: for each of B sentences N of them, best first; at least one.
 
-    `Hypothesis` objects are made only of the sentences that somebody looks at.
+    `Hypothesis` objects are made only of the sentences that are accessed.
     """
 
     counts_B: np.ndarray

@@ -1,6 +1,6 @@
 """The loop that takes the steps of a search. Finished sentences leave the batch after every step.
 
-An `ObservedLoop` tells an observer of every step as it is taken, and drops sentences whose output nobody waits for.
+An `ObservedLoop` tells an observer of every step as it is taken, and drops sentences whose output is no longer needed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StepLoop:
         return self
 
     def is_abandoned(self, sentence: int) -> bool:
-        """Whether nobody waits for the output of a sentence; for searches that take steps by themselves."""
+        """Whether the output of a sentence is no longer needed; for searches that take their own steps."""
         return False
 
 
@@ -86,7 +86,7 @@ class StepObserver(Protocol):
         """A step was taken: the positions of its sentences in the batch, and what it did, tensors (B, …)."""
 
     def is_abandoned(self, sentence: int) -> bool:
-        """Whether nobody waits for the output of a sentence: it leaves the batch, and its output has no meaning."""
+        """Whether the output of a sentence is no longer needed: it leaves the batch, and its output has no meaning."""
 
 
 class ObservedLoop(StepLoop):

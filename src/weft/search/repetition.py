@@ -22,7 +22,7 @@ import numpy as np
 
 
 class LoopLimits(NamedTuple):
-    """From when on a run is a loop."""
+    """Which runs are loops."""
 
     longest: int = 16
     """The longest phrase, in tokens."""

@@ -170,7 +170,7 @@ class PathStart(SearchStart):
 
 @dataclass(frozen=True)
 class PathStep:
-    """One step of all hypotheses, each by itself."""
+    """One step of all hypotheses, each independently of the others."""
 
     model: StepModel
     chooser: TokenChooser
@@ -180,7 +180,7 @@ class PathStep:
     traced_candidates: int
     """0: no trace is kept."""
     is_observed: bool = False
-    """Whether somebody reads the record of each step as it is taken."""
+    """Whether an observer reads the record of each step as it is taken."""
 
     def __call__(self, state: SearchState) -> tuple[SearchState, PathRecord | PackedPathRecord]:
         paths: PathState = state.extra

@@ -16,7 +16,7 @@ from weft.search.transfers import to_device
 from weft.tree import Tree, keep, map_tree, repeat, select
 
 WINDOW_MULTIPLE = 32
-"""On a GPU, the history of short outputs has room for a multiple of so many tokens."""
+"""On a GPU, the history of short outputs has room for a multiple of this many tokens."""
 
 
 class Limits(NamedTuple):
@@ -58,7 +58,7 @@ class SearchInputs(NamedTuple):
         return cls(request.memory, Limits.of(request), keys)
 
     def on(self, device: torch.device) -> SearchInputs:
-        """The same on a device; nobody waits for the copy."""
+        """The same on a device; the copy is asynchronous."""
         limits, keys = map_tree(lambda leaf: to_device(leaf, device), (self.limits, self.rng_keys_B))
         return SearchInputs(self.memory, limits, keys)
 

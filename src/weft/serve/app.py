@@ -137,7 +137,7 @@ def _add_error_answers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        messages = {404: "there is no such page", 405: f"{request.method} is not possible here"}
+        messages = {404: "not found", 405: f"{request.method} is not allowed here"}
         return answer(error.status_code, messages.get(error.status_code, str(error.detail)), error.headers)
 
     @app.exception_handler(ClientLeftError)

@@ -68,7 +68,7 @@ def check_unicode(text: str, name: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        message = f"{name}: U+{code:04X} at character {error.start + 1} is half of a surrogate pair, which is no text"
+        message = f"{name}: U+{code:04X} at character {error.start + 1} is half of a surrogate pair, which is not text"
         raise ServiceError(422, message) from None
 
 

@@ -15,7 +15,7 @@ SLOT_CANDIDATES = 12
 """Next tokens that are listed for each hypothesis of a beam."""
 
 
-class Abandoned(Exception):  # noqa: N818  (it is no error)
+class Abandoned(Exception):  # noqa: N818  (it is not an error)
     """The client has left, so the search ends."""
 
 

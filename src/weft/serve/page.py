@@ -38,7 +38,7 @@ def file_response(request: Request, name: str) -> Response:
     """A file of the page by its name, which must be one of those that are there."""
     path = files().get(name)
     if path is None:
-        raise ServiceError(404, "there is no such page")
+        raise ServiceError(404, "not found")
     content = path.read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     headers = {"Cache-Control": "no-cache", "ETag": tag}

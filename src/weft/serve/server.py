@@ -24,7 +24,7 @@ MAX_CONNECTIONS = 1_000
 
 
 class Server(uvicorn.Server):
-    """On SIGTERM or SIGINT: not ready any more, finish what is running, then end. A second signal ends at once."""
+    """On SIGTERM or SIGINT: no longer ready, finish what is running, then end. A second signal ends at once."""
 
     def __init__(self, service: Service, settings: ServeSettings) -> None:
         config = uvicorn.Config(

@@ -118,7 +118,7 @@ class FrameRules:
                 raise VocabularyError(f"{where} {name!r} is a language of this model already; leave it out")
             if like not in self.languages:
                 raise VocabularyError(
-                    f"{where} {like!r} is no language of this model; {_nearest(like, [*self.languages])}"
+                    f"{where} {like!r} is not a language of this model; {_nearest(like, [*self.languages])}"
                 )
         return replace(self, languages={**self.languages, **{name: first + n for n, name in enumerate(names)}})
 
@@ -141,7 +141,7 @@ class FrameRules:
         begin, languages = content["begin"], dict(content["languages"])
         for token in (*sequences["source_before"], *sequences["source_after"], *sequences["target_before"], begin):
             if token not in ("source", "target") and not _is_id(token, size):
-                raise ValueError(f"{token!r} in a frame is no id")
+                raise ValueError(f"{token!r} in a frame is not an id")
         if not all(isinstance(name, str) and _is_id(id, size) for name, id in languages.items()):
             raise ValueError("a language has no id")
         chosen = content["source"], content["target"]

@@ -139,7 +139,7 @@ class ImportedTokenizer(ExternalTokenizer):
             unknown, begin, end = special
             vocabulary = Vocabulary(rows, (unknown, begin, end), frozenset(map(int, skipped)))
             if not all(0 <= id < rows for id in special) or len(set(special)) < len(special):
-                raise ValueError("its special tokens are no three ids")
+                raise ValueError("its special tokens are not three ids")
             rules = FrameRules.from_json(fields["frame"], rows)
             engine = _read_engine(fields["source"], fields["content"], vocabulary, name=name)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -174,7 +174,7 @@ def _read_engine(source: str, content: Any, vocabulary: Vocabulary, *, name: str
         return piece_engine(model, PieceTable.from_json(content), name=name)
     if source == "tokenizers":
         return tokenizers_engine(content, vocabulary.special, name=name)
-    raise ValueError(f"{source!r} is no kind of tokenizer")
+    raise ValueError(f"{source!r} is not a kind of tokenizer")
 
 
 def piece_engine(model: bytes, table: PieceTable, *, name: str) -> PieceEngine:

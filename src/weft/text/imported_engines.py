@@ -43,7 +43,7 @@ class PieceTable:
         special, added = content["special"], content["added"]
         ids = [unknown, *special, *added]
         if not all(isinstance(name, str) for name in names) or not isinstance(leading_code, bool):
-            raise ValueError("its names are no texts")
+            raise ValueError("its names are not texts")
         if not all(isinstance(id, int) and 0 <= id < len(names) for id in ids):
             raise ValueError("an id has no name")
         return cls(tuple(names), unknown, frozenset(special), frozenset(added), leading_code)

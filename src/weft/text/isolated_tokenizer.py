@@ -27,7 +27,7 @@ def check(source: str, characters: str) -> int:
     engine.special_ids()
     engine.content()
     expressions = "".join(_expressions(json.loads(text))) if text else ""
-    with suppress(Exception):  # a text that cannot be encoded is an error when there is one; a panic is no Exception
+    with suppress(Exception):  # such a text is an error when it is used; a panic is not an Exception
         engine.decode(ids[:1000])
         for id in ids[:1000]:
             engine.token(id)

@@ -25,7 +25,7 @@ GOOD_VALIDATIONS = 8
 MIN_SENTENCES = 100
 """The smallest number of sentences that a validation is reduced to."""
 MIN_STEPS = 20
-"""Below this many steps a warning says how much more time is needed; the run is trained all the same."""
+"""Below this many steps a warning says how much more time is needed; the run is trained nevertheless."""
 MIN_WARMUP = 100
 """Warmup is not reduced below this many steps if the run has at least five times as many."""
 EVALUATION_SHARE = 0.15

@@ -181,7 +181,7 @@ class Workers:
             return True
         try:
             return int(_default_store().add("weft/errors", 1)) == 1
-        except RuntimeError:  # no store (any more): the process that hosted it has reported
+        except RuntimeError:  # no store (or not anymore): the process that hosted it has reported
             return self.is_main
 
     def record_run(self, path: str) -> None:

@@ -50,7 +50,7 @@ class SignalHold:
             self._restore()
 
     def interruptible(self, compute: Callable[[], Value]) -> Value | None:
-        """A value that takes long and can be computed again; None if a signal has arrived meanwhile, or before."""
+        """A value that takes long and can be computed again; None if a signal arrives before it is done."""
         if self.pending:
             return None
         try:

@@ -18,7 +18,7 @@ def is_recurrent(model: Model) -> bool:
 
 
 def resolve_precision(model: Model, settings: TrainingSettings, device: torch.device) -> str:
-    """The precision that is used; ``auto`` is fp32 on a CPU, on a GPU tf32 for recurrent models and else bf16."""
+    """The precision that is used; ``auto``: fp32 on a CPU; on a GPU, tf32 for recurrent models, else bf16."""
     if settings.precision != "auto":
         return settings.precision
     if device.type != "cuda":

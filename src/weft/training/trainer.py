@@ -155,7 +155,7 @@ class Trainer:
             return
         saved = f"; {self.folder.path} stays as it was saved at step {self.saved_step}" if self.saved_step >= 0 else ""
         raise TrainingError(
-            f"step {self.progress.step}: the weights are not finite any more{saved}; "
+            f"step {self.progress.step}: the weights are no longer finite{saved}; "
             "lower training.learning_rate or training.clip and use --resume"
         )
 
@@ -370,7 +370,7 @@ class Trainer:
         """Validate the mean of the best checkpoints; model.safetensors := the better of it and the best.
 
         If scores are equal, the lower loss wins. A resumed run repeats this with the same result. None if a signal
-        has arrived meanwhile.
+        has arrived in the meantime.
         """
         best, steps, validator = self.progress.best, self.progress.best_steps, self.validator
         assert validator is not None

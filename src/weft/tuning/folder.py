@@ -51,7 +51,9 @@ class TuningFolder:
         if not self.path.exists() or is_empty_folder(self.path):
             return
         if not self.request.is_file():
-            raise CheckpointError(f"{self.path}: exists already, and is no tuning run; choose another {option('out')}")
+            raise CheckpointError(
+                f"{self.path}: already exists and is not a tuning run; choose another {option('out')}"
+            )
         saved = self._read(self.request)
         if saved.get("format") != FORMAT:
             raise CheckpointError(f"{self.request}: written by another version of weft; choose another {option('out')}")
@@ -122,7 +124,7 @@ class TuningFolder:
     def _read(self, path: Path) -> dict[str, Any]:
         content = read_json(path)
         if not isinstance(content, dict):
-            raise CheckpointError(f"{path}: damaged; it is no JSON object")
+            raise CheckpointError(f"{path}: damaged; it is not a JSON object")
         return content
 
     def _write(self, path: Path, content: Any) -> None:

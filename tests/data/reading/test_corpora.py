@@ -138,7 +138,7 @@ class TestInstructions:
             ("{input!r}", "template: '{input!r}' names no column; write {name}, or {{ for a brace"),
             ("{input:>9}", "template: '{input:>9}' names no column; write {name}, or {{ for a brace"),
             ("{x[0]}", "template: '{x[0]}' names no column; write {name}, or {{ for a brace"),
-            ("{output}", "template: {output} is what the model is to say; a template cannot tell it"),
+            ("{output}", "template: {output} is the target; a template for the source cannot contain it"),
         ],
     )
     def test_templates_that_cannot_be(self, template: str, message: str) -> None:

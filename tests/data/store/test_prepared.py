@@ -188,10 +188,7 @@ class TestAFolder:
             PreparedFolder.create(tmp_path / "made", (9, 9), spoilt)
         assert list(tmp_path.iterdir()) == []
         if isinstance(error, OSError):
-            assert (
-                str(caught.value)
-                == f"{tmp_path / 'made'}: cannot write: No space left on device; nothing of it was kept"
-            )
+            assert str(caught.value) == f"{tmp_path / 'made'}: cannot write: No space left on device; nothing was kept"
 
     def refusal(self, function, *arguments):
         with pytest.raises(DataError) as caught:
@@ -215,7 +212,7 @@ class TestAFolder:
 
     def test_that_exists_is_not_overwritten(self, made):
         message = self.refusal(PreparedFolder.create, made, (9, 9), fill)
-        assert message == f"{made}: exists already; remove it, or choose another folder"
+        assert message == f"{made}: already exists; remove it, or choose another folder"
 
     def test_that_cannot_be_made(self, tmp_path):
         (tmp_path / "file").write_text("")

@@ -125,7 +125,7 @@ def test_a_decoder_that_starts_with_the_end(tmp_path: Path) -> None:
         ({"pos_ffn_activation_fn": "tanh"}, "pos_ffn_activation_fn: 'tanh' is not known; weft has relu, "),
         ({"src_word_vec_size": 5}, "src_word_vec_size: 5, tgt_word_vec_size 12: weft has one size of embeddings"),
         ({"enc_hid_size": 5}, r"enc_hid_size: 5 is not that of the decoder \(12\), which starts from it"),
-        ({"lambda_align": 1.0, "alignment_layer": 9}, "alignment_layer: 9 is no layer of the decoder, which has 3"),
+        ({"lambda_align": 1.0, "alignment_layer": 9}, "alignment_layer: 9 is not a layer of the decoder, which has 3"),
         ({"position_encoding_type": "Rotary"}, "position_encoding_type: 'Rotary' is not known; weft has Sinus"),
     ],
 )

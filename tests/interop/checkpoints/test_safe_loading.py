@@ -21,7 +21,7 @@ from weft.interop.checkpoints.safe_loading import attributes_of, load_checkpoint
 from weft.interop.options import ImportOptions
 
 MARK = "executed"
-REFUSED = "not imported: it holds an object that is no plain data"
+REFUSED = "not imported: it holds an object that is not plain data"
 
 
 class Call:

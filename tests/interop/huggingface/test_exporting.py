@@ -273,6 +273,6 @@ def test_folder(tmp_path: Path) -> None:
         export_model(run, folder)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="exists already, and is not an export to huggingface"):
+    with pytest.raises(CheckpointError, match="already exists and is not an export to huggingface"):
         export_model(run, tmp_path / "other")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export", "other"]

@@ -199,7 +199,7 @@ class TestFiles:
     def test_a_run_folder_that_exists(self, original: Path, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "mine").touch()
-        with pytest.raises(WeftError, match="run: exists already"):
+        with pytest.raises(WeftError, match="run: already exists"):
             import_model(original, tmp_path / "run")
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]
 

@@ -72,7 +72,7 @@ def test_there_and_back(run: Path, hub: LocalHub, tmp_path: Path, capfd: pytest.
     assert capfd.readouterr().err == ""  # no progress bars of huggingface_hub
     assert load_run(out).recipe.name == "tiny"
     assert not hub.unknown
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         pull("someone/tiny", out)
 
 
@@ -90,7 +90,7 @@ def test_an_export(run: Path, hub: LocalHub, tmp_path: Path) -> None:
     ):
         pull("someone/export", tmp_path / "pulled")
     (folder / "weft.json").write_text('{"weft_export": "onnx", "files": ["../secret.txt"]}')
-    with pytest.raises(CheckpointError, match=r"names '../secret.txt', which is no file of this folder$"):
+    with pytest.raises(CheckpointError, match=r"names '../secret.txt', which is not a file of this folder$"):
         shared_files(folder)
     (folder / "weft.json").write_text('{"weft_export": "onnx", "files": ["gone.onnx"]}')
     with pytest.raises(CheckpointError, match=r"gone.onnx: missing; export the run again$"):

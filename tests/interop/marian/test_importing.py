@@ -156,5 +156,5 @@ def test_guided_alignment(tmp_path: Path, layer: str, training: str, heads: list
 
 def test_guided_alignment_of_no_layer(tmp_path: Path) -> None:
     make(tmp_path, **{"transformer-guided-alignment-layer": "4"})
-    with pytest.raises(WeftError, match="guided-alignment-layer: '4' is no layer of the decoder, which has 3"):
+    with pytest.raises(WeftError, match="guided-alignment-layer: '4' is not a layer of the decoder, which has 3"):
         convert(MarianWeights(tmp_path / "model.npz"))

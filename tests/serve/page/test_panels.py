@@ -254,7 +254,7 @@ def test_a_candidate_and_a_word_of_ones_own_can_be_forced(visitor):
     visitor.settle()
     assert page.locator(".effect del, .effect ins").count() > 0
     step_to(page, 3)
-    page.get_by_label("Or write the next word yourself").fill("sac")
+    page.get_by_label("Or enter the next word yourself").fill("sac")
     page.get_by_role("button", name="Use it").click()
     page.wait_for_function("() => document.querySelectorAll('.words.target button')[2]?.textContent === 'sac'")
     page.locator(".chip.change").click()

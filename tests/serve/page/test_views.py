@@ -92,7 +92,7 @@ def test_pasted_lines_are_part_of_the_address(visitor):
     assert again.locator("tbody th").all_inner_texts() == lines
     again.get_by_label("Lines").fill("\n".join(["we drank the milk " + "now" * 300] * 5))
     again.get_by_role("button", name="Compare", exact=True).click()
-    again.wait_for_selector("p:text('They are too long for the address')")
+    again.wait_for_selector("p:text('They are too long to be part of the URL')")
     assert "lines=we" not in again.url and again.locator("tbody tr").count() == 5
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from weft.data.filtering.pipeline import KEPT
 
 SORTED_ROWS = 1 << 22
-"""Rows sorted together; each takes about 60 bytes meanwhile."""
+"""Rows sorted together; each takes about 60 bytes while it is sorted."""
 SCANNED_ROWS = 1 << 17
 """Rows scanned together for those of a partition: few enough to stay in the processor's cache."""
 

@@ -223,7 +223,7 @@ def _text_columns(schema: Any) -> list[str]:
 
 
 def _flat(record: Record, prefix: str = "") -> dict[str, str]:
-    """The texts of a record by their names, dotted where objects are nested; what is no text is left out."""
+    """The texts of a record by their names, dotted where objects are nested; values that are not text are left out."""
     assert isinstance(record, dict)
     texts: dict[str, str] = {}
     for name, value in record.items():

@@ -153,7 +153,7 @@ class Instructions(_FileCorpus):
 
     def __post_init__(self) -> None:
         if any("output" in template.names for template in self.templates):
-            raise DataError("template: {output} is what the model is to say; a template cannot tell it")
+            raise DataError("template: {output} is the target; a template for the source cannot contain it")
 
     @cached_property
     def templates(self) -> tuple[Template, Template]:

@@ -288,7 +288,7 @@ class PreparedFolder:
     ) -> PreparedFolder:
         """A new one; `fill` writes it and returns what else about.json is to contain. The caller holds its lock."""
         if path.exists() and not is_empty_folder(path):
-            raise DataError(f"{path}: exists already; remove it, or choose another folder")
+            raise DataError(f"{path}: already exists; remove it, or choose another folder")
         try:
             with creating_folder(path) as temporary:
                 writer = StoreWriter(temporary, vocabulary_sizes)
@@ -304,5 +304,5 @@ class PreparedFolder:
             failed = None if error.filename is None else Path(error.filename)
             if failed and path.resolve() != failed and part_folder(path) not in (failed, *failed.parents):
                 raise  # of a file of the corpus
-            raise DataError(f"{path}: cannot write: {error.strerror or error}; nothing of it was kept") from None
+            raise DataError(f"{path}: cannot write: {error.strerror or error}; nothing was kept") from None
         return cls.open(path)

@@ -1,6 +1,6 @@
 """Models of Joey NMT, versions 1 and 2: Transformers, and recurrent models with attention after the step.
 
-Transformer   pre-norm with a final norm, or post-norm; ε = 1e-6;  x = √d E[y] + PE(position), sines and cosines in turn
+Transformer   pre-norm with a final norm, or post-norm; ε = 1e-6;  x = √d E[y] + PE(position), interleaved
 recurrent     s_0 = tanh(W h_S + b) of the top layer, or 0;  s_t = f(s_{t−1}, [y_{t−1}; ã_{t−1}])
               e_j = s_tᵀ W h_j (luong) or vᵀ tanh(W₁ h_j + W₂ s_t) (bahdanau);  ã_t = tanh(W [s_t; c_t] + b)
 

@@ -1,6 +1,6 @@
 """Models of OpenNMT-py, versions 1 to 3: Transformers, and recurrent models with Luong's attention.
 
-Transformer   pre-norm, ε = 1e-6, a final norm;  x = √d E[y] + PE(position), sines and cosines in turn
+Transformer   pre-norm, ε = 1e-6, a final norm;  x = √d E[y] + PE(position), interleaved sines and cosines
 recurrent     s_0 = h_S of every layer;  s_t = f(s_{t−1}, [y_{t−1}; ã_{t−1}])
               e_j = (W s_t)·h_j;  ã_t = tanh(W [c_t; s_t])
 
@@ -196,7 +196,7 @@ def _alignment_heads(config: Configuration, decoder: dict[str, Any]) -> list[lis
     layer = config.values.get("alignment_layer", -3)
     count = config.whole("alignment_heads", 0, least=0) or decoder["heads"]
     if type(layer) is not int or not -decoder["layers"] <= layer < decoder["layers"]:
-        raise config.error("alignment_layer", f"{layer!r} is no layer of the decoder, which has {decoder['layers']}")
+        raise config.error("alignment_layer", f"{layer!r} is not a layer of the decoder, which has {decoder['layers']}")
     return [[layer % decoder["layers"], head] for head in range(count)]
 
 

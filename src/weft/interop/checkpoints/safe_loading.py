@@ -102,7 +102,7 @@ def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())
     if refused := re.search(r"(?:GLOBAL|function) <?(?:class |built-in function |function )?'?([\w.]+)", text):
         return (
-            f"not imported: it holds an object that is no plain data ({refused[1]}); weft reads tensors, options and "
+            f"not imported: it holds an object that is not plain data ({refused[1]}); weft reads tensors, options and "
             "vocabularies, and runs no code of a checkpoint"
         )
     text = text.split("WeightsUnpickler error:")[-1].strip()

@@ -66,7 +66,7 @@ def _exported_files(folder: Path) -> list[str]:
         raise CheckpointError(f"{folder / INFO_FILE}: names no files; export the run again")
     for file in files:
         if not isinstance(file, str) or Path(file).is_absolute() or ".." in Path(file).parts:
-            raise CheckpointError(f"{folder / INFO_FILE}: names {file!r}, which is no file of this folder")
+            raise CheckpointError(f"{folder / INFO_FILE}: names {file!r}, which is not a file of this folder")
         if not (folder / file).is_file():
             raise CheckpointError(f"{folder / file}: missing; export the run again")
     return files

@@ -77,7 +77,7 @@ def _alignment_heads(weights: MarianWeights, layers: int, guided: bool) -> list[
     if layer == "last":
         return [[layers - 1, 0]] if guided else []
     if not str(layer).isdecimal() or not 1 <= int(layer) <= layers:
-        raise options.error(name, f"{layer!r} is no layer of the decoder, which has {layers}")
+        raise options.error(name, f"{layer!r} is not a layer of the decoder, which has {layers}")
     return [[int(layer) - 1, 0]]
 
 

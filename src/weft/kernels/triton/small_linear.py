@@ -22,7 +22,7 @@ MAX_ROWS = 16
 COLUMNS = 16
 """Columns of one program, if there are several rows."""
 PROGRAMS = 128
-"""About as many as a GPU has multiprocessors: a single row is divided among so many programs."""
+"""About as many as a GPU has multiprocessors: a single row is divided among that many programs."""
 MAX_TILE = 16_384
 """Weights of one program, for a single row."""
 

@@ -28,7 +28,7 @@ export function visible(token) {
   return /^\p{M}/u.test(label) ? `◌${label}` : label;
 }
 
-/** A label of at most so many characters, with an ellipsis where something is missing. */
+/** A label of at most this many characters, with an ellipsis where something is missing. */
 export function shorten(label, most) {
   const characters = [...label];
   return characters.length <= most ? label : `${characters.slice(0, most - 1).join('')}…`;

@@ -1,5 +1,5 @@
 /**
- * Plays the steps of a search: pause, one step, slower. With reduced motion nothing plays by itself.
+ * Plays the steps of a search: pause, one step, slower. With reduced motion nothing plays automatically.
  */
 
 import { h, replace, s, uniqueId } from './dom.js';

@@ -128,7 +128,7 @@ export class SearchRun {
       .filter((node) => node.branch.outcome === 'finished');
   }
 
-  /** What the model held likely for the next token of the leading hypothesis, at a step counted from 1. */
+  /** What the model considered likely for the next token of the leading hypothesis, at a step counted from 1. */
   distribution(step) {
     const draw = this.draws[step - 1];
     if (draw)

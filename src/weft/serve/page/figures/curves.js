@@ -110,7 +110,7 @@ function bounds(values) {
   return low === high ? [low - Math.abs(low) * 0.1 - 0.01, high + Math.abs(high) * 0.1 + 0.01] : [low, high];
 }
 
-/** At most so many points: the mean of each stretch, the last as it is. */
+/** At most this many points: the mean of each stretch; the last point unchanged. */
 function thin(points) {
   if (points.length <= POINTS) return points;
   const size = Math.ceil(points.length / POINTS);

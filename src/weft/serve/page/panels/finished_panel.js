@@ -24,7 +24,7 @@ export class FinishedPanel {
       ['Output'],
       ['Score', 'log p divided by the length term'],
       ['log p', 'Log-probability of all tokens'],
-      ['Length', 'Tokens, the end token counted'],
+      ['Length', 'Tokens, including the end token'],
       ['Length term', 'What log p is divided by'],
     ];
     this.element = panel(
@@ -75,7 +75,7 @@ export class FinishedPanel {
     this.note.textContent = !rows.length
       ? 'None yet.'
       : isRanked && first.number > 0 && run.translation
-        ? 'With these settings another hypothesis of this list ranks first than in the search that found it.'
+        ? 'With these settings a different hypothesis ranks first than in the search that found them.'
         : '';
   }
 

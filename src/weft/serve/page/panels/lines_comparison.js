@@ -41,7 +41,7 @@ export class LinesComparison {
       rows: 6,
       spellcheck: 'false',
       dir: 'auto',
-      placeholder: 'one sentence a line',
+      placeholder: 'one sentence per line',
     });
     this.status = h('p', { class: 'hint', role: 'status' });
     this.head = h('tr');
@@ -100,7 +100,7 @@ export class LinesComparison {
     await this.open(fits ? lines : null);
     if (lines && fits) return;
     await this.start();
-    if (lines) this.status.append(' They are too long for the address of this view.');
+    if (lines) this.status.append(' They are too long to be part of the URL.');
   }
 
   close() {
@@ -140,7 +140,7 @@ export class LinesComparison {
     }
     const same = this.rows.filter(({ a, b }) => a.text === b.text).length;
     this.status.textContent = lines.length
-      ? `${plural(lines.length, 'line')}; the same output in ${same}, another in ${lines.length - same}.`
+      ? `${plural(lines.length, 'line')}; the same output for ${same}, different outputs for ${lines.length - same}.`
       : 'Paste some lines first.';
   }
 

@@ -38,7 +38,7 @@ export class NextWord {
           },
         },
       },
-      h('label', { for: field }, 'Or write the next word yourself'),
+      h('label', { for: field }, 'Or enter the next word yourself'),
       this.field,
       h('button', { type: 'submit' }, 'Use it'),
     );
@@ -65,8 +65,8 @@ export class NextWord {
     const chosen = steps === 0 ? null : found.chosen;
     this.heading.textContent =
       steps === 0
-        ? 'What the model holds likely for the first word. Choose a candidate to force it.'
-        : `Step ${Math.min(step, nodes.length)}: what the model held likely here. Choose another candidate to go on with it instead.`;
+        ? 'What the model considers likely as the first word. Choose a candidate to force it.'
+        : `Step ${Math.min(step, nodes.length)}: what the model considered likely here. Choose another candidate to continue with it instead.`;
     this.showList(found, shown, chosen);
     const width = this.figure.clientWidth || 480;
     replace(this.figure, distribution(found.candidates, shown, { width, chosen }));
@@ -93,7 +93,7 @@ export class NextWord {
               type: 'button',
               class: `candidate ${isChosen ? 'chosen' : ''} ${kept[index] ? '' : 'removed'}`,
               'aria-label': `${name}. Force it`,
-              title: `Go on with “${visible(token)}”`,
+              title: `Continue with “${visible(token)}”`,
               on: { click: () => this.actions.force([...this.before, id]) },
             },
             h('span', { class: 'token', dir: direction(token) }, visible(token)),

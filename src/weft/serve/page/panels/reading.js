@@ -80,5 +80,5 @@ export class Reading {
 
 function describe({ score, log_probability: log, length, ended, proven }) {
   const ending = ENDINGS[ended] ? `; ${ENDINGS[ended]}` : '';
-  return `Score ${number(score, 3)}, log p ${number(log, 3)}, ${plural(length, 'token')} with the end token${proven ? '; proven: no output has a higher score' : ''}${ending}.`;
+  return `Score ${number(score, 3)}, log p ${number(log, 3)}, ${plural(length, 'token')} including the end token${proven ? '; proven: no output has a higher score' : ''}${ending}.`;
 }

@@ -10,7 +10,7 @@ import { KINDS, range, settingsFor } from '../search_settings.js';
 const NAMES = {
   size: 'Beam size',
   stop: 'Stop when',
-  finish: 'Finished ones to stop at',
+  finish: 'Finished hypotheses to stop at',
   groups: 'Groups',
   diversity: 'Diversity',
   normalization: 'Length normalization',
@@ -25,7 +25,7 @@ const NAMES = {
   samples: 'Samples',
   utility: 'Utility',
   max_nodes: 'Give up after (prefixes)',
-  max_space: 'Outputs to try at most',
+  max_space: 'Maximum number of outputs',
   max_length: 'Maximum length',
   max_ratio: 'Maximum length per source token',
   max_extra: 'Maximum extra tokens',
@@ -169,7 +169,7 @@ export class SearchControls {
     const field = h('textarea', {
       ...common,
       rows: 2,
-      placeholder: 'one a line',
+      placeholder: 'one per line',
       on: {
         change: (event) =>
           this.set(

@@ -108,7 +108,7 @@ export class SentenceForm {
 /** What the field asks for. */
 function labelOf(model) {
   if (model?.has_source === false) return 'Beginning of a text';
-  return model?.source_columns > 1 ? `Source: ${model.source_columns} columns, one a line (Shift+Enter)` : 'Sentence';
+  return model?.source_columns > 1 ? `Source: ${model.source_columns} columns, one per line (Shift+Enter)` : 'Sentence';
 }
 
 function modelOption({ name, title, state }) {

@@ -21,7 +21,7 @@ export class TreePanel {
         class: 'wide',
         figure: () => this.figure.querySelector('svg'),
         name: 'search-tree',
-        help: 'Every branch that the search considered. Click one, or press Enter on it, to go on from there.',
+        help: 'Every branch that the search considered. Click one, or press Enter on it, to continue from there.',
         tools: [h('span', { class: 'check' }, this.everything, h('label', { for: id }, 'All cut branches'))],
       },
       h(

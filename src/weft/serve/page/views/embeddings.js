@@ -82,7 +82,7 @@ export default class EmbeddingsView {
         panel(
           'Positions',
           {
-            help: 'Each row is a position, each column a dimension; light is the least value, strong color the largest. The square: how similar two positions are.',
+            help: 'Each row is a position, each column a dimension; light colors are small values, strong colors large ones. The square shows how similar two positions are.',
             figure: () => (this.canvases.length ? sheet([this.canvases], 420) : null),
             name: 'positions',
           },
@@ -117,7 +117,7 @@ export default class EmbeddingsView {
 
   async showNeighbors(token, side) {
     replace(this.neighbors);
-    this.note.textContent = token ? '' : 'Write a token, for example a word of the sentence you translated.';
+    this.note.textContent = token ? '' : 'Enter a token, for example a word of the sentence you translated.';
     if (!token) return;
     try {
       const { neighbors, token: name } = await api.neighbors(this.model.name, { token, side, count: 12 });
@@ -158,7 +158,7 @@ export default class EmbeddingsView {
     if (!WITH_TABLE.includes(positions)) {
       this.positionsNote.textContent =
         positions && positions !== 'none'
-          ? `The positions of this model are ${positions}: there is no table of them.`
+          ? `This model has ${positions} positions, for which there is no table.`
           : 'This model has no positions.';
       return this.draw();
     }
@@ -192,7 +192,7 @@ export default class EmbeddingsView {
         canvas: heat(similar, {
           low: Math.min(...similar.flat()),
           high: 1,
-          label: 'Cosine similarity of every two positions; the diagonal is 1',
+          label: 'Cosine similarity of each pair of positions; the diagonal is 1',
         }),
       },
     ];

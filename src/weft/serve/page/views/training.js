@@ -35,7 +35,7 @@ export default class TrainingView {
     };
     this.samplesPanel = panel(
       'Sample translations',
-      { class: 'wide', help: 'The same sentences, translated anew whenever better weights are saved.' },
+      { class: 'wide', help: 'The same sentences, translated again whenever better weights are saved.' },
       this.samplesNote,
       this.samples,
     );
@@ -80,7 +80,7 @@ export default class TrainingView {
     this.log = new TrainingLog();
     this.run = run;
     replace(this.samples);
-    this.samplesNote.textContent = 'No sample yet: they come with the first saved weights.';
+    this.samplesNote.textContent = 'No samples yet: they appear with the first saved weights.';
     this.showState();
     for await (const { event, data } of api.trainingStream(run.name, this.abort.signal)) {
       if (event === 'log') this.log.take(data);
@@ -138,7 +138,7 @@ export default class TrainingView {
               'dd',
               { class: 'sample-output', dir: direction(text) },
               text || '(empty)',
-              isRight ? h('span', { class: 'right' }, ' ✓ as the reference') : null,
+              isRight ? h('span', { class: 'right' }, ' ✓ matches the reference') : null,
             ),
             reference && !isRight
               ? [h('dt', {}, 'Reference'), h('dd', { dir: direction(reference) }, reference)]

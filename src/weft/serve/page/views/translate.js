@@ -59,7 +59,7 @@ export default class TranslateView {
     this.invitation = h(
       'p',
       { class: 'invitation' },
-      'Write a sentence, or choose one of the examples, and watch the model translate it step by step.',
+      'Enter a sentence, or choose an example, and watch the model translate it step by step.',
     );
     this.resize = debounce(200, () => this.render());
     addEventListener('resize', this.resize);
@@ -184,7 +184,7 @@ export default class TranslateView {
     this.render();
   }
 
-  /** Show the search as far as it is to be seen. */
+  /** Show the search up to the current step. */
   render() {
     const { run } = this;
     if (!run?.start) return;

@@ -157,7 +157,7 @@ def _check_replaceable(folder: Path) -> None:
             return
     if folder.exists():
         raise CheckpointError(
-            f"{folder}: exists already, and is not a CTranslate2 export; choose another folder with --out"
+            f"{folder}: already exists and is not a CTranslate2 export; choose another folder with --out"
         )
 
 
