@@ -84,10 +84,10 @@ def test_pasted_lines_are_part_of_the_address(visitor):
     lines = [SENTENCE, "who has some boxes & <i>cats</i> #1"]
     page.get_by_label("Lines").fill("\n".join(lines))
     page.get_by_role("button", name="Compare", exact=True).click()
-    page.wait_for_selector("p:text('2 lines; the same output in')")
+    page.wait_for_selector("p:text('2 lines; the same output for')")
     address = page.url
     again = visitor.open(address[address.index("#") :], anew=True)
-    again.wait_for_selector("p:text('2 lines; the same output in')")
+    again.wait_for_selector("p:text('2 lines; the same output for')")
     assert again.get_by_label("Lines").input_value() == "\n".join(lines)
     assert again.locator("tbody th").all_inner_texts() == lines
     again.get_by_label("Lines").fill("\n".join(["we drank the milk " + "now" * 300] * 5))
@@ -101,7 +101,7 @@ def test_pasted_lines_become_a_table_to_sort_and_to_download(visitor, tmp_path):
     lines = [SENTENCE, "who has some boxes", "we drank the milk <b>now</b>"]
     page.get_by_label("Lines").fill("\n".join(lines))
     page.get_by_role("button", name="Compare", exact=True).click()
-    page.wait_for_selector("p:text('3 lines; the same output in')")
+    page.wait_for_selector("p:text('3 lines; the same output for')")
     page.get_by_role("button", name="Source").click()
     page.get_by_role("button", name="Source").click()
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("Source")
