@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
-from weft.cli import COMMANDS
+from weft.cli import COMMANDS, SECTIONS
 from weft.cli.data import TASK_NAMES
 from weft.tasks import TASKS
 
@@ -19,10 +20,20 @@ def help_of(command: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyP
 
 def test_the_list_of_commands_has_whole_sentences(help_of: Callable[..., str]) -> None:
     text = help_of()
-    summaries = text.split("Commands:\n")[1].split("\n\n")[0]
-    assert summaries.count(".\n") + summaries.endswith(".") == len(COMMANDS) and "..." not in summaries
+    summaries = text.split("Show this message and exit.\n")[1]
+    assert summaries.count(".\n") == len(COMMANDS) and "..." not in summaries
     assert "  Start here:  weft try\n" in text
     assert "..." not in help_of("data").split("Commands:\n")[1]
+
+
+def test_commands_are_listed_in_sections(help_of: Callable[..., str]) -> None:
+    listed: dict[str, list[str]] = {}
+    for line in help_of().split("Show this message and exit.\n")[1].split("  Start here")[0].splitlines():
+        if match := re.fullmatch(r"(\w.*):", line):
+            names = listed.setdefault(match[1], [])
+        elif match := re.match(r"  (\S+) ", line):
+            names.append(match[1])
+    assert listed == {title: list(section) for title, section in SECTIONS.items()}
 
 
 def test_an_example_stays_in_one_line(help_of: Callable[..., str]) -> None:

@@ -1,4 +1,4 @@
-"""The command line: one short file per command, and `COMMANDS`, the table of all of them.
+"""The command line: one short file per command, and `SECTIONS`, the table of all of them.
 
 To add a command, write its file and add a line to the table. A command's file is imported when the command is run.
 Torch is imported inside the commands, so that help is quick, and after their arguments have been checked: a command
@@ -20,41 +20,52 @@ from weft.cli.lazy_commands import LazyCommand, lazy_group
 from weft.cli.signals import CommandInterrupted, exit_code, raise_on_signals
 from weft.cli.status import showing_status
 
-COMMANDS = {
-    "try": LazyCommand("weft.cli.try_:command", "weft try"),
-    "train": LazyCommand(
-        "weft.cli.train:command", "weft data generate dates --out dates.tsv && weft train dates.tsv --minutes 5"
-    ),
-    "tune": LazyCommand("weft.cli.tune:command", "weft tune grammar --minutes 20 --out runs/search"),
-    "translate": LazyCommand("weft.cli.translate:command", "echo 'he hit me with a pie' | weft translate runs/try"),
-    "attend": LazyCommand("weft.cli.attend:command", "weft attend runs/try 'he hit me with a pie' --to map.svg"),
-    "trace": LazyCommand("weft.cli.trace:command", "weft trace runs/try 'he hit me with a pie' --to tree.svg"),
-    "positions": LazyCommand("weft.cli.positions:command", "weft positions --count 5 --width 4"),
-    "evaluate": LazyCommand("weft.cli.evaluate:command", "weft evaluate runs/try --json"),
-    "compare": LazyCommand("weft.cli.compare:command", "weft compare runs/try runs/second"),
-    "report": LazyCommand("weft.cli.report:command", "weft report runs/try"),
-    "lab": LazyCommand("weft.cli.lab:command", "weft lab scaling"),
-    "history": LazyCommand("weft.cli.history:command", "weft history --quick --to history.html"),
-    "score": LazyCommand("weft.cli.score:command", "weft score runs/try pairs.tsv"),
-    "sample": LazyCommand("weft.cli.sample:command", "weft sample runs/lm --prompt 'le roi'"),
-    "serve": LazyCommand("weft.cli.serve:command", "weft serve runs/try --open"),
-    "runs": LazyCommand("weft.cli.runs:command", "weft runs"),
-    "export": LazyCommand("weft.cli.export:command", "weft export RUN --to ctranslate2"),
-    "align-heads": LazyCommand("weft.cli.align_heads:command", "weft align-heads runs/en-fr pairs.tsv"),
-    "import": LazyCommand("weft.cli.import_:command", "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"),
-    "push": LazyCommand("weft.cli.push:command", "weft push runs/try OWNER/NAME --private"),
-    "pull": LazyCommand("weft.cli.pull:command", "weft pull OWNER/NAME --out runs/pulled"),
-    "data": LazyCommand("weft.cli.data:app"),
-    "recipes": LazyCommand("weft.cli.recipes:app"),
-    "bench": LazyCommand("weft.cli.bench:app"),
-    "tokenizer": LazyCommand("weft.cli.tokenizer:app"),
-    "adapter": LazyCommand("weft.cli.adapter:app"),
+SECTIONS = {
+    "Train and translate": {
+        "try": LazyCommand("weft.cli.try_:command", "weft try"),
+        "train": LazyCommand(
+            "weft.cli.train:command", "weft data generate dates --out dates.tsv && weft train dates.tsv --minutes 5"
+        ),
+        "tune": LazyCommand("weft.cli.tune:command", "weft tune grammar --minutes 20 --out runs/search"),
+        "translate": LazyCommand("weft.cli.translate:command", "echo 'he hit me with a pie' | weft translate runs/try"),
+        "sample": LazyCommand("weft.cli.sample:command", "weft sample runs/lm --prompt 'le roi'"),
+        "serve": LazyCommand("weft.cli.serve:command", "weft serve runs/try --open"),
+    },
+    "Evaluate": {
+        "evaluate": LazyCommand("weft.cli.evaluate:command", "weft evaluate runs/try --json"),
+        "compare": LazyCommand("weft.cli.compare:command", "weft compare runs/try runs/second"),
+        "score": LazyCommand("weft.cli.score:command", "weft score runs/try pairs.tsv"),
+        "report": LazyCommand("weft.cli.report:command", "weft report runs/try"),
+        "bench": LazyCommand("weft.cli.bench:app"),
+    },
+    "Explain": {
+        "attend": LazyCommand("weft.cli.attend:command", "weft attend runs/try 'he hit me with a pie' --to map.svg"),
+        "trace": LazyCommand("weft.cli.trace:command", "weft trace runs/try 'he hit me with a pie' --to tree.svg"),
+        "positions": LazyCommand("weft.cli.positions:command", "weft positions --count 5 --width 4"),
+        "align-heads": LazyCommand("weft.cli.align_heads:command", "weft align-heads runs/en-fr pairs.tsv"),
+        "lab": LazyCommand("weft.cli.lab:command", "weft lab scaling"),
+        "history": LazyCommand("weft.cli.history:command", "weft history --quick --to history.html"),
+    },
+    "Runs and other toolkits": {
+        "runs": LazyCommand("weft.cli.runs:command", "weft runs"),
+        "adapter": LazyCommand("weft.cli.adapter:app"),
+        "import": LazyCommand("weft.cli.import_:command", "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"),
+        "export": LazyCommand("weft.cli.export:command", "weft export RUN --to ctranslate2"),
+        "push": LazyCommand("weft.cli.push:command", "weft push runs/try OWNER/NAME --private"),
+        "pull": LazyCommand("weft.cli.pull:command", "weft pull OWNER/NAME --out runs/pulled"),
+    },
+    "Data and recipes": {
+        "data": LazyCommand("weft.cli.data:app"),
+        "tokenizer": LazyCommand("weft.cli.tokenizer:app"),
+        "recipes": LazyCommand("weft.cli.recipes:app"),
+    },
 }
-"""Every command and group of commands: where it is, and its example; in the order of the help."""
+"""Every command and group of commands: where it is, and its example; in the sections and the order of the help."""
+COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
 app = typer.Typer(
     name="weft",
-    cls=lazy_group(COMMANDS),
+    cls=lazy_group(SECTIONS),
     help="Sequence-to-sequence learning: train, decode and explain encoder-decoder models.",
     epilog="Start here:  weft try",
     no_args_is_help=True,

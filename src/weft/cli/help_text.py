@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -61,17 +62,24 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """A group of commands with this help."""
 
+    sections: Mapping[str, Sequence[str]] = {}
+    """The commands under their headings; those in none of them are listed as "Commands"."""
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The first sentence of each command, wrapped rather than cut."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [
-            (name, command.get_short_help_str(limit=1_000))
+        summaries = {
+            name: command.get_short_help_str(limit=1_000)
             for name, command in commands
             if command is not None and not command.hidden
-        ]
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        }
+        width = max(map(len, summaries), default=0)  # the same in all sections
+        in_sections = {name for names in self.sections.values() for name in names}
+        others = [name for name in summaries if name not in in_sections]
+        for title, names in {**self.sections, "Commands": others}.items():
+            if rows := [(name.ljust(width), summaries[name]) for name in names if name in summaries]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         _write_example(self, formatter)

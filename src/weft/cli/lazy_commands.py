@@ -60,13 +60,15 @@ class LazyCommands(MutableMapping[str, Any]):
         return name in self._commands
 
 
-def lazy_group(commands: Mapping[str, LazyCommand]) -> type[InterruptibleGroup]:
-    """A group that has these commands, before those that are registered with typer."""
+def lazy_group(sections: Mapping[str, Mapping[str, LazyCommand]]) -> type[InterruptibleGroup]:
+    """A group that has these commands, before those that are registered with typer; its help lists them in sections."""
+    commands = {name: command for section in sections.values() for name, command in section.items()}
 
     class LazyGroup(InterruptibleGroup):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
             self.commands = LazyCommands(commands, self.commands)
+            self.sections = {title: list(section) for title, section in sections.items()}
 
     return LazyGroup
 
