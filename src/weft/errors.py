@@ -7,13 +7,13 @@
     │   └── ColumnCountError    a source does not have as many columns as the model reads
     ├── VocabularyError   a tokenizer cannot be learned, loaded or used
     ├── CheckpointError   a run folder is missing, damaged, or written by another version
-    ├── TrainingError     training cannot go on (for example: the loss is not finite)
+    ├── TrainingError     training cannot continue (for example: the loss is not finite)
     ├── SearchError       a search does not support what was requested
     └── FolderLockedError another process is writing to the folder
 
 A message is one line: where; what was given; what is allowed; the nearest match. A recipe with several errors has one
 line for each. The command line prints the message on stderr and exits with code 2. A `WeftWarning` is printed there
-too, after ``weft: warning:``, and the command goes on.
+too, after ``weft: warning:``, and the command continues.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CheckpointError(WeftError):
 
 
 class TrainingError(WeftError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class SearchError(WeftError):
@@ -67,7 +67,7 @@ class FolderLockedError(WeftError):
 
 
 class WeftWarning(UserWarning):
-    """Something that the user should know, although the work goes on: `warn`."""
+    """Something that the user should know, although the work continues: `warn`."""
 
 
 def warn(message: str) -> None:

@@ -127,11 +127,11 @@ def test_what_is_refused(running: Running) -> None:
     for status, body, words in (
         (404, {"model": "recurent"}, "model: 'recurent' is not served; did you mean 'recurrent'?"),
         (422, {"search": {"sise": 3}}, "search.sise: unknown setting; did you mean 'size'?"),
-        (422, {"search": {"size": 65}}, "search.size: 65; at most 64 is taken"),
+        (422, {"search": {"size": 65}}, "search.size: 65; at most 64 is accepted"),
         (422, {"search": {"size": "3"}}, "search.size: input should be a valid integer"),
         (422, {"search": {"kind": "best"}}, "search.kind: input should be 'greedy'"),
-        (422, {"search": {"max_nodes": 10**6}}, "search.max_nodes: 1e+06; at most 20000 is taken"),
-        (422, {"search": {"length_penalty": 1e308}}, "search.length_penalty: 1e+308; at most 50 is taken"),
+        (422, {"search": {"max_nodes": 10**6}}, "search.max_nodes: 1e+06; at most 20000 is accepted"),
+        (422, {"search": {"length_penalty": 1e308}}, "search.length_penalty: 1e+308; at most 50 is accepted"),
         (422, {"search": {"size": 4, "groups": 3}}, "cannot be divided into 3 equal groups"),
         (422, {"search": {"banned": ["zz"]}}, "search.banned: 'zz' has symbols that are not in"),
         (422, {"n_best": 65}, "n_best: 65; at most 64"),
@@ -142,8 +142,8 @@ def test_what_is_refused(running: Running) -> None:
         (422, {"edits": {"heads_off": [{"kind": "copy", "layer": 1, "head": 1}]}}, "no copy layer 1, head 1"),
         (422, {"text": ["a", "b"], "trace": True}, "trace: for one text at a time; 2 were given"),
         (422, {"prefix_ids": [999]}, "prefix_ids: 999; no token has this id"),
-        (413, {"text": ["a"] * 1001}, "text: 1,001 texts; at most 1,000 are taken at once"),
-        (413, {"text": "a" * 5001}, "text: a text of 5,001 characters; at most 5,000 are taken; split it"),
+        (413, {"text": ["a"] * 1001}, "text: 1,001 texts; at most 1,000 are accepted at once"),
+        (413, {"text": "a" * 5001}, "text: a text of 5,001 characters; at most 5,000 are accepted; split it"),
     ):
         assert words in running.error(status, "/api/translate", **{"text": "a b c", **body}), body
     assert "a text of 5,001" in running.error(413, "/api/score", pairs=[["a", "a" * 5001]])

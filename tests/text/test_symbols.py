@@ -224,7 +224,7 @@ def test_symbols_that_would_stand_for_bytes(symbol):
 )
 def test_bytes_are_taken_as_they_are(choices):
     name = next(iter(choices))
-    with pytest.raises(VocabularyError, match=f"^{name}: bytes are taken as they are; choose another kind"):
+    with pytest.raises(VocabularyError, match=f"^{name}: bytes are not changed; choose another kind"):
         learn("byte", ["a"], **choices)
 
 

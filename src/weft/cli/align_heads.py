@@ -29,7 +29,7 @@ def command(
     """Find the heads whose attention aligns words best, and write them into the run.
 
     They become model.decoder.alignment_heads of its recipe: word links and attention maps of weft translate, attend and
-    serve are those of these heads from then on; translations stay as they are. Without links in PAIRS, the links of IBM
+    serve are those of these heads from then on; translations do not change. Without links in PAIRS, the links of IBM
     Model 1, fitted to PAIRS, take their place.
     """
     check_runs(run)

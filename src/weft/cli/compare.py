@@ -40,7 +40,7 @@ OthersAndPairs = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN",
-        help="Other run folders, at least one. Last of all may come PAIRS, in place of the test set of the recipes: a "
+        help="Other run folders, at least one. The last argument may be PAIRS, to use instead of the test set: a "
         "TSV file of source and target, or an M2 file (*.m2); - is standard input.",
         show_default=False,
     ),

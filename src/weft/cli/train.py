@@ -88,7 +88,7 @@ def command(
     torchrun, several processes share the batches of every update; see docs/several-machines.md.
 
     With --from RUN, a new run starts from the weights of RUN, on the data of the recipe; --set tokenizer.extend=true
-    adds new symbols to its vocabulary. With --lora rank=16, these weights stay as they are, and adapters are trained;
+    adds new symbols to its vocabulary. With --lora rank=16, these weights are frozen, and adapters are trained;
     see docs/fine-tuning.md.
     """
     from weft.errors import RecipeError

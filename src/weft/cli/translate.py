@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", help="Write to this file, which appears once it is complete; of --ray, a folder."),
+    typer.Option("--output", help="Write to this file, which appears once it is complete; with --ray, a folder."),
 ]
 
 

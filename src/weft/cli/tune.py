@@ -64,7 +64,7 @@ def command(
     end. They are compared on the validation set; the test set is not read.
 
     The speed is measured first, so that everything fits into --minutes. Ctrl-C saves checkpoints; the same command
-    continues, also after a crash. The result: a table, curves.svg, best.toml (the recipe of the best candidate), the
+    continues, even after a crash. The result: a table, curves.svg, best.toml (the recipe of the best candidate), the
     trained models, and the ensemble of the best three.
     """
     from weft.tuning.folder import TuningFolder

@@ -59,7 +59,7 @@ class TokenizerSettings(Settings):
     )
     dropout: Share = Field(0.0, description="bpe: probability of skipping a merge in training (BPE-dropout)")
     variants: int = Field(
-        8, ge=1, le=1_000, description="dropout: number of tokenizations kept of each pair, one per epoch in turn"
+        8, ge=1, le=1_000, description="dropout: number of tokenizations kept for each pair; epochs cycle through them"
     )
     sample: Count = Field(50_000_000, description="characters to learn from; a larger corpus is sampled at random")
 

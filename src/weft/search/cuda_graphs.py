@@ -120,7 +120,7 @@ class StepGraph:
         """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
 
         ``sentences``: those that the buffers hold, without padding, on the CPU; ``work``: what the host does while the
-        first steps are taken. Sentences of which it is not known yet that they are done count as active.
+        first steps are taken. Sentences that are not yet known to be done count as active.
         """
         buffers, count = self.state, len(sentences)
         self.stream = torch.cuda.current_stream() if buffers.done_B.is_cuda else None
@@ -139,7 +139,7 @@ class StepGraph:
                     break
         else:
             done_B = self.done(time - 1)
-        # What the device goes on with stays there; the buffers are overwritten by the next search.
+        # What the device continues with stays there; the buffers are overwritten by the next search.
         take = torch.clone if getattr(self.history, "stays_on_device", False) else Tensor.cpu
         records = map_tree(lambda leaf: take(leaf[start:time, :count]), self.history)
         return StepRecords(sentences, records), time, np.flatnonzero(~done_B[:count])
@@ -346,7 +346,7 @@ class CudaGraphLoop(StepLoop):
 
 
 class LoopWithWork(StepLoop):
-    """A `CudaGraphLoop` for one search, while whose first steps are taken the host does something else."""
+    """A `CudaGraphLoop` for one search; the host does other work while its first steps are taken."""
 
     def __init__(self, loop: CudaGraphLoop, work: Callable[[], None]) -> None:
         self.loop = loop

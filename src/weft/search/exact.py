@@ -201,7 +201,7 @@ class _Search:
     ) -> None:
         self.model, self.request, self.ranking = model, request, ranking
         self.known_score = known_score
-        """A score that is taken for reached."""
+        """A score that counts as reached."""
         self.max_length, self.n_best = request.max_lengths[0], request.n_best
         self.best: list[_Sequence] = []
         """Finished, best first, never more than requested."""

@@ -1,6 +1,6 @@
 """The loop that takes the steps of a search. Finished sentences leave the batch after every step.
 
-An `ObservedLoop` tells an observer of every step as it is taken, and drops sentences whose output is no longer needed.
+An `ObservedLoop` reports every step to an observer, and drops sentences whose output is no longer needed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StepLoop:
         return steps
 
     def _after_step(self, state: SearchState, sentences_B: Tensor, record: Tree) -> SearchState:
-        """The state to go on with; ``sentences_B``: those that took the step."""
+        """The state to continue with; ``sentences_B``: those that took the step."""
         return state
 
     def of_sentences(self, sentences: Sequence[int]) -> StepLoop:
@@ -80,7 +80,7 @@ def _step_records(sentences_B: Tensor, records: Sequence[Tree]) -> list[StepReco
 
 
 class StepObserver(Protocol):
-    """Sees the steps of a search while it goes on. An exception that it raises ends the search."""
+    """Sees the steps of a search while it runs. An exception that it raises ends the search."""
 
     def on_step(self, sentences: Sequence[int], record: Any) -> None:
         """A step was taken: the positions of its sentences in the batch, and what it did, tensors (B, …)."""
@@ -90,7 +90,7 @@ class StepObserver(Protocol):
 
 
 class ObservedLoop(StepLoop):
-    """A loop that tells an observer of every step."""
+    """A loop that reports every step to an observer."""
 
     def __init__(self, observer: StepObserver, sentences: Sequence[int] | None = None) -> None:
         """``sentences``: their positions in the batch that the observer knows; None: it is this one."""

@@ -55,10 +55,10 @@ class OutputLimits(LengthLimits):
 def check_texts(texts: Sequence[str], settings: ServeSettings, name: str = "text") -> None:
     """Fail if there are too many texts, or if one is too long or not valid text."""
     if len(texts) > settings.max_lines:
-        raise ServiceError(413, f"{name}: {len(texts):,} texts; at most {settings.max_lines:,} are taken at once")
+        raise ServiceError(413, f"{name}: {len(texts):,} texts; at most {settings.max_lines:,} are accepted at once")
     for text in texts:
         if len(text) > settings.max_characters:
-            limit = f"at most {settings.max_characters:,} are taken"
+            limit = f"at most {settings.max_characters:,} are accepted"
             raise ServiceError(413, f"{name}: a text of {len(text):,} characters; {limit}; split it")
         check_unicode(text, name)
 
@@ -90,15 +90,15 @@ def search_settings(own: dict[str, Any], given: dict[str, Any], settings: ServeS
         value = getattr(checked, name)
         if value is not None and value > limit:
             if name in given:
-                raise ServiceError(422, f"search.{name}: {value:g}; at most {limit:g} is taken")
+                raise ServiceError(422, f"search.{name}: {value:g}; at most {limit:g} is accepted")
             merged[name] = limit
     for name in ("banned", "required"):
         phrases = getattr(checked, name)
         if len(phrases) > MAX_PHRASES:
-            raise ServiceError(422, f"search.{name}: {len(phrases)} phrases; at most {MAX_PHRASES} are taken")
+            raise ServiceError(422, f"search.{name}: {len(phrases)} phrases; at most {MAX_PHRASES} are accepted")
         check_texts(phrases, settings, f"search.{name}")
     if "banned_ids" in given and sum(map(len, checked.banned_ids)) > MAX_PHRASES:
-        raise ServiceError(422, f"search.banned_ids: too many ids; at most {MAX_PHRASES} are taken")
+        raise ServiceError(422, f"search.banned_ids: too many ids; at most {MAX_PHRASES} are accepted")
     check_texts([checked.prefix], settings, "search.prefix")
     return merged
 

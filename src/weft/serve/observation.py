@@ -1,4 +1,4 @@
-"""The steps of one search as events, while it goes on."""
+"""The steps of one search as events, while it runs."""
 
 from __future__ import annotations
 

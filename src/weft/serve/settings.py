@@ -29,7 +29,7 @@ class ServeSettings(Settings):
     precision: str = Field("auto", description="auto, fp32, bf16 or int8")
     engine: str = Field("auto", description="auto, torch or ctranslate2")
     threads: Annotated[int, Field(ge=0, le=1024)] = Field(
-        0, description="threads of each model on a CPU; 0: one a core"
+        0, description="threads of each model on a CPU; 0: one per core"
     )
     parallel_searches: Annotated[int, Field(ge=0, le=64)] = Field(
         0,

@@ -27,7 +27,7 @@ class ByteTokenizer:
     def learn(cls, texts: Iterable[str], options: LearningOptions) -> Self:
         for setting in ("normalize", "lowercase", "symbols", "protect"):
             if getattr(options, setting) != getattr(LearningOptions, setting):
-                raise VocabularyError(f"{setting}: bytes are taken as they are; choose another kind, such as character")
+                raise VocabularyError(f"{setting}: bytes are not changed; choose another kind, such as character")
         if options.size is not None and options.size < cls.size:
             raise VocabularyError(
                 f"vocabulary: size {options.size} is too small; the least size for bytes is {cls.size}"

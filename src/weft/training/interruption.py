@@ -65,7 +65,7 @@ class SignalHold:
         return value
 
     def deliver(self, number: int) -> None:
-        """Let a signal take effect. Its handler may return, and training goes on."""
+        """Let a signal take effect. Its handler may return, and training continues."""
         self.pending = 0
         handler = signal.getsignal(number)
         if callable(handler):

@@ -72,7 +72,7 @@ class Progress(BaseModel):
         return settings.decay**self.decays
 
     def stop_reason(self, settings: TrainingSettings) -> str:
-        """Why training ends now; empty if it goes on."""
+        """Why training ends now; empty if it continues."""
         if settings.patience and self.validations_without_improvement >= settings.patience:
             return "patience"
         return "steps" if self.step >= settings.steps else ""

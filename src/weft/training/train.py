@@ -330,7 +330,7 @@ def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
     for section in ("seed", "data", "tokenizer", "model", "training"):
         if getattr(given, section) != getattr(resumed, section):
             raise RecipeError(
-                f"{option('resume', True)}: {section} differs from {folder.recipe}; a resumed run goes on with its own "
+                f"{option('resume', True)}: {section} differs from {folder.recipe}; a resumed run keeps its own "
                 f"settings (only training.{', training.'.join(CHANGEABLE)} may change)"
             )
     return resumed

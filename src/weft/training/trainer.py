@@ -261,7 +261,7 @@ class Trainer:
         return interruption, bool(save_now) and self.saved_step != self.progress.step
 
     def _stop_reason(self) -> str:
-        """Why training ends now; empty if it goes on. The time limit ends it after the first update at the earliest."""
+        """Why training ends now; empty if it continues. A time limit allows at least one update."""
         is_late = self.progress.step > 0 and time.monotonic() >= self.deadline
         return self.progress.stop_reason(self.settings) or ("time" if is_late else "")
 

@@ -25,7 +25,7 @@ order of the candidates, the recipe first. Those that were trained to the end ar
 validation set, with intervals and a test of the difference between the first two.
 
 **Failures**: a candidate that runs out of memory beside others is tried again alone. One that fails (too little memory,
-a loss that is not finite) is listed with its reason, and the others go on.
+a loss that is not finite) is listed with its reason, and the others continue.
 
 The test set is never read. The result of each job is a file, so the same command continues where it was interrupted,
 and nothing is trained twice but the steps since the last checkpoint of a process that was killed.

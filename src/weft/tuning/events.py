@@ -64,7 +64,7 @@ class Scored(TuningEvent):
 
 @dataclass(frozen=True)
 class Failed(TuningEvent):
-    """A candidate cannot go on."""
+    """A candidate cannot continue."""
 
     name: str
     reason: str

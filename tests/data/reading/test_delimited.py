@@ -48,7 +48,7 @@ def test_headers_that_do_not_help(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", b"a\xff,b\n")
     assert failure(table(path, "a", "b")).startswith(f"{path}:1: not valid UTF-8 (byte 0xff at column 2)")
     write(tmp_path / "a.csv", b'"a"x,b\n')
-    assert failure(table(path, "a", "b")) == f"{path}:1: column 1 goes on after its closing quote: 'x,b'"
+    assert failure(table(path, "a", "b")) == f"{path}:1: column 1 continues after its closing quote: 'x,b'"
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     [
         ('"a', "csv", "column 1 has a quote that is never closed (1 line to the file's end)"),
         ('a,"b\nc\nd', "csv", "column 2 has a quote that is never closed (3 lines to the file's end)"),
-        ('"a"b,c', "csv", "column 1 goes on after its closing quote: 'b,c'"),
+        ('"a"b,c', "csv", "column 1 continues after its closing quote: 'b,c'"),
         ("a", "columns", "1 column, but column 2 was asked for"),
     ],
 )

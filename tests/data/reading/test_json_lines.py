@@ -18,7 +18,7 @@ from weft.data.reading.corpora import read
         (
             "[",
             "json",
-            "a list that goes on, expected a JSON object ({…}) in each line; `jq -c '.[]'` makes it so",
+            "a list over several lines, expected a JSON object ({…}) in each line; `jq -c '.[]'` converts it",
         ),
         ("", "json", "is a blank line, expected a JSON object ({…}) in each line"),
         ("[1]", "json", "is a list, expected a JSON object ({…}) in each line"),

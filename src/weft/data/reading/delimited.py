@@ -177,7 +177,7 @@ def csv_cells(record: str, delimiter: str) -> list[Any]:
         remaining = plural(record.count("\n") + 1, "line")
         raise RecordError("csv", f"{column} has a quote that is never closed ({remaining} to the file's end)")
     rest = record[closed.end() : closed.end() + 20]
-    raise RecordError("csv", f"{column} goes on after its closing quote: {quote(rest)}")
+    raise RecordError("csv", f"{column} continues after its closing quote: {quote(rest)}")
 
 
 @cache

@@ -63,7 +63,8 @@ def _parse(line: str) -> Any:
             raise RecordError("json", "is a blank line, expected a JSON object ({…}) in each line") from None
         if line.lstrip().startswith("["):
             raise RecordError(
-                "json", "a list that goes on, expected a JSON object ({…}) in each line; `jq -c '.[]'` makes it so"
+                "json",
+                "a list over several lines, expected a JSON object ({…}) in each line; `jq -c '.[]'` converts it",
             ) from None
         raise RecordError("json", f"not valid JSON (column {error.pos + 1}: {error.msg})") from None
     except RecursionError:

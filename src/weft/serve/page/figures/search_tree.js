@@ -2,7 +2,7 @@
  * The tree of a search: every branch that was kept, cut or finished, and the path of the best hypothesis.
  *
  * For a keyboard and a screen reader it is a tree: the arrow keys lead to the next and the previous token and to the
- * alternatives, Enter goes on from a branch.
+ * alternatives, Enter continues from a branch.
  */
 
 import { arrowKeys, s, unit } from '../dom.js';

@@ -1,4 +1,4 @@
-/** The search tree as it grows; a click on a branch goes on from there. */
+/** The search tree as it grows; a click on a branch continues from there. */
 
 import { h, replace, uniqueId } from '../dom.js';
 import { searchTree } from '../figures/search_tree.js';
