@@ -174,7 +174,7 @@ class TestRefused:
             (["none.tsv"], "none.tsv: no such file or folder; give a file of pairs, two parallel files or a folder"),
             (["pairs.tsv", "--source", "1"], "--source and --target go together: two files, or two columns of a table"),
             (["rows.jsonl", "--source", "a", "--target", "c"], "rows.jsonl: no column 'c'; it has id, b, a"),
-            (["g2p", "--like", "lstm"], "--like lstm: is for pairs in place of a recipe; g2p is none"),
+            (["g2p", "--like", "lstm"], "--like lstm: needs a file of pairs; g2p is not one"),
             (["a.de"], "a.de: 1 column; expected a source, a tab and a target in each line; or give two files with "
              "--source and --target"),
         ],

@@ -24,12 +24,12 @@ def test_what_is_refused(refusal: Callable[..., str], finished: Path, tmp_path: 
         ((), "RUN: missing; name at least one run folder"),
         ((tmp_path / "none",), "no such run folder"),
         ((finished, "--host", "0.0.0.0"), "--host 0.0.0.0: other machines could use the service; add --key-file FILE"),
-        ((f"a={finished}", f"a={finished}"), f"RUN: a is the name of {finished} already; choose another for"),
+        ((f"a={finished}", f"a={finished}"), f"RUN: a is already the name of {finished}; choose another for"),
         ((finished, "--set", "max_line=3"), "max_line: unknown setting; did you mean 'max_lines'?"),
         ((finished, "--set", "search.size=3"), "--set search.size=3: expected a setting of the service"),
         ((finished, "--engine", "fast"), "--engine fast: unknown engine"),
         (("--new-key", "me"), "--new-key: needs --key-file FILE"),
-        ((f"both={finished}+",), f"RUN: {finished}+: the + stands between the run folders of an ensemble"),
+        ((f"both={finished}+",), f"RUN: {finished}+: + separates the run folders of an ensemble"),
         ((f"both={finished}+none",), "none: no such run folder"),
     ):
         assert words in refusal("serve", *arguments)

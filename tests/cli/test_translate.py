@@ -615,7 +615,7 @@ class TestTheLengthLimit:
         said = command("sample", runs("language"), "--count", "3", *limit)
         assert said.stderr == "weft: warning: 3 of 3 outputs reached the length limit; raise search.max_length\n"
         said = command("sample", runs("language"), "--count", "3", "--length", "2", *limit)
-        assert said.stderr == "", "it was asked for"
+        assert said.stderr == "", "it was requested"
 
 
 def test_outputs_that_an_exact_search_gave_up_on(command: Command, runs: Runs, source: Path) -> None:

@@ -50,5 +50,5 @@ def test_files_of_columns(command: Callable[..., Any], refusal: Callable[..., st
     assert "2 pairs" in command("evaluate", run, tmp_path / "pairs.tsv", "--metric", "exact_match").stdout
     (tmp_path / "short.tsv").write_text("ab\tabs\n", "utf-8")
     assert refusal("score", run, tmp_path / "short.tsv").startswith(
-        f"{tmp_path}/short.tsv:1: 2 columns, but column 3 was asked for"
+        f"{tmp_path}/short.tsv:1: 2 columns, but column 3 was requested"
     )

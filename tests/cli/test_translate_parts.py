@@ -122,7 +122,9 @@ class TestRefusals:
         translate(command, run, source, output, "--part", "2/3", "--search", "greedy")
         translate(command, run, source, output, "--part", "3/3")
         message = refusal(*merge)
-        assert message.startswith(f"{output}.2-of-3.json: made with other options than part 1: search.kind is 'greedy'")
+        assert message.startswith(
+            f"{output}.2-of-3.json: made with options other than those of part 1: search.kind is 'greedy'"
+        )
         translate(command, run, source, output, "--part", "2/3")
         record = tmp_path / "out.txt.3-of-3.json"
         record.write_text(json.dumps(json.loads(record.read_text()) | {"first_line": 1}))

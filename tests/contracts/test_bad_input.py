@@ -222,7 +222,7 @@ CASES = [
         "a." * 1000 + "b=1",
         "--set a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.…: unknown setting; no name has more than 8 parts",
     ),
-    change("set a lone surrogate", "data.train=\udcff", "'\\udcff' has a lone surrogate, which no text has"),
+    change("set a lone surrogate", "data.train=\udcff", "'\\udcff' has a lone surrogate, which is not valid text"),
     change("set into a number", "seed.x=1", "seed: {'x': 1} was given; input should be a valid integer"),
     change(
         "set too large a share",
@@ -276,7 +276,7 @@ CASES = [
     show(
         "twice.csv",
         "x,x\n1,2\n",
-        "twice.csv:1: column 'x' stands 2 times in the header; give its number",
+        "twice.csv:1: column 'x' occurs 2 times in the header; give its number",
         "--source",
         "x",
         "--target",
@@ -400,7 +400,7 @@ CASES = [
     train(
         "JSON lines with a surrogate",
         {"r.toml": TINY, "p.jsonl": '{"a": "\\ud800", "b": "x"}\n'},
-        f"HERE/p.jsonl:1: column 'a' has a lone surrogate, which no text has{SKIP}",
+        f"HERE/p.jsonl:1: column 'a' has a lone surrogate, which is not valid text{SKIP}",
         *JSON,
     ),
     train(

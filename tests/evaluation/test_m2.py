@@ -63,7 +63,7 @@ def test_a_sentence_without_words(tmp_path: Path) -> None:
         ("S a\nA 1 0|||X|||b|||R|||N|||0\n", "gold.m2:2: an edit of the words 1 to 0; the sentence has 1 words"),
         ("S a\nA 0 1|||X|||b\n", "gold.m2:2: not an edit; expected A START END|||TYPE|||CORRECTION|||REQUIRED|||COMM"),
         ("S a\nA x|||X|||b|||R|||N|||0\n", "gold.m2:2: not an edit; expected A START END"),
-        ("a\tb\n", r"gold.m2:1: 'a\tb' begins no line of an M2 file; expected 'S ' or 'A '"),
+        ("a\tb\n", r"gold.m2:1: 'a\tb' does not begin a line of an M2 file; expected 'S ' or 'A '"),
     ],
 )
 def test_what_is_no_m2_file(tmp_path: Path, text: str, message: str) -> None:

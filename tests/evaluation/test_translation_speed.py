@@ -101,7 +101,7 @@ class TestTranslationSpeed:
 
     def test_refusals(self, copier: Translator, speaker: Translator) -> None:
         for nothing_ in ([], ["", " "]):
-            with pytest.raises(DataError, match=r"^there are no sources to translate but empty ones$"):
+            with pytest.raises(DataError, match=r"^all sources are empty; there is nothing to translate$"):
                 translation_speed(copier, nothing_)
         with pytest.raises(SearchError, match=r"^speaker: a language model has no source to translate; measure"):
             translation_speed(speaker, ["a"])

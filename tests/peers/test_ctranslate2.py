@@ -489,7 +489,7 @@ class TestFolder:
             export(as_run(learner), tmp_path / "link")
 
     def test_a_folder_that_is_none(self, tmp_path: Path) -> None:
-        with pytest.raises(SearchError, match="no CTranslate2 model of this weft"):
+        with pytest.raises(SearchError, match="not a CTranslate2 model of this version of weft"):
             CTranslate2Model(tmp_path)
 
 

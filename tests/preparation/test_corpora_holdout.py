@@ -98,7 +98,7 @@ def test_lines_of_a_language_model_are_split_by_their_text(folder):
 
 class TestRefused:
     def test_a_part_that_is_named_already(self, folder):
-        with pytest.raises(RecipeError, match=r"^data\.holdout\.valid: data\.valid names these pairs already; leave"):
+        with pytest.raises(RecipeError, match=r"^data\.holdout\.valid: data\.valid already names these pairs; leave"):
             recipe_of("pairs.tsv", folder, valid="pairs.tsv", holdout=SHARES)
 
     def test_a_built_in_corpus(self, folder):

@@ -125,7 +125,7 @@ class TestAPreparedFolder:
         prepare(self.recipe(folder))
         other = prepare(recipe_of("b.tsv", folder)).tokenizers
         message = refusal(prepare, self.recipe(folder), tokenizers=other)
-        assert message.startswith(f"{folder / 'out'}: prepared with another tokenizer than this run's; remove ")
+        assert message.startswith(f"{folder / 'out'}: prepared with a tokenizer other than this run's; remove ")
 
     def test_two_tokenizers_are_kept(self, folder):
         recipe = self.recipe(folder, tokenizer={"joint": False, "target_kind": "character"})

@@ -147,7 +147,7 @@ class TestContent:
         assert refusal("grammar", "seed=" + "9" * 5000).startswith("seed: '99999")
         assert refusal("grammar", "a." * 3000 + "b=1").endswith("no name has more than 8 parts")
         assert refusal("grammar", "seed=" + "[" * 5000).startswith("--set seed: the value is nested too deeply")
-        assert refusal("grammar", "data.train=\udcff").endswith("has a lone surrogate, which no text has")
+        assert refusal("grammar", "data.train=\udcff").endswith("has a lone surrogate, which is not valid text")
         assert len(refusal("grammar", "seed=" + "x" * 5000)) < 200
 
     def test_validation_pairs_without_training_pairs(self, write):

@@ -365,15 +365,15 @@ def contradictions_of_transformers():
         yield (
             [kind, f"{where}.positions=relative", f"{where}.relative_max_distance=16"],
             f"{where}.relative_max_distance: 16 is not above half of {where}.relative_buckets = 32; "
-            "raise the one or lower the other",
+            "raise one or lower the other",
         )
         yield (
             [kind, f"{where}.positions=learned", f"{where}.max_positions=250"],
-            f"{where}.max_positions: 250 is below data.max_length + 1 = 251; raise the one or lower the other",
+            f"{where}.max_positions: 250 is below data.max_length + 1 = 251; raise one or lower the other",
         )
         yield (
             [kind, f"{where}.positions=learned", "data.max_length=1024"],
-            f"{where}.max_positions: 1024 is below data.max_length + 1 = 1025; raise the one or lower the other",
+            f"{where}.max_positions: 1024 is below data.max_length + 1 = 1025; raise one or lower the other",
         )
     yield (
         ["model.encoder.kind=attention", "model.encoder.heads=7"],
@@ -382,7 +382,7 @@ def contradictions_of_transformers():
     one_stack = ["model.kind=prefix_lm", "model.decoder.kind=transformer", "model.decoder.positions=learned"]
     yield (
         [*one_stack, "model.decoder.max_positions=501"],
-        "model.decoder.max_positions: 501 is below 2 * (data.max_length + 1) = 502; raise the one or lower the other",
+        "model.decoder.max_positions: 501 is below 2 * (data.max_length + 1) = 502; raise one or lower the other",
     )
     for kind in ("rnn", "gru", "lstm"):
         yield (
@@ -453,7 +453,7 @@ class TestContradictions:
             ),
             (
                 ["model.decoder.kind=transformer", "model.attention.window=predictive"],
-                "model.attention.window: a Transformer has no such thing; set model.decoder.kind = 'lstm' or 'gru'",
+                "model.attention.window: not available for Transformers; set model.decoder.kind = 'lstm' or 'gru'",
             ),
             (
                 ["model.attention.score=general", "model.attention.coverage=sum"],

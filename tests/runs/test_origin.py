@@ -71,7 +71,7 @@ class TestCheck:
 
     def test_unless_they_are_those_of_another_run(self) -> None:
         [message] = messages(ORIGINS[0], initialized=True)
-        assert message.startswith("runs/x: training stands at step 0 of 400, and these weights were never validated; ")
+        assert message.startswith("runs/x: training is at step 0 of 400, and these weights were never validated; ")
 
     @pytest.mark.parametrize("loss", [math.inf, math.nan])
     def test_a_loss_that_is_not_finite_is_refused(self, loss: float) -> None:
@@ -91,7 +91,7 @@ class TestCheck:
     def test_never_validated(self) -> None:
         [message] = messages(WeightsOrigin("last", (399,)))
         assert message == (
-            "runs/x: training stands at step 399 of 400, and these weights were never validated; "
+            "runs/x: training is at step 399 of 400, and these weights were never validated; "
             "continue with: weft train runs/x --resume"
         )
 
@@ -114,7 +114,7 @@ def test_a_warning_names_the_line_that_loads(run: RunFolder) -> None:
     last, found = WeightsOrigin("last", (1,)).metadata(), read_tensors(run.model)
     write_tensors(run.model, found.tensors, {"tokenizer": found.metadata["tokenizer"], **last})
     run.recipe.write_text(run.recipe.read_text("utf-8").replace("steps = 2\n", "steps = 9\n"), "utf-8")
-    with pytest.warns(WeftWarning, match="stands at step 1 of 9") as caught:
+    with pytest.warns(WeftWarning, match="is at step 1 of 9") as caught:
         load(run.path)
     assert [warning.filename for warning in caught] == [__file__]
 

@@ -55,7 +55,7 @@ def test_the_queue_is_bounded() -> None:
         assert door.refusal(1) is None
         with pytest.raises(BusyError) as caught:
             door.check(job("a"), [job(*[TEXT] * 20), job(*[TEXT] * 17)], [])
-        assert str(caught.value) == "2 requests are waiting already; try again later"
+        assert str(caught.value) == "2 requests are already waiting; try again later"
         assert caught.value.headers == {"Retry-After": "4"}
         assert door.refusal(0) is caught.value, "whatever comes next is refused as well"
 

@@ -144,7 +144,7 @@ def test_too_many_requests(own: Running) -> None:
         refused = own.post("/api/translate", text="a b")
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
-        assert refused.json()["error"] == "4 requests are waiting already; try again later"
+        assert refused.json()["error"] == "4 requests are already waiting; try again later"
         assert own.metric("weft_requests_refused_total") >= 1
         busy.close()  # its rows are freed: the others need not wait for it
         assert [one.result().status_code for one in waiting] == [200] * 4

@@ -105,7 +105,7 @@ def test_the_number_of_streams_is_limited(running: Running, monkeypatch: pytest.
     streams = running.service.app.state.streams
     wait_for(lambda: streams.count == 0)
     monkeypatch.setattr(streams, "limit", 0)
-    assert "streams are open already" in running.error(429, "/api/translate/stream", text="a")
+    assert "streams are already open" in running.error(429, "/api/translate/stream", text="a")
     assert streams.count == 0
 
 
@@ -127,7 +127,7 @@ def test_a_client_that_leaves_before_the_first_event() -> None:
 
         response = streams.response(events())
         assert streams.count == 1
-        with pytest.raises(ServiceError, match="1 streams are open already"):
+        with pytest.raises(ServiceError, match="1 streams are already open"):
             streams.response(events())
         await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
 

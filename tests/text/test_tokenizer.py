@@ -211,7 +211,7 @@ UNITS = {"weft_tokenizer": 2, "kind": "word", "split_punctuation": True, "symbol
         ({**UNITS, "kind": "wrod"}, "unknown kind of tokenizer 'wrod'; did you mean 'word'?"),
         ({**UNITS, "symbols": None}, "damaged: it has no list of symbols"),
         ({**UNITS, "symbols": ["a", 1]}, "damaged: it has no list of symbols"),
-        ({**UNITS, "symbols": ["a", "a"]}, "damaged: vocabulary: the symbol 'a' stands in it twice"),
+        ({**UNITS, "symbols": ["a", "a"]}, "damaged: vocabulary: the symbol 'a' occurs in it twice"),
         ({**UNITS, "split_punctuation": 1}, "damaged: split_punctuation is 1, expected true or false"),
         ({**UNITS, "kind": "character", "symbols": ["ab"]}, "damaged: 'ab' is not one character"),
         ({**UNITS, "kind": "character", "symbols": ["<V>"]}, "damaged: '<V>' is not one character"),

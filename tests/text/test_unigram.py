@@ -111,5 +111,5 @@ def test_damaged_files(tmp_path):
 
     vocabulary = good["model"]["vocab"]
     assert failure(vocabulary[1:]) == f"{path}: damaged: its special tokens, symbols or bytes have other ids"
-    assert failure([*vocabulary, vocabulary[5]]) == f"{path}: damaged: a token stands in it twice"
+    assert failure([*vocabulary, vocabulary[5]]) == f"{path}: damaged: a token occurs in it twice"
     assert failure([*vocabulary, ["x"]]).startswith(f"{path}: damaged: ")

@@ -65,7 +65,7 @@ def test_unknown_symbols():
             lambda: Vocabulary.learn("ab", LearningOptions(minimum_count=2)),
             "vocabulary: no symbol occurs 2 times; lower the minimum count",
         ),
-        (lambda: Vocabulary(["a", "b", "a"]), "vocabulary: the symbol 'a' stands in it twice"),
+        (lambda: Vocabulary(["a", "b", "a"]), "vocabulary: the symbol 'a' occurs in it twice"),
         (lambda: Vocabulary(["a"]).symbol(4), "id 4 is not in the vocabulary, which has the ids 0 to 3"),
         (lambda: check_ids([1, -1], 4), "id -1 is not in the vocabulary, which has the ids 0 to 3"),
         (lambda: check_text("ab\ud800"), "character 3 is a lone surrogate (U+D800), not text"),

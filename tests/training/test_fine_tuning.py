@@ -69,7 +69,7 @@ def test_refused(start, tmp_path):
     like = load_run(start).tokenizers.languages[0]
     where = "tokenizer.new_languages:"
     for languages, message in [
-        ({like: like}, f"{where} {like!r} is a language of this model already; leave it out"),
+        ({like: like}, f"{where} {like!r} is already a language of this model; leave it out"),
         ({"xx_Latn": like + "x"}, f"{where} {like + 'x'!r} is not a language of this model; did you mean {like!r}?"),
     ]:
         with pytest.raises(VocabularyError) as caught:

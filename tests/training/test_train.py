@@ -75,7 +75,7 @@ class TestARun:
             with warnings.catch_warnings(record=True) as caught_warnings:
                 assert load(path).translate("a b", kind="greedy").source == "a b", event
             messages.append([str(warning.message) for warning in caught_warnings])
-        unfinished = f"{path}: training stands at step 1 of 2, and these weights were never validated; continue with: "
+        unfinished = f"{path}: training is at step 1 of 2, and these weights were never validated; continue with: "
         assert messages == [[f"{unfinished}weft train {path} --resume"]] * 2 + [[]] * 2
 
     def test_logs_every_event_but_only_some_steps(self, tiny, tmp_path):

@@ -63,7 +63,7 @@ class AttentionEdits:
             if row.step < 0:
                 raise SearchError(f"attention: step {row.step}; steps count from 0")
             if not all(0.0 <= weight < math.inf for weight in row.weights) or not sum(row.weights) > 0.0:
-                raise SearchError(f"attention: the weights of step {row.step} are not numbers of 0 or more with a sum")
+                raise SearchError(f"attention: the weights of step {row.step} are not all ≥ 0 with a positive sum")
 
     def __bool__(self) -> bool:
         return bool(self.blocked or self.rows or self.heads_off)

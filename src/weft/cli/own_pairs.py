@@ -62,7 +62,7 @@ def find_pairs(
     is_other = name is not None and (not _names_pairs(name) or (resume and _is_empty_of_pairs(Path(name))))
     if source is None and target is None and is_other:
         if like is not None:
-            raise RecipeError(f"--like {like}: is for pairs in place of a recipe; {name} is none")
+            raise RecipeError(f"--like {like}: needs a file of pairs; {name} is not one")
         if name is not None and not resume:
             _check_exists(name)
         return None

@@ -89,7 +89,7 @@ def _named(runs: list[str]) -> dict[str, Run]:
         if equals and name and not Path(run).exists():
             if name in named:
                 used = "+".join(map(str, members(named[name])))
-                raise DataError(f"RUN: {name} is the name of {used} already; choose another for {path}")
+                raise DataError(f"RUN: {name} is already the name of {used}; choose another for {path}")
             named[name] = parse_run(path)
         else:
             unnamed.append(parse_run(run))

@@ -76,7 +76,7 @@ def merge_outputs(job: Job, output: Path | None, *, part: str | None) -> None:
         raise DataError(f"--merge: {problem}; use --merge --output FILE once all parts are translated")
     first = find_parts(output)[0]
     if first.made_by.get("weights") != [fingerprint(run) for run in job.arguments.runs]:
-        raise DataError(f"{output}: its parts were made by another run than {job.arguments.run}; name that run")
+        raise DataError(f"{output}: its parts were made by a run other than {job.arguments.run}; name that run")
     if job.file != "-" and (total := count_lines(job.file)) != first.total_lines:
         had = plural(first.total_lines, "line")
         raise DataError(

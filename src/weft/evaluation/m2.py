@@ -58,7 +58,7 @@ def read_m2(path: Path | str) -> list[M2Sentence]:
             edits = sentences[-1].annotators.setdefault(annotator, [])
             edits += [] if edit is None else [edit]
         elif line.strip():
-            raise DataError(f"{where}: {line[:20]!r} begins no line of an M2 file; expected 'S ' or 'A '")
+            raise DataError(f"{where}: {line[:20]!r} does not begin a line of an M2 file; expected 'S ' or 'A '")
     if not sentences:
         raise DataError(f"{path}: no sentences; expected lines that begin with S")
     return [sentence if sentence.annotators else sentence._replace(annotators={0: []}) for sentence in sentences]

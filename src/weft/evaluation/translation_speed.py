@@ -72,7 +72,7 @@ def translation_speed(
         raise SearchError(f"{run.recipe.name}: a language model has no source to translate; measure another run")
     sources = [source for source in sources if source.strip()]
     if not sources:
-        raise DataError("there are no sources to translate but empty ones")
+        raise DataError("all sources are empty; there is nothing to translate")
     settings = run.search_settings(search)
     on_gpu = run.device.type == "cuda"
     if on_gpu:

@@ -281,7 +281,7 @@ def _open(
         with tempfile.TemporaryDirectory() as temporary:
             contents = [path.read_bytes() for path in tokenizers.save(Path(temporary))]
         if contents != [path.read_bytes() for path in paths]:
-            raise DataError(f"{folder}: prepared with another tokenizer than this run's; {remedy}")
+            raise DataError(f"{folder}: prepared with a tokenizer other than this run's; {remedy}")
     try:
         parts = tuple(
             Part(**part)._replace(**entry.settings.model_dump(include=MIXING_SETTINGS))

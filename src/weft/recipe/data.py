@@ -82,7 +82,7 @@ class DataSettings(Settings):
     def _check_holdout(self) -> DataSettings:
         for split in ("valid", "test"):
             if getattr(self.holdout, split) and getattr(self, split) is not None:
-                raise ValueError(f"data.holdout.{split}: data.{split} names these pairs already; leave out one of them")
+                raise ValueError(f"data.holdout.{split}: data.{split} already names these pairs; leave out one of them")
         return self
 
     @model_validator(mode="after")

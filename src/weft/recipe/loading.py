@@ -62,7 +62,7 @@ def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = 
     tree = _with_set_paths(tree, changes) if changes else tree
     for text in _texts(tree):
         if not text.isascii() and text != text.encode("utf-8", "ignore").decode("utf-8"):
-            raise RecipeError(f"{where}{shown(text)} has a lone surrogate, which no text has")
+            raise RecipeError(f"{where}{shown(text)} has a lone surrogate, which is not valid text")
     try:
         return Recipe.model_validate(_without_unset(tree, Recipe))
     except ValidationError as error:

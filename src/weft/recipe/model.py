@@ -292,7 +292,7 @@ def _check_attention(model: ModelSettings) -> None:
     for name in names:
         where = f"model.attention.{name}"
         if isinstance(model.decoder, TransformerSettings):
-            raise ValueError(f"{where}: a Transformer has no such thing; set model.decoder.kind = 'lstm' or 'gru'")
+            raise ValueError(f"{where}: not available for Transformers; set model.decoder.kind = 'lstm' or 'gru'")
         if model.kind == "language_model":
             raise ValueError(f"{where}: a language model has no source to attend to; use model.kind = 'seq2seq'")
         if attention.score == "none":
@@ -390,5 +390,5 @@ def _check_heads(where: str, stack: TransformerSettings) -> None:
     if stack.positions == "relative" and stack.relative_max_distance <= stack.relative_buckets // 2:
         raise ValueError(
             f"{where}.relative_max_distance: {stack.relative_max_distance} is not above half of "
-            f"{where}.relative_buckets = {stack.relative_buckets}; raise the one or lower the other"
+            f"{where}.relative_buckets = {stack.relative_buckets}; raise one or lower the other"
         )

@@ -82,7 +82,7 @@ class Recipe(Settings):
             ):
                 yield (
                     f"model.{side}.max_positions: {stack.max_positions} is below {formula} = {longest}; "
-                    "raise the one or lower the other"
+                    "raise one or lower the other"
                 )
         yield from self._column_contradictions()
         if self.training.precision == "bf16" and self.model.recurs:

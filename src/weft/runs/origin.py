@@ -84,7 +84,7 @@ class WeightsOrigin(NamedTuple):
             )
         elif self.kind in ("initial", "last") and self.steps[-1] < steps:
             warn(
-                f"{run}: training stands at step {self.steps[-1]} of {steps}, and these weights were never validated; "
+                f"{run}: training is at step {self.steps[-1]} of {steps}, and these weights were never validated; "
                 f"{go_on}"
             )
 

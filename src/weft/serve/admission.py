@@ -74,7 +74,7 @@ class Admission:
         remaining = min(search.remaining(now) for search in running) if len(running) >= parallel else 0.0
         if len(waiting) >= self.capacity:
             retry_after = remaining + sum(map(self.rates.seconds, waiting)) / parallel
-            error = BusyError(f"{self.capacity} requests are waiting already; try again later", retry_after=retry_after)
+            error = BusyError(f"{self.capacity} requests are already waiting; try again later", retry_after=retry_after)
             self.last = Refusal(0, counted, math.inf, error)
             raise error
         queue = self._queue_time(job, own, waiting) / parallel

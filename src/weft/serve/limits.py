@@ -122,7 +122,7 @@ def limits_of(settings: ServeSettings) -> dict[str, float]:
 
 def check_n_best(n_best: int, search: dict[str, Any], settings: ServeSettings) -> None:
     if n_best > settings.max_n_best:
-        raise ServiceError(422, f"n_best: {n_best}; at most {settings.max_n_best} outputs of a text are given")
+        raise ServiceError(422, f"n_best: {n_best}; at most {settings.max_n_best} outputs of a text are returned")
     if n_best > 1 and search["kind"] == "greedy":
         raise ServiceError(422, f"n_best: {n_best}; greedy search finds one output; use beam or sample")
 

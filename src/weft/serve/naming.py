@@ -33,7 +33,7 @@ def parse_run(text: str) -> Run:
     if "+" not in text or AdaptedRun.parse(text).path.exists():
         return Path(text)
     if not all(text.split("+")):
-        raise DataError(f"RUN: {text}: the + stands between the run folders of an ensemble; expected RUN+RUN")
+        raise DataError(f"RUN: {text}: + separates the run folders of an ensemble; expected RUN+RUN")
     return tuple(map(Path, text.split("+")))
 
 

@@ -46,7 +46,7 @@ class OpenStreams:
     def response(self, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
         """A response, or 429 if too many are open."""
         if self.count >= self.limit:
-            raise ServiceError(429, f"{self.limit} streams are open already; try again later", retry_after=5.0)
+            raise ServiceError(429, f"{self.limit} streams are already open; try again later", retry_after=5.0)
         self.count += 1
         return EventResponse(events, self)
 

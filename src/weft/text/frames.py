@@ -115,7 +115,7 @@ class FrameRules:
             raise VocabularyError(f"{where} the model that training starts from has no languages to add others to")
         for name, like in names.items():
             if name in self.languages:
-                raise VocabularyError(f"{where} {name!r} is a language of this model already; leave it out")
+                raise VocabularyError(f"{where} {name!r} is already a language of this model; leave it out")
             if like not in self.languages:
                 raise VocabularyError(
                     f"{where} {like!r} is not a language of this model; {_nearest(like, [*self.languages])}"

@@ -118,7 +118,7 @@ class Unigram(SubwordTokenizer):
             if [token for token, _ in scores[: len(scheme.predefined)]] != list(scheme.predefined):
                 raise ValueError("its special tokens, symbols or bytes have other ids")
             if len(dict(scores)) != len(scores):
-                raise ValueError("a token stands in it twice")
+                raise ValueError("a token occurs in it twice")
             return cls(scores, scheme)
 
 

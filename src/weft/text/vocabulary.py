@@ -38,7 +38,7 @@ class Vocabulary:
         self._ids = {symbol: id for id, symbol in enumerate(self.symbols, FIRST_SYMBOL_ID)}
         if len(self._ids) != len(self.symbols):
             duplicate = next(symbol for symbol, count in Counter(self.symbols).items() if count > 1)
-            raise VocabularyError(f"vocabulary: the symbol {duplicate!r} stands in it twice")
+            raise VocabularyError(f"vocabulary: the symbol {duplicate!r} occurs in it twice")
         self._names = SPECIALS + self.symbols
 
     @classmethod

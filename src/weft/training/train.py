@@ -199,7 +199,7 @@ def _check_output_layer(model: Model, loss: str) -> None:
     if loss != trained_by:
         raise RecipeError(
             f"training.loss: {loss!r} was given, but the output layer of this model is trained by {trained_by!r}; "
-            "change the one or the other"
+            "change one of them"
         )
 
 

@@ -136,7 +136,7 @@ def _check(records: Sequence[PartRecord], output: Path) -> None:
         next_line += record.lines
         changed = _difference(first.made_by, record.made_by)
         if changed is not None:
-            raise DataError(f"{path}: made with other options than part 1: {changed}; run the part again")
+            raise DataError(f"{path}: made with options other than those of part 1: {changed}; run the part again")
     if next_line - 1 != first.total_lines:
         raise DataError(f"{output}: its parts have {next_line - 1:,} of {first.total_lines:,} lines; run them again")
 

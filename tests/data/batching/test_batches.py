@@ -495,10 +495,10 @@ class Claimed:
         return places * self.times
 
     def __array__(self, *_: object, **__: object) -> np.ndarray:
-        raise AssertionError("all of it was asked for")
+        raise AssertionError("all of it was requested")
 
     def __iter__(self) -> None:
-        raise AssertionError("all of it was asked for")
+        raise AssertionError("all of it was requested")
 
 
 def claimed(rows: int) -> tuple[PairStore, list[Claimed]]:

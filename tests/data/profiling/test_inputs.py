@@ -42,7 +42,7 @@ def test_the_sides_of_parallel_files(tmp_path: Path) -> None:
     [
         (["a.tsv"], "no file whose name begins with train"),
         (["train.tsv", "train.csv"], "several files begin with train: train.csv, train.tsv"),
-        (["train.tsv", "test.a", "test.b"], "is of another kind"),
+        (["train.tsv", "test.a", "test.b"], "its format differs from that of"),
     ],
 )
 def test_folders_that_are_refused(names: list[str], message: str, tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ class TestSourceColumns:
         path = write(tmp_path / "a.tsv", "a\tb\tc\nd\te\n")
         corpus = corpora.pair_file(path, sources=2)
         assert rows(corpus)[0] == (1, Pair("a\tb", "c"))
-        assert the_problem(corpus, 2) == ("columns", "2 columns, but column 3 was asked for")
+        assert the_problem(corpus, 2) == ("columns", "2 columns, but column 3 was requested")
         assert isinstance(corpora.pair_file(path), TextPairs)
 
 

@@ -30,7 +30,7 @@ def test_ragged_rows(tmp_path: Path, kind: str) -> None:
     mark = "\t" if kind == "tsv" else ","
     path = write(tmp_path / f"a.{kind}", "a,b,c\n1,2\n".replace(",", mark))
     assert the_problem(table(path, "a", "b"), 2) == ("columns", "2 columns, expected 3 as in the header")
-    assert the_problem(table(path, 1, 3), 2) == ("columns", "2 columns, but column 3 was asked for")
+    assert the_problem(table(path, 1, 3), 2) == ("columns", "2 columns, but column 3 was requested")
     path = write(tmp_path / f"b.{kind}", "a,b\n\n1,2\n".replace(",", mark))
     assert the_problem(table(path, "a", "b"), 2) == ("columns", "1 column, expected 2 as in the header")
 
@@ -39,9 +39,9 @@ def test_headers_that_do_not_help(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "")
     assert failure(table(path, "a", "b")) == (f"{path}: is empty, expected a header with the names of the columns")
     write(tmp_path / "a.csv", "a,a,b\n")
-    message = "column 'a' stands 2 times in the header; give its number"
+    message = "column 'a' occurs 2 times in the header; give its number"
     assert failure(table(path, "a", "b")) == f"{path}:1: {message}"
-    assert failure(table(path, 4, "b")) == f"{path}:1: 3 columns, but column 4 was asked for"
+    assert failure(table(path, 4, "b")) == f"{path}:1: 3 columns, but column 4 was requested"
     assert failure(table(path, "a", "b", header=False)) == (
         f"{path}: column 'a': csv without a header has numbers, not names"
     )
@@ -62,7 +62,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
         ('"a', "csv", "column 1 has a quote that is never closed (1 line to the file's end)"),
         ('a,"b\nc\nd', "csv", "column 2 has a quote that is never closed (3 lines to the file's end)"),
         ('"a"b,c', "csv", "column 1 continues after its closing quote: 'b,c'"),
-        ("a", "columns", "1 column, but column 2 was asked for"),
+        ("a", "columns", "1 column, but column 2 was requested"),
     ],
 )
 def test_csv_problems(tmp_path: Path, content: str, kind: str, message: str) -> None:

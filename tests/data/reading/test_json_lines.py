@@ -32,7 +32,7 @@ from weft.data.reading.corpora import read
         ('{"a": {"b": ["x"]}, "t": "x"}', "type", "column 'a.b' is a list, expected text"),
         ('{"a": {"b": {}}, "t": "x"}', "type", "column 'a.b' is an object, expected text"),
         ('{"a": "x", "t": "x"}', "columns", "no column 'a.b'; did you mean 'a'?"),
-        ('{"a": {"b": "\\ud800"}, "t": ""}', "encoding", "column 'a.b' has a lone surrogate, which no text has"),
+        ('{"a": {"b": "\\ud800"}, "t": ""}', "encoding", "column 'a.b' has a lone surrogate, which is not valid text"),
     ],
 )
 def test_lines_that_give_no_pair(tmp_path: Path, line: str, kind: str, message: str) -> None:

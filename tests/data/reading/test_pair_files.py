@@ -122,8 +122,8 @@ def test_features_as_tags(tmp_path, features, written):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a\tN", "2 columns, but column 3 was asked for"),
-        ("", "1 column, but column 3 was asked for"),
+        ("a\tN", "2 columns, but column 3 was requested"),
+        ("", "1 column, but column 3 was requested"),
         ("a\tN;;V\tb", "column 2, 'N;;V', is not a list of features such as 'N;ACC(PL)'"),
         ("a\tN;\tb", "column 2, 'N;', is not a list of features such as 'N;ACC(PL)'"),
         ("a\tN; V\tb", "column 2, 'N; V', is not a list of features such as 'N;ACC(PL)'"),

@@ -189,7 +189,7 @@ class TestDictionaries:
         ("text", "message"),
         [
             ("the 5\nking\n", r"dict.en.txt:2: 'king' was found, expected a token and its count"),
-            ("the 5\nthe 3\n", r"dict.en.txt:2: 'the' stands in it twice"),
+            ("the 5\nthe 3\n", r"dict.en.txt:2: 'the' occurs in it twice"),
         ],
     )
     def test_damaged(self, tmp_path: Path, text: str, message: str) -> None:

@@ -163,5 +163,8 @@ def _with_same_sides(inputs: dict[str, PairInput]) -> dict[str, PairInput]:
     kinds = {part: pair_input.format for part, pair_input in inputs.items()}
     for part, kind in kinds.items():
         if (kind == "parallel") != (kinds["train"] == "parallel"):
-            raise DataError(f"{inputs[part].name}: is of another kind than {inputs['train'].name}; give both alike")
+            raise DataError(
+                f"{inputs[part].name}: its format differs from that of {inputs['train'].name}; "
+                "give all as tables, or all as parallel files"
+            )
     return inputs

@@ -53,7 +53,7 @@ def as_text(value: Any, column: str) -> str:
             try:
                 value.encode("utf-8")
             except UnicodeEncodeError:
-                raise RecordError("encoding", f"{column} has a lone surrogate, which no text has") from None
+                raise RecordError("encoding", f"{column} has a lone surrogate, which is not valid text") from None
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise RecordError("columns", f"{column} is null, expected text")

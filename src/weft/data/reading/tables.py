@@ -75,7 +75,7 @@ class Selection:
             return [cells[position] if position is not None else "" for position in self.positions]
         except IndexError:
             last = max(position for position in self.positions if position is not None) + 1
-            raise RecordError("columns", f"{plural(len(cells), 'column')}, but column {last} was asked for") from None
+            raise RecordError("columns", f"{plural(len(cells), 'column')}, but column {last} was requested") from None
 
     def _values(self, record: dict[str, Any]) -> list[str]:
         texts = []
@@ -97,14 +97,14 @@ class Selection:
     def _position(self, column: Column, header: Sequence[str] | None, where: str) -> int | None:
         if isinstance(column, int):
             if header is not None and column > len(header):
-                raise DataError(f"{where}: {plural(len(header), 'column')}, but column {column} was asked for")
+                raise DataError(f"{where}: {plural(len(header), 'column')}, but column {column} was requested")
             return column - 1
         assert header is not None  # tables with named columns have one
         count = header.count(column)
         if count == 1:
             return header.index(column)
         if count:
-            raise DataError(f"{where}: {column_phrase(column)} stands {count} times in the header; give its number")
+            raise DataError(f"{where}: {column_phrase(column)} occurs {count} times in the header; give its number")
         if column in self.optional:
             return None
         raise DataError(f"{where}: {no_column(column, header)}")

@@ -261,7 +261,7 @@ def _read_dictionary(file: Path) -> tuple[str, ...]:
         if not space or not count.lstrip("-").isdecimal():
             raise VocabularyError(f"{file}:{number}: {line[:60]!r} was found, expected a token and its count")
         if name in ids and not overwrites:
-            raise VocabularyError(f"{file}:{number}: {name!r} stands in it twice")
+            raise VocabularyError(f"{file}:{number}: {name!r} occurs in it twice")
         if name in ids:
             names[ids[name]] = f"<row {ids[name]}>"
         ids[name] = len(names)

@@ -157,10 +157,10 @@ def add_adapter(path: Path | str, source: Path | str, name: str | None = None) -
 
 
 def _compare_weights(run: RunFolder, other: RunFolder) -> None:
-    """Warn if an adapter was trained on other weights than those of the run that it is added to."""
+    """Warn if an adapter was trained on weights other than those of the run that it is added to."""
     own, others = run.read_model().tensors, other.read_model().tensors
     if own.keys() != others.keys() or any(not own[name].equal(others[name]) for name in own):
-        warn(f"{other.path}: its adapter was trained on other weights than those of {run.path}; check its outputs")
+        warn(f"{other.path}: its adapter was trained on weights other than those of {run.path}; check its outputs")
 
 
 def export_adapter(path: Path | str, name: str, out: Path | str) -> Path:

@@ -46,7 +46,8 @@ class CTranslate2Model:
         info = ExportInfo.read(self.folder)
         if info is None:
             raise SearchError(
-                f"{self.folder}: no CTranslate2 model of this weft; write one with `weft export RUN --to ctranslate2`"
+                f"{self.folder}: not a CTranslate2 model of this version of weft; write one with "
+                "`weft export RUN --to ctranslate2`"
             )
         self.info = info
         self.device, _, index = device.partition(":")
