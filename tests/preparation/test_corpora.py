@@ -117,7 +117,7 @@ class TestForms:
             ({"source": ["one.src", "two.src"], "target": "all.tgt"}, "{0}/one.src, {0}/two.src and {0}/all.tgt: 2 "),
             ({"file": "table.csv", "source": "fr", "target": "de"}, "{0}/table.csv"),
             ({"file": "none.jsonl", "source": "a", "target": "b"}, "{0}/none.jsonl: no such file"),
-            ({"instructions": "instructions.jsonl", "template": "{output}"}, "template: {{output}} is what the model"),
+            ({"instructions": "instructions.jsonl", "template": "{output}"}, "template: {{output}} is the target"),
             ("x" * 300, "{0}/" + "x" * 300 + ": File name too long"),
             ("x" * 300 + "*", "{0}/" + "x" * 300 + "*: File name too long"),
             ("pairs\0.tsv", "{0}/pairs\0.tsv: no such file, and no built-in corpus of that name; "),

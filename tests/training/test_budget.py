@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weft.errors import RecipeError, WeftWarning
@@ -107,6 +107,7 @@ def test_minutes_that_are_enough_are_named(recwarn: pytest.WarningsRecorder) -> 
     average=st.integers(1, 5),
     validate_every=st.sampled_from([0, 1, 30, 500, 5_000]),
 )
+@example(1.0, 0.0, 1.0, 5e-324, 101, 10.0, 1, 1)
 def test_fits_whatever_the_speed(
     step: float,
     startup: float,

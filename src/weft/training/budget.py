@@ -162,8 +162,8 @@ def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) 
     count, sentences, cost, averaging = validations
     affordable = seconds / (min(count, GOOD_VALIDATIONS) + averaging)
     if cost > affordable and speed.sentence > 0 and sentences > MIN_SENTENCES:
-        fitting = int((affordable / VALIDATION_SAFETY - speed.loss) / speed.sentence)
-        sentences = max(MIN_SENTENCES, min(sentences, fitting))
+        fitting = (affordable / VALIDATION_SAFETY - speed.loss) / speed.sentence
+        sentences = int(max(MIN_SENTENCES, min(sentences, fitting)))
         cost = speed.validation(sentences)
     return _Validations(max(min(count, int(seconds / cost) - averaging), 1), sentences, cost, averaging)
 
