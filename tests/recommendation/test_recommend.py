@@ -203,6 +203,30 @@ def test_words_are_trained_in_minutes_on_a_cpu(rows: Callable[[int], Rows], tmp_
     assert tokens[0] < tokens[1]
 
 
+@pytest.mark.parametrize(
+    ("minutes", "device", "few"),
+    [(8.0, "cpu", True), (600.0, "cpu", False), (None, "cpu", False), (8.0, "cuda", False)],
+)
+def test_little_time_is_for_a_small_model(minutes: float | None, device: Device, few: bool, tmp_path: Path) -> None:
+    rows = _write(tmp_path / "pairs.tsv", _sentences(500))
+    profile = replace(profile_pairs(PairInput(rows)), count=RowCount(20_000))
+    recommendation = recommend(profile, device=device, minutes=minutes)
+    make_recipe(recommendation.tree())
+    expected = (2, 0.1, 512, 0.001) if few else (4, 0.4, None, 0.002)
+    names = ("model.encoder.layers", "model.dropout", "training.batch_tokens", "training.learning_rate")
+    for name, value in zip(names, expected, strict=True):
+        assert value is None or _setting(recommendation, name) == value, name
+    assert ("two CPU cores do" in _reason(recommendation, "model")) == few
+
+
+def test_words_and_answers_are_the_same_in_little_time(tmp_path: Path) -> None:
+    for number, rows in enumerate((_spellings(500), _answers(500))):
+        profile = profile_pairs(PairInput(_write(tmp_path / f"{number}.tsv", rows)))
+        profile = replace(profile, count=RowCount(20_000))
+        models = [recommend(profile, device="cpu", minutes=minutes).tree()["model"] for minutes in (0.1, None)]
+        assert models[0] == models[1]
+
+
 def test_sentences_without_punctuation_are_text(tmp_path: Path) -> None:
     """Those of the built-in grammar; commands of few words, capitals or signs are not."""
     sentences: Rows = [(pair.source, pair.target) for pair in generate("grammar", "train", 2_000)]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from weft.models.build import build_model
 from weft.recipe import make_recipe
-from weft.recommendation.network import recurrent
-from weft.recommendation.speed import steps_in, weights_per_token
+from weft.recommendation.network import recurrent, transformer
+from weft.recommendation.speed import epochs_in, steps_in, weights_per_token
 
 
 def _tree(cell: str, **attention: Any) -> dict[str, Any]:
     tree: dict[str, Any] = {"model": {"encoder": {}, "decoder": {}, "attention": attention}}
-    for name, value in recurrent(cell, 12, 7).items():
+    settings = transformer((3, 2), 16, 20, 4) if cell == "transformer" else recurrent(cell, 12, 7)
+    for name, value in settings.items():
         *groups, last = name.split(".")
         branch = tree
         for group in groups:
@@ -21,9 +24,11 @@ def _tree(cell: str, **attention: Any) -> dict[str, Any]:
     return tree
 
 
-def test_weights_are_those_of_the_matrices() -> None:
-    tree = _tree("gru", score="general")
-    tree["model"]["decoder"]["input_feeding"] = True
+@pytest.mark.parametrize("kind", ["gru", "transformer"])
+def test_weights_are_those_of_the_matrices(kind: str) -> None:
+    tree = _tree(kind) if kind == "transformer" else _tree(kind, score="general")
+    if kind == "gru":
+        tree["model"]["decoder"]["input_feeding"] = True
     model = build_model(make_recipe(tree).model, source_size=11, target_size=13)
     matrices = [weight for weight in model.parameters() if weight.ndim == 2 and not {11, 13} & {*weight.shape}]
     assert weights_per_token(tree["model"]) == sum(weight.numel() for weight in matrices)
@@ -34,3 +39,8 @@ def test_hard_attention_and_larger_batches_take_longer() -> None:
     assert hard <= soft
     assert steps_in(60, _tree("gru"), 2_048) < soft
     assert steps_in(0.001, _tree("lstm"), 2_048) == 100
+
+
+def test_epochs_are_steps_of_all_pairs() -> None:
+    tree = _tree("transformer")
+    assert epochs_in(3_600, tree, 512_000) == pytest.approx(steps_in(3_600, tree, 512) / 1_000, rel=0.01)

@@ -35,18 +35,20 @@ class OwnPairs(NamedTuple):
         """The name of the run."""
         return self.argument.run_name
 
-    def recommend(self, changes: list[str], start: Path | None, folder: Path) -> RecommendedRecipe:
+    def recommend(
+        self, changes: list[str], start: Path | None, folder: Path, minutes: float | None = None
+    ) -> RecommendedRecipe:
         """The recipe for them. Standard input or a pipe is first saved beside the run folder: it can be read once."""
         from weft.data.profiling.inputs import PairsArgument
         from weft.recommendation.for_pairs import recommend_recipe
 
         argument = self.argument
         if argument.name is None or not argument.is_pipe:
-            return recommend_recipe(argument, changes, like=self.like, start=start)
+            return recommend_recipe(argument, changes, like=self.like, start=start, minutes=minutes)
         copy = _save_pipe(argument.name, folder)
         argument = PairsArgument(str(copy), argument.source, argument.target)
         try:
-            return recommend_recipe(argument, changes, like=self.like, start=start)
+            return recommend_recipe(argument, changes, like=self.like, start=start, minutes=minutes)
         except BaseException:  # so that the same command can be repeated
             copy.unlink(missing_ok=True)
             raise

@@ -77,7 +77,7 @@ class TrainingRequest(NamedTuple):
         names = [str(value) for path, value in map(parse_change, self.changes) if path == ["name"]]
         folder = self.out or Path("runs") / (names[-1] if names else self.pairs.name)
         RunFolder.check_new(folder)
-        return self._replace(recommended=self.pairs.recommend(self.changes, self.start, folder))
+        return self._replace(recommended=self.pairs.recommend(self.changes, self.start, folder, self.minutes))
 
     def settings(self) -> Recipe:
         """The recipe of a new run; of a resumed run, which has its own settings, only to compare the names."""

@@ -36,11 +36,17 @@ class RecommendedRecipe:
 
 
 def recommend_recipe(
-    pairs: PairsArgument, changes: Sequence[str] = (), *, like: str | None = None, start: Path | None = None
+    pairs: PairsArgument,
+    changes: Sequence[str] = (),
+    *,
+    like: str | None = None,
+    start: Path | None = None,
+    minutes: float | None = None,
 ) -> RecommendedRecipe:
     """The recipe for these pairs, with ``a.b=c`` changes applied; no torch is imported.
 
     ``like``: a recipe whose choices are taken over, but for the pairs. ``start``: a run whose model and tokenizer are.
+    ``minutes``: the time that there is for training.
     """
     base = None if like is None else _base(like)
     given = [parse_change(change)[0] for change in changes]
@@ -48,7 +54,8 @@ def recommend_recipe(
     parts = pairs.inputs()
     profile = profile_parts(parts, columns=pairs.columns)
     hold_out = [part for part in ("valid", "test") if not _is_given(part, given)]
-    recommendation = recommend(profile, parts, device, hold_out, _steps(changes))
+    minutes = minutes if start is None else None  # a trained model needs little time
+    recommendation = recommend(profile, parts, device, hold_out, _steps(changes), minutes)
     choices, tree = recommendation.choices, recommendation.tree()
     if base is not None and like is not None:
         choices, tree = _like(like, base, recommendation, profile)

@@ -18,12 +18,17 @@ TINY_VOCABULARY = 50
 """Symbols that languages made by rules have at most on each side."""
 LONG_TARGETS = 40
 """Tokens of a long target: much to learn from each pair."""
+SMALL = (2, 2), 256, 1024, 4
+"""Layers, width, inner width and heads of a Transformer for which there is little time."""
 KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
 
-def choose_model(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
-    """The network for a task of that kind and size."""
+def choose_model(profile: PairProfile, task: Task, device: Device, few_epochs: str | None = None) -> list[Choice]:
+    """The network for a task of that kind and size.
+
+    ``few_epochs``: why there is only time for a few epochs. Then a Transformer is small, and hardly has dropout.
+    """
     if task.kind == "inflection":
         return _inflection(profile)
     if task.kind == "spelling" and profile.pairs <= 200_000:
@@ -37,7 +42,7 @@ def choose_model(profile: PairProfile, task: Task, device: Device) -> list[Choic
             Choice("model", "LSTM 256 with attention", reason, {**recurrent("lstm", 256, 256), **feeding}),
             Choice("dropout", "0.4", "few pairs", {"model.dropout": 0.4}),
         ]
-    return _transformer(profile, task)
+    return _transformer(profile, task, few_epochs)
 
 
 def recurrent(cell: str, hidden: int, embedding: int) -> dict[str, Any]:
@@ -129,17 +134,20 @@ def _summary(profile: PairProfile) -> list[Choice]:
     ]
 
 
-def _transformer(profile: PairProfile, task: Task) -> list[Choice]:
+def _transformer(profile: PairProfile, task: Task, few_epochs: str | None) -> list[Choice]:
     layers, hidden, feed_forward, heads = _size(profile, task)
+    reason = f"{profile.pairs:,} pairs"
+    if few_epochs is not None and task.kind != "answer":
+        (layers, hidden, feed_forward, heads), reason = SMALL, few_epochs
     settings = transformer(layers, hidden, feed_forward, heads)
     settings["model.tie"] = "target"
     depth = f"{layers[0]} + {layers[1]} layers of {hidden}"
-    choices = [Choice("model", f"Transformer, {depth}", f"{profile.pairs:,} pairs", settings)]
+    choices = [Choice("model", f"Transformer, {depth}", reason, settings)]
     if task.kind == "copying":
         rare = profile.relations.copied_rare_words
         reason = f"{rare:.0%} of the rare target words are in the source"
         choices.append(Choice("copying", "yes", reason, {"model.copy": True}))
-    dropout, reason = _dropout(profile, task)
+    dropout, reason = (0.1, "too few epochs to learn pairs by heart") if few_epochs else _dropout(profile, task)
     choices.append(Choice("dropout", str(dropout), reason, {"model.dropout": dropout}))
     return choices
 

@@ -11,11 +11,15 @@ from weft.data.profiling.profile import PairProfile
 from weft.errors import plural
 from weft.recommendation.choices import Choice, as_tree
 from weft.recommendation.devices import Device, likely_device
-from weft.recommendation.kinds import find_task
+from weft.recommendation.kinds import Task, find_task
 from weft.recommendation.network import choose_model
-from weft.recommendation.schedule import choose_training
+from weft.recommendation.schedule import choose_training, epoch_tokens
+from weft.recommendation.speed import epochs_in
 from weft.recommendation.splits import NAMES, choose_pairs
 from weft.recommendation.units import choose_units
+
+FEW_EPOCHS = 10
+"""Below this many epochs of the usual Transformer, a small one with small batches learns more in the same time."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +40,34 @@ def recommend(
     device: Device | None = None,
     hold_out: Collection[str] = ("valid", "test"),
     steps: int | None = None,
+    minutes: float | None = None,
 ) -> Recommendation:
     """A recipe for pairs that look like this; ``parts``: the inputs of all parts that there are.
 
     ``device``: where the model is to be trained; if not given, where it most likely will be on this machine.
     ``hold_out``: the parts that are taken from the training pairs if there is no input for them.
-    ``steps``: how long to train, if that was decided otherwise.
+    ``steps``: how long to train, if that was decided otherwise; ``minutes``: the time that there is for it.
     """
     device = device or likely_device()
     task = find_task(profile)
     choices = [*choose_pairs(profile, parts or {"train": profile.input}, hold_out), task.choice()]
     choices += choose_units(profile, task)
-    choices += choose_model(profile, task, device)
+    few_epochs = None if minutes is None else _few_epochs(profile, task, device, minutes)
+    choices += choose_model(profile, task, device, few_epochs)
     tree = as_tree(choices)
     if tree["tokenizer"]["joint"] and tree["model"]["encoder"]["kind"] == "transformer":
         choices.append(Choice("embeddings", "shared by both sides", "one vocabulary", {"model.tie": "all"}))
-    choices += choose_training(profile, task, tree, device, steps)
+    choices += choose_training(profile, task, tree, device, steps, few_epochs)
     return Recommendation(choices, _warnings(profile))
+
+
+def _few_epochs(profile: PairProfile, task: Task, device: Device, minutes: float) -> str | None:
+    """Why there is only time for a few epochs of the usual Transformer, if that is so; GPUs do many in any time."""
+    tree = as_tree(choose_model(profile, task, device))
+    if device == "cuda" or tree["model"]["encoder"]["kind"] != "transformer":
+        return None
+    epochs = epochs_in(60 * minutes, tree, epoch_tokens(profile, task))
+    return None if epochs >= FEW_EPOCHS else f"in {minutes:g} min, two CPU cores do {epochs:.1g} epochs of a larger one"
 
 
 def _warnings(profile: PairProfile) -> list[str]:

@@ -19,26 +19,34 @@ FORMAL_STEPS = 6_000
 """For formal languages, which are learned sooner or not at all."""
 LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
 """Above this many tokens per epoch, batches are larger, and this is the usual number of steps."""
+FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
+"""Tokens of a batch and learning rate where there is time for a few epochs only: many small steps."""
 WORD_MINUTES = 12
 """What training on pairs of words takes on two CPU cores at most, roughly."""
 
 
 def choose_training(
-    profile: PairProfile, task: Task, tree: dict[str, Any], device: Device, given_steps: int | None = None
+    profile: PairProfile,
+    task: Task,
+    tree: dict[str, Any],
+    device: Device,
+    given_steps: int | None = None,
+    few_epochs: str | None = None,
 ) -> list[Choice]:
     """How to train the model of `tree`, how to search with it, and what it is judged by.
 
     ``given_steps``: the number of steps, if it was given; warmup and validations depend on it.
+    ``few_epochs``: why there is only time for a few epochs.
     """
     tokens = epoch_tokens(profile, task)
-    batch = _batch(tokens, task, device)
+    batch = FEW_EPOCHS_BATCH if few_epochs else _batch(tokens, task, device)
     steps, reason = _steps(profile, task, tokens, batch)
     if device == "cpu" and task.is_word_level:
         affordable = steps_in(60 * WORD_MINUTES, tree, batch)
         if affordable < steps:
             steps, reason = affordable, f"about {WORD_MINUTES} minutes on two CPU cores"
     steps = given_steps or steps
-    rate = _learning_rate(profile, tree)
+    rate = FEW_EPOCHS_RATE if few_epochs else _learning_rate(profile, tree)
     warmup = min(max(50, steps // 10), 2_000, steps // 4)
     settings: dict[str, Any] = {"training.steps": steps, "training.save_every": steps}
     settings |= {"training.validate_every": min(max(25, steps // VALIDATIONS), steps)}

@@ -1,4 +1,4 @@
-"""How long updates of a recurrent model take on two CPU cores, roughly: before anything can be measured."""
+"""How long updates take on two CPU cores, roughly: before anything can be measured."""
 
 from __future__ import annotations
 
@@ -14,14 +14,25 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
 def steps_in(seconds: float, tree: dict[str, Any], batch_tokens: int) -> int:
-    """The updates that fit into ``seconds``; ``tree``: the recipe of a recurrent model with one layer per side."""
-    millions = weights_per_token(tree["model"]) / 1e6
-    step = batch_tokens / 1_024 * (SECONDS_PER_BATCH + SECONDS_PER_MILLION * millions)
+    """The updates that fit into ``seconds``; ``tree``: its recipe; recurrent models have one layer per side."""
+    step = batch_tokens * _seconds_per_token(tree)
     return max(100, round(seconds / step) // 100 * 100)
+
+
+def epochs_in(seconds: float, tree: dict[str, Any], tokens: int) -> float:
+    """How often all pairs are seen in ``seconds``; ``tokens``: of the longer side, in all pairs."""
+    return seconds / (tokens * _seconds_per_token(tree))
+
+
+def _seconds_per_token(tree: dict[str, Any]) -> float:
+    return (SECONDS_PER_BATCH + SECONDS_PER_MILLION * weights_per_token(tree["model"]) / 1e6) / 1_024
 
 
 def weights_per_token(model: dict[str, Any]) -> int:
     """The weights that a token of each side is multiplied by, without embeddings and output layer."""
+    if model["encoder"]["kind"] == "transformer":
+        sides = ((model["encoder"], 1), (model["decoder"], 2))
+        return sum(_transformer_weights(side, attentions) for side, attentions in sides)
     embedding, encoder, decoder = model["embedding"], model["encoder"], model["decoder"]
     direction = encoder["hidden"] // 2
     encoders = model.get("sources", {}).get("count", 1)
@@ -32,3 +43,8 @@ def weights_per_token(model: dict[str, Any]) -> int:
     positions = HARD_POSITIONS if model.get("attention", {}).get("hard", "none") != "none" else 1
     combined = (1 + encoders) * hidden * hidden
     return int(weights + positions * combined + hidden * hidden)
+
+
+def _transformer_weights(side: dict[str, Any], attentions: int) -> int:
+    hidden, inner = side["hidden"], side["feed_forward"]
+    return int(side["layers"] * (attentions * 4 * hidden * hidden + 2 * hidden * inner))
