@@ -83,8 +83,8 @@ def test_the_expected_time(monkeypatch: pytest.MonkeyPatch) -> None:
         f"fits into 5 min: 4,000 of the recipe's 9,000 steps (42 ms each on {cpu}), 20 validations; at most about 5 min"
     ]
     assert expected(early, replace(fitted, steps=2_249))[1:] == [
-        "warning: few of the recipe's steps; all of them take about 6 min. Allow more minutes, or train a "
-        "smaller model: docs/training.md"
+        "warning: few of the recipe's steps; all of them take about 6 min. More minutes give a better "
+        "model; what else helps: docs/training.md"
     ]
     assert expected(STARTED, replace(fitted, steps=9_000, step_seconds=1.25, validations=0)) == [
         f"fits into 5 min: all 9,000 steps of the recipe (1.2 s each on {cpu}); about 5 min"

@@ -144,8 +144,8 @@ class ProgressReporter:
         if event.steps < FEW_STEPS * event.recipe_steps:
             whole = rounded(event.step_seconds * event.recipe_steps)
             self.console.print(
-                f"warning: few of the recipe's steps; all of them take about {whole}. Allow more minutes, or train a "
-                "smaller model: docs/training.md"
+                f"warning: few of the recipe's steps; all of them take about {whole}. More minutes give a better "
+                "model; what else helps: docs/training.md"
             )
 
     def _columns(self) -> list[ProgressColumn]:
