@@ -15,12 +15,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pinning import core_groups, pinned
+from pinning import pinned, run_round
 
 HERE = Path(__file__).parent
 TOOLKITS = {  # of each model and, for the rnn, each attention; weft first
@@ -110,11 +109,9 @@ def main() -> None:
                     print(f"round {number} {note}" + json.dumps(line), file=sys.stderr, flush=True)
                 return line
 
-            groups = core_groups(given.cores, threads=given.threads, number=len(names), round_number=number)
-            with ThreadPoolExecutor(len(names) if given.cores else 1) as pool:
-                for who, line in zip(names, pool.map(run, names, groups), strict=True):
-                    if line is not None and is_quiet(line, given.threads):
-                        found.setdefault((case, who), []).append(line)
+            for who, line in run_round(names, run, cores=given.cores, threads=given.threads, round_number=number):
+                if line is not None and is_quiet(line, given.threads):
+                    found.setdefault((case, who), []).append(line)
     print("\n".join(table(found)))
 
 

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def run_round(
+    names: Sequence[str], run: Callable[[str, str], Result], *, cores: str, threads: int, round_number: int
+) -> list[tuple[str, Result]]:
+    """``run(name, cores)`` of each name: at once on groups of these cores, or one after the other if there are none."""
+    groups = core_groups(cores, threads=threads, number=len(names), round_number=round_number)
+    with ThreadPoolExecutor(len(names) if cores else 1) as pool:
+        return list(zip(names, pool.map(run, names, groups), strict=True))
+
 
 def core_groups(cores: str, *, threads: int, number: int, round_number: int) -> list[str]:
     """Groups of ``threads`` cores, one for each of a number of processes; each round shifts them by one.

@@ -62,7 +62,7 @@ def recommend(
 
 
 def _few_epochs(profile: PairProfile, task: Task, device: Device, minutes: float) -> str | None:
-    """Why there is only time for a few epochs of the usual Transformer, if that is so; GPUs do many in any time."""
+    """The reason for a small model: on a CPU, ``minutes`` allow only a few epochs of the usual Transformer."""
     tree = as_tree(choose_model(profile, task, device))
     if device == "cuda" or tree["model"]["encoder"]["kind"] != "transformer":
         return None

@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import tokenizers
 from tokenizers import Regex, pre_tokenizers
 
@@ -32,7 +31,7 @@ from weft.text.specials import END, SPECIALS, UNKNOWN_TEXT, visible
 from weft.text.symbols import ProtectedPatterns, symbol_pattern
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import check_ids, check_text
-from weft.text.word_cache import TokenArrays, WordCache, to_arrays, to_lists
+from weft.text.word_cache import TokenArrays, WordCache, join_lines, to_arrays, to_lists
 
 if TYPE_CHECKING:
     from weft.text.options import LearningOptions
@@ -133,12 +132,9 @@ class SubwordTokenizer:
 
     def decode_arrays(self, arrays: TokenArrays) -> list[str]:
         """`decode` of many texts: the ids of all of them concatenated, and the number of ids of each."""
-        ids, lengths = arrays
-        if self._pieces is None or not len(lengths) or bool((ids == END).any()):
-            return [self.decode(text_ids) for text_ids in to_lists(arrays)]
-        check_ids([int(ids.min()), int(ids.max())] if len(ids) else [], self.size)
-        closed = np.insert(ids, np.cumsum(lengths), END).tolist()
-        text = "".join(map(self._pieces.__getitem__, closed))
+        text = join_lines(arrays, self._pieces)
+        if text is None:
+            return [self.decode(ids) for ids in to_lists(arrays)]
         text = text.replace(" \n", "\n") if self.scheme.end_of_word else f"\n{text}".replace("\n ", "\n")[1:]
         return text[:-1].split("\n")
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.text.vocabulary import check_lengths, check_text
+from weft.text.specials import END
+from weft.text.vocabulary import check_ids, check_lengths, check_text
 
 TokenArrays = tuple[NDArray[np.int32], NDArray[np.int64]]
 Encode = Callable[[list[str]], list[list[int]]]
@@ -41,6 +42,18 @@ def decode_arrays(tokenizer: Any, arrays: TokenArrays) -> list[str]:
     decode = getattr(tokenizer, "decode_arrays", None)
     texts: list[str] = [tokenizer.decode(ids) for ids in to_lists(arrays)] if decode is None else decode(arrays)
     return texts
+
+
+def join_lines(arrays: TokenArrays, pieces: Sequence[str] | None) -> str | None:
+    """The texts of arrays of ids as lines, each token as its piece; the piece of `END` is a line end.
+
+    None if there are no pieces or no texts, or if a text contains `END`.
+    """
+    ids, lengths = arrays
+    if pieces is None or not len(lengths) or bool((ids == END).any()):
+        return None
+    check_ids([int(ids.min()), int(ids.max())] if len(ids) else [], len(pieces))
+    return "".join(map(pieces.__getitem__, np.insert(ids, np.cumsum(lengths), END).tolist()))
 
 
 class _Indices(dict[str, int]):

@@ -26,8 +26,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from weft.text import word_splitting
 from weft.text.preprocessing import Preprocessor
 from weft.text.specials import END, UNKNOWN, UNKNOWN_TEXT
@@ -42,7 +40,7 @@ from weft.text.vocabulary import (
     read_vocabulary,
     save_tokenizer,
 )
-from weft.text.word_cache import TokenArrays, WordCache, to_arrays, to_lists
+from weft.text.word_cache import TokenArrays, WordCache, join_lines, to_arrays, to_lists
 
 if TYPE_CHECKING:
     from weft.text.options import LearningOptions
@@ -134,13 +132,10 @@ class WordTokenizer:
 
     def decode_arrays(self, arrays: TokenArrays) -> list[str]:
         """`decode` of many texts: the ids of all of them concatenated, and the number of ids of each."""
-        ids, lengths = arrays
-        if self._pieces is None or not len(lengths) or bool((ids == END).any()):
-            return [self.decode(text_ids) for text_ids in to_lists(arrays)]
-        check_ids([int(ids.min()), int(ids.max())] if len(ids) else [], self.size)
-        closed = np.insert(ids, np.cumsum(lengths), END).tolist()
-        text = "\n" + "".join(map(self._pieces.__getitem__, closed))
-        text = text.replace("\n ", "\n").replace(f"{JOINER} ", "").replace(JOINER, "")
+        text = join_lines(arrays, self._pieces)
+        if text is None:
+            return [self.decode(ids) for ids in to_lists(arrays)]
+        text = f"\n{text}".replace("\n ", "\n").replace(f"{JOINER} ", "").replace(JOINER, "")
         return text[1:-1].split("\n")
 
     @cached_property
